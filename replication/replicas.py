@@ -147,11 +147,6 @@ class Replicas:
             raise PartitionRefused(Refusal.FENCED_EPOCH if is_old else Refusal.UNKNOWN_EPOCH)
         return partition
 
-    def configure(self, topic: str, config: LogConfig) -> None:
-        """Apply the topic's new configuration."""
-        for partition in self._by_topic.get(topic, {}).values():
-            partition.configure(config)
-
     def remove(self, topic: str) -> list[Partition]:
         """Remove a deleted topic's partitions immediately; `LogMaintenance.remove` then deletes their files."""
         removed = [self._forget(partition) for partition in list(self._by_topic.get(topic, {}).values())]

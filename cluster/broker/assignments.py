@@ -1,5 +1,7 @@
 """Partition assignments: this broker's replicas and their roles (leader, follower), as the metadata image has them."""
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 from uuid import UUID
@@ -17,6 +19,9 @@ from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import StorageError
 
+TAKEN_PER_STEP = 64
+"""Partitions per event-loop iteration. Opening one takes some 60 microseconds."""
+
 _events = structlog.get_logger("replicas")
 
 
@@ -29,7 +34,12 @@ class Following(Protocol):
 
 
 class Assignments:
-    """The replicas of this broker, kept in step with the metadata image. `follow` is a listener of the quorum."""
+    """The replicas of this broker, kept in step with the metadata image. `follow` is a listener of the quorum.
+
+    An open replica takes a changed role immediately: whoever proposed the change relies on it. Replicas that are not
+    open yet, and those for which only the configuration has changed, are taken `TAKEN_PER_STEP` per event-loop
+    iteration.
+    """
 
     def __init__(
         self,
@@ -38,9 +48,15 @@ class Assignments:
         following: Following,
         settings: Settings,
         wall_clock: Callable[[], int],
+        on_caught_up: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_caught_up` is called when the last queued partition has its role."""
         self._replicas, self._log_maintenance, self._following = replicas, log_maintenance, following
-        self._settings, self._wall_clock = settings, wall_clock
+        self._settings, self._wall_clock, self._on_caught_up = settings, wall_clock, on_caught_up
+        self._image = Image()
+        self._to_take: deque[tuple[UUID, int, int]] = deque()
+        """Queued partitions, as topic id, first index and end index. They take their roles from the newest image."""
+        self._next_step: asyncio.Handle | None = None
 
     def assigned(self, image: Image) -> Iterator[tuple[TopicIdPartition, LogConfig]]:
         """Yield the replicas that the image assigns to this broker, with their log configuration."""
@@ -57,9 +73,12 @@ class Assignments:
         Blocks on the disk for each log that has data and is not recovered yet. The image has this incarnation
         registered, so that no role belongs to the previous incarnation.
         """
+        self._image = image
         for topic in image.topics_by_id.values():
             _warn_of_ignored(None, topic)
-            self._take_roles(None, topic, image)
+            self._take_roles(None, topic)
+        while self._to_take:
+            self._take_some()
         self._replicas.release_recovered()
         if not image.passed_over:
             found = self._replicas.found()
@@ -67,20 +86,28 @@ class Assignments:
 
     def follow(self, old: Image, new: Image) -> None:
         """Apply a metadata change to the replicas. Raise nothing: a failed disk costs replicas, never the metadata."""
+        self._image = new
         for before, after in changed_topics(old, new):
             if after is None:
                 assert before is not None, "a change has at least one side"
                 self._remove(self._replicas.remove(before.name), before.name)
             else:
                 _warn_of_ignored(before, after)
-                self._take_roles(before, after, new)
+                self._take_roles(before, after)
+        if old.broker_configs is not new.broker_configs:
+            self._to_take.extend((topic.id, 0, len(topic.partitions)) for topic in new.topics_by_id.values())
+        if self._next_step is None:
+            self._step()
         if old.brokers is not new.brokers:
             # A follower that has caught up may have waited only for its broker to be alive.
             for partition in self._replicas:
                 partition.watch_followers()
-        if old.broker_configs is not new.broker_configs:
-            for topic in new.topics_by_id.values():
-                self._take_roles(None, topic, new)
+
+    def close(self) -> None:
+        """Drop the queued partitions and take no more roles."""
+        self._to_take.clear()
+        if self._next_step is not None:
+            self._next_step.cancel()
 
     def _is_assigned(self, topic_id: UUID, index: int, image: Image) -> bool:
         """Return True if the image assigns the replica to this broker, even if its log could not be opened."""
@@ -93,28 +120,78 @@ class Assignments:
             topic = image.topics_by_name.get(name)
             if topic is None or self._replicas.is_disk_lost(topic.id, index):
                 continue
-            self._take_roles(None, topic, image)
+            self._take_role(topic, index, *self._configs(topic))
             if self._replicas.get(name, index) is None:
                 return
 
-    def _take_roles(self, before: TopicImage | None, topic: TopicImage, image: Image) -> None:
-        """Take the roles in all partitions of a topic, or only in those that have changed since `before`."""
-        broker = broker_config(self._settings, image)
-        if before is not None and before.configs is not topic.configs:
-            before = None
-        config = log_config(topic, broker)
-        self._replicas.configure(topic.name, config)
-        min_isr = max(image.min_isr(topic), _min_isr(topic, broker))
+    def _take_roles(self, before: TopicImage | None, topic: TopicImage) -> None:
+        """Take the roles that have changed since `before` in open replicas, and queue the other partitions."""
         known = () if before is None else before.partitions
-        for index, partition in enumerate(topic.partitions):
-            if index < len(known) and known[index] is partition:
+        changed = [
+            index
+            for index, (was, partition) in enumerate(zip(known, topic.partitions, strict=False))
+            if was is not partition
+        ]
+        configs = self._configs(topic) if changed else None
+        for index in changed:
+            is_held = self._replicas.get(topic.name, index) is not None
+            if configs is not None and (is_held or self._settings.node_id not in topic.partitions[index].replicas):
+                self._take_role(topic, index, *configs)
+            else:
+                self._to_take.append((topic.id, index, index + 1))
+        is_configured = before is None or before.configs is not topic.configs
+        first = 0 if is_configured else len(known)
+        if first < len(topic.partitions):
+            self._to_take.append((topic.id, first, len(topic.partitions)))
+
+    def _step(self) -> None:
+        """Take the roles of the first queued partitions, and schedule the next step if more are queued."""
+        self._next_step = None
+        try:
+            self._take_some()
+        finally:
+            if self._to_take:
+                self._next_step = asyncio.get_running_loop().call_soon(self._later_step)
+
+    def _later_step(self) -> None:
+        self._step()
+        if not self._to_take:
+            self._on_caught_up()
+
+    def _take_some(self) -> None:
+        room = TAKEN_PER_STEP
+        while room and self._to_take:
+            topic_id, first, end = self._to_take.popleft()
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is None:
+                # The topic was deleted while its partitions were queued.
                 continue
-            if self._settings.node_id in partition.replicas:
-                held = self._replicas.get(topic.name, index) or self._open(topic, index, config)
-                if held is not None:
-                    self._assign_within(held, partition, min_isr)
-            elif (moved_away := self._replicas.remove_one(topic.name, index)) is not None:
-                self._remove([moved_away], topic.name)
+            stop = min(end, first + room)
+            if stop < end:
+                self._to_take.appendleft((topic_id, stop, end))
+            room -= stop - first
+            configs = self._configs(topic)
+            for index in range(first, stop):
+                self._take_role(topic, index, *configs)
+
+    def _configs(self, topic: TopicImage) -> tuple[LogConfig, int]:
+        """Return the topic's log configuration and its min.insync.replicas."""
+        broker = broker_config(self._settings, self._image)
+        return log_config(topic, broker), max(self._image.min_isr(topic), _min_isr(topic, broker))
+
+    def _take_role(self, topic: TopicImage, index: int, config: LogConfig, min_isr: int) -> None:
+        """Take the role that the image gives this broker in one partition. Remove the replica if it has none."""
+        partition = topic.partitions[index]
+        if self._settings.node_id in partition.replicas:
+            held = self._replicas.get(topic.name, index)
+            if held is None:
+                held = self._open(topic, index, config)
+            elif held.config != config:
+                held.configure(config)
+            if held is not None:
+                self._assign_within(held, partition, min_isr)
+        elif (moved_away := self._replicas.remove_one(topic.name, index)) is not None:
+            self._remove([moved_away], topic.name)
 
     def _assign_within(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
         """Do as `_assign`. An exception fails this replica and no other."""

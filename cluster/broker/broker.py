@@ -40,7 +40,6 @@ from cordwood.cluster.kafka.producer_ids import ProducerIds
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.server import Server
-from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.events import MetadataEventLog
@@ -49,6 +48,7 @@ from cordwood.cluster.repairs.repairs import Repairs
 from cordwood.cluster.repairs.unflushed import UnflushedReplicas
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
@@ -152,6 +152,7 @@ class Broker:
             await self._http.close()
         await self._groups.close()
         await self._dispatcher.close()
+        self._assignments.close()
         await self._leader_connections.close()
         await self._truncations.close()
         await self._isr_changes.close()
@@ -301,10 +302,15 @@ class Broker:
             lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial),
         )
         self._assignments = Assignments(
-            self._replicas, self._log_maintenance, self._repairs, settings, self._wall_clock
+            self._replicas, self._log_maintenance, self._repairs, settings, self._wall_clock, self._roles_taken
         )
         rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
         self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._undecodable, interval_s)
+
+    def _roles_taken(self) -> None:
+        image = self._quorum.image
+        self._repairs.on_metadata_change(image, image)
+        self._groups.roles_taken()
 
     def _close(self, partition: Partition) -> Partition | None:
         """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""

@@ -221,6 +221,10 @@ class GroupCoordinator:
         if gone:
             self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
 
+    def roles_taken(self) -> None:
+        """Follow the roles of replicas that were taken after the metadata change."""
+        self._state_store.follow()
+
     def _check_join(self, group_id: str, request: Join) -> None:
         _checked(group_id, needs_name=True)
         if not (

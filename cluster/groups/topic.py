@@ -15,6 +15,7 @@ from cordwood.cluster.metadata.commands import CreateTopic
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, new_topic
+from cordwood.cluster.resources.turns import at_once
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, OffsetOutOfRange, OutOfResources
@@ -177,7 +178,7 @@ class ReplicatedTopic:
 
     def _creation(self) -> CreateTopic:
         image, settings = self._quorum.image, self._settings
-        return new_topic(
+        creation = new_topic(
             CONSUMER_OFFSETS,
             image,
             broker_config(settings, image),
@@ -191,6 +192,7 @@ class ReplicatedTopic:
                 "max.message.bytes": str(RECORD_BYTES_MAX),
             },
         )
+        return at_once(creation)
 
     def _not_created(self, reason: str) -> Refused:
         """Return the refusal. Log a new reason only: clients retry until there are enough brokers."""

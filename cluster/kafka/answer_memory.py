@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from cordwood.cluster.kafka.message_writer import ANSWER_BYTES_MAX, CHUNK_BYTES, Answer
 from cordwood.cluster.kafka.slot import Slot
-from cordwood.cluster.kafka.turns import Steps, Turns
 from cordwood.cluster.resources.memory import MemoryPool
+from cordwood.cluster.resources.turns import Steps, Turns
 
 RETRY_INTERVAL_S = 0.05
 RETRIES_MAX = 40

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cordwood.cluster.kafka.turns import Steps
+from cordwood.cluster.resources.turns import Steps
 
 ByTopic = dict[str, dict[int, None]]
 

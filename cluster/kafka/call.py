@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.producer_ids import ProducerIds
-    from cordwood.cluster.kafka.turns import Turns
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.resources.decode_queue import DecodeQueue
+    from cordwood.cluster.resources.turns import Turns
     from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
     from cordwood.replication.tasks import RunBlocking

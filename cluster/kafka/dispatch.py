@@ -27,8 +27,8 @@ from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
 from cordwood.cluster.kafka.slot import Slot
-from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
+from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey, Topic
-from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_string, skip_tags
+from cordwood.cluster.resources.turns import Steps
 
 REPLICA_ID_UNTIL = 14
 SESSIONS_FROM = 7

@@ -13,8 +13,8 @@ from kio._kio_native import get_field_reader, get_reader
 from kio.serial import entity_reader
 
 from cordwood.cluster.kafka.schema import entity_in, has_arrays, is_nullable, is_tuple
-from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, read_length, skip_tags
+from cordwood.cluster.resources.turns import Steps
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """kio's reader: (frame, position) to (value, size in bytes)."""

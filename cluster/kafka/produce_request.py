@@ -7,8 +7,8 @@ import struct
 from typing import NamedTuple
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, behind, read_count, read_string, read_uvarint, skip_tags
+from cordwood.cluster.resources.turns import Steps
 from cordwood.storage.disk import Bytes
 
 FLEXIBLE_FROM = 9

@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -13,6 +13,7 @@ from cordwood.cluster.config.rows import BrokerConfig
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreatePartitions, CreateTopic
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
+from cordwood.cluster.resources.turns import Steps
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -22,6 +23,7 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Largest number of partitions in a request, as in Kafka: one request must not occupy the broker for long."""
+PARTITIONS_PER_STEP = 64
 
 DEFAULT = -1
 """A partition count or replication factor that stands for the broker's default."""
@@ -58,8 +60,8 @@ def new_topic(
     replication_factor: int = DEFAULT,
     assignments: Mapping[int, Assignment] | None = None,
     configs: Mapping[str, str | None] | None = None,
-) -> CreateTopic:
-    """Return the command that creates a topic. Raises Refused with Kafka's error code.
+) -> Steps[CreateTopic]:
+    """Return the command that creates a topic, in steps. Raises Refused with Kafka's error code.
 
     `assignments`, by partition index, replace both counts.
     """
@@ -71,17 +73,17 @@ def new_topic(
         if partitions != DEFAULT or replication_factor != DEFAULT:
             message = "A manual partition assignment was specified: partition count and replication factor must be -1."
             raise Refused(ErrorCode.invalid_request, message)
-        placed = _checked_assignments(assignments, image)
+        placed = yield from _checked_assignments(assignments, image)
     else:
-        placed = _placed(partitions, replication_factor, image, broker, rng)
+        placed = yield from _placed(partitions, replication_factor, image, broker, rng)
     texts = tuple((key, text) for key, text in (configs or {}).items() if text is not None)
     return CreateTopic(_new_topic_id(image, rng), name, placed, texts)
 
 
 def more_partitions(
     topic: TopicImage, count: int, assignments: Sequence[Assignment] | None, image: Image, rng: random.Random
-) -> CreatePartitions:
-    """Return the command that grows a topic to `count` partitions. Raises Refused."""
+) -> Steps[CreatePartitions]:
+    """Return the command that grows a topic to `count` partitions, in steps. Raises Refused."""
     have = len(topic.partitions)
     if count <= have:
         message = (
@@ -90,24 +92,21 @@ def more_partitions(
             else f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
         )
         raise Refused(ErrorCode.invalid_partitions, message)
-    if count - have > PARTITIONS_PER_REQUEST_MAX:
-        raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        placed = place(image.brokers.values(), count - have, factor, rng.randrange(1 << 16))
+        placed = yield from place(image.brokers.values(), count - have, factor, rng.randrange(1 << 16))
         return CreatePartitions(topic.id, have, placed)
     if len(assignments) != count - have:
         message = f"{count - have} partition(s) would be added, but {len(assignments)} assignment(s) were specified."
         raise Refused(ErrorCode.invalid_replica_assignment, message)
-    for assignment in assignments:
-        _check_assignment(assignment, factor, image)
+    yield from _check_assignments(assignments, factor, image)
     return CreatePartitions(topic.id, have, tuple(assignments))
 
 
 def place(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, first: int
-) -> tuple[Assignment, ...]:
-    """Place replicas round-robin on the live brokers, beginning with `first`. Raises Refused.
+) -> Steps[tuple[Assignment, ...]]:
+    """Place replicas round-robin on the live brokers, beginning with `first`, in steps. Raises Refused.
 
     Leaders go round the brokers; followers do too, one step further in each round. So every broker leads as many
     partitions as the next, and a lost broker's load is spread over all others. The replicas of a partition are in as
@@ -118,12 +117,16 @@ def place(
     _check_replication_factor(replication_factor, len(registered), len(rack_of))
     ring = _by_turns(rack_of)
     count, rack_count = len(ring), len(set(rack_of.values()))
+    alike: dict[tuple[int, int], Assignment] = {}
     placed = []
     for partition in range(partitions):
+        if partition % PARTITIONS_PER_STEP == 0:
+            yield
         lap, leader = divmod(first + partition, count)
-        shifts = (1 + (lap * rack_count + at) % (count - 1) for at in range(count - 1))
-        others = [ring[(leader + shift) % count] for shift in shifts]
-        placed.append(_spread([ring[leader], *others], rack_of)[:replication_factor])
+        shift = lap * rack_count % max(count - 1, 1)
+        if (leader, shift) not in alike:
+            alike[leader, shift] = _spread(_candidates(ring, leader, shift), rack_of, rack_count, replication_factor)
+        placed.append(alike[leader, shift])
     return tuple(placed)
 
 
@@ -161,16 +164,30 @@ def _by_turns(rack_of: Mapping[BrokerId, str]) -> list[BrokerId]:
     return sorted(rack_of, key=lambda broker_id: turns[broker_id])
 
 
-def _spread(candidates: Sequence[BrokerId], rack_of: Mapping[BrokerId, str]) -> Assignment:
-    """Return the same brokers: first one of each rack, then the others."""
-    first_of_rack = {rack_of[broker_id]: broker_id for broker_id in reversed(candidates)}
-    foremost = set(first_of_rack.values())
-    return tuple(sorted(candidates, key=lambda broker_id: broker_id not in foremost))
+def _candidates(ring: Sequence[BrokerId], leader: int, shift: int) -> Iterator[BrokerId]:
+    """Yield the broker at index `leader` of the ring, then all others, beginning `shift` places after it."""
+    yield ring[leader]
+    for at in range(len(ring) - 1):
+        yield ring[(leader + 1 + (shift + at) % (len(ring) - 1)) % len(ring)]
+
+
+def _spread(
+    candidates: Iterable[BrokerId], rack_of: Mapping[BrokerId, str], rack_count: int, replication_factor: int
+) -> Assignment:
+    """Return the first `replication_factor` candidates: one of each rack, then the others."""
+    foremost: dict[str, BrokerId] = {}
+    others = []
+    for broker_id in candidates:
+        if foremost.setdefault(rack_of[broker_id], broker_id) != broker_id:
+            others.append(broker_id)
+        if len(foremost) + len(others) >= replication_factor and len(foremost) >= min(rack_count, replication_factor):
+            break
+    return (*foremost.values(), *others)[:replication_factor]
 
 
 def _placed(
     partitions: int, replication_factor: int, image: Image, broker: BrokerConfig, rng: random.Random
-) -> tuple[Assignment, ...]:
+) -> Steps[tuple[Assignment, ...]]:
     if partitions == DEFAULT:
         partitions = broker.settings.num_partitions
     if replication_factor == DEFAULT:
@@ -179,16 +196,22 @@ def _placed(
         raise Refused(ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value.")
     if partitions > PARTITIONS_PER_REQUEST_MAX:
         raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
-    return place(image.brokers.values(), partitions, replication_factor, rng.randrange(1 << 16))
+    return (yield from place(image.brokers.values(), partitions, replication_factor, rng.randrange(1 << 16)))
 
 
-def _checked_assignments(assignments: Mapping[int, Assignment], image: Image) -> tuple[Assignment, ...]:
+def _checked_assignments(assignments: Mapping[int, Assignment], image: Image) -> Steps[tuple[Assignment, ...]]:
     if sorted(assignments) != list(range(len(assignments))):
         message = "The manual partition assignment must have the partitions 0, 1, 2 and so on, without a gap."
         raise Refused(ErrorCode.invalid_replica_assignment, message)
-    for assignment in assignments.values():
-        _check_assignment(assignment, len(assignments[0]), image)
-    return tuple(assignments[index] for index in range(len(assignments)))
+    yield from _check_assignments(assignments.values(), len(assignments[0]), image)
+    return tuple(map(assignments.__getitem__, range(len(assignments))))
+
+
+def _check_assignments(assignments: Iterable[Assignment], replication_factor: int, image: Image) -> Steps[None]:
+    for number, assignment in enumerate(assignments):
+        if number % PARTITIONS_PER_STEP == 0:
+            yield
+        _check_assignment(assignment, replication_factor, image)
 
 
 def _check_assignment(assignment: Assignment, replication_factor: int, image: Image) -> None:

@@ -89,7 +89,7 @@ def test_with_the_policy_of_the_operating_system_nobody_waits() -> None:
 def test_what_was_kept_in_memory_goes_on_to_count_when_the_policy_changes() -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         broker.produce("in memory")
-        broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.GROUP))
+        broker.partition().configure(LogConfig(flush_policy=FlushPolicy.GROUP))
         assert broker.partition().ack_end == 1
         await broker.turn()
         # The record in memory is flushed now, and not only with the next record, which waits for its flush.
@@ -108,7 +108,7 @@ def test_who_waits_for_the_disk_is_answered_when_the_policy_no_longer_asks_for_i
     async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
-        broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.OS))
+        broker.partition().configure(LogConfig(flush_policy=FlushPolicy.OS))
         assert (waiting.outcome, broker.partition().high_watermark) == ("reached", 1)
 
     tell(scenario)

@@ -191,7 +191,8 @@ def test_a_changed_config_reaches_every_open_log(policy: FlushPolicy) -> None:
         for index in range(3):
             broker.elect(index)
         changed = LogConfig(segment_bytes=1, flush_policy=policy)
-        broker.replicas.configure("t", changed)
+        for partition in broker.replicas:
+            partition.configure(changed)
         for index in range(3):
             broker.append("a", "b", index=index)
             assert len(broker.held(index).log.segments) == 2

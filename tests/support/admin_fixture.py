@@ -23,12 +23,12 @@ from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
 from cordwood.cluster.kafka.message_writer import Answer
-from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance

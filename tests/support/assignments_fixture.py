@@ -1,6 +1,7 @@
 """The replicas of broker 1 on a simulated disk, and the assignments that they follow."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
@@ -40,7 +41,12 @@ def image_of(*names: str) -> Image:
 class AssignmentsFixture:
     """The replicas of broker 1 in two log directories on a simulated disk, and their assignments."""
 
-    def __init__(self, disk: SimulatedDisk, following: Following | None = None) -> None:
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        following: Following | None = None,
+        on_caught_up: Callable[[], None] = lambda: None,
+    ) -> None:
         loop, end_of_tick = asyncio.get_running_loop(), EndOfTickScheduler(asyncio.get_running_loop())
         self.disk, self.image = disk, Image()
         syncer = ThreadSyncer(loop, ThreadPoolExecutor(1))
@@ -53,6 +59,7 @@ class AssignmentsFixture:
             following or LeaderConnections(_nobody),
             Settings(node_id=ONE),
             lambda: START_MS,
+            on_caught_up,
         )
 
     def follow(self, *names: str) -> None:

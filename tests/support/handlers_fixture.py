@@ -32,9 +32,9 @@ from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.questions import correlation_id_of, decode_response, encode_request
 from cordwood.cluster.kafka.request_measures import RequestMeasures
-from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig

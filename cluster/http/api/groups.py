@@ -27,10 +27,10 @@ from cordwood.cluster.http.refusal import HttpRefusal, check
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
 from cordwood.cluster.kafka.message_reader import reading
-from cordwood.cluster.kafka.turns import at_once
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
 from cordwood.cluster.operations import positions
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.cluster.resources.turns import at_once
 
 NO_MEMBER, NO_GENERATION = "", -1
 VERSION_BYTES = 2

@@ -18,9 +18,9 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import CreateAcls
+from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
 ITEMS_MAX = 5000

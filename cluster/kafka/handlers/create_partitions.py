@@ -1,6 +1,7 @@
 """CreatePartitions (37): adds partitions to topics. Internal topics are refused, as in CreateTopics."""
 
 from collections import Counter
+from operator import attrgetter
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -11,7 +12,8 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import CreatePartitions
-from cordwood.cluster.proposals.topics import check_not_internal, more_partitions
+from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, more_partitions
+from cordwood.cluster.resources.turns import Steps
 
 KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
 
@@ -19,16 +21,21 @@ KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
 async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
     times: Counter[str] = Counter()
     once: dict[str, CreatePartitionsTopic] = {}
+    known, partitions = call.services.quorum.image.topics_by_name, 0
     async for topic in call.turns.each(request.topics):
         times[topic.name] += 1
         once[topic.name] = topic
+        if topic.name in known:
+            partitions += max(0, topic.count - len(known[topic.name].partitions))
 
     async def result(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         code, message = ErrorCode.none, None
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.invalid_request, "Duplicate topic name.")
-            command = _command(topic, call)
+            if partitions > PARTITIONS_PER_REQUEST_MAX:
+                raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+            command = await call.turns.run(_command(topic, call))
             if not request.validate_only:
                 await propose(command, call)
         except Refused as refusal:
@@ -39,11 +46,11 @@ async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitio
     return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 
-def _command(topic: CreatePartitionsTopic, call: Call) -> CreatePartitions:
+def _command(topic: CreatePartitionsTopic, call: Call) -> Steps[CreatePartitions]:
     check_not_internal(topic.name)
     image = call.services.quorum.image
     known = image.topics_by_name.get(topic.name)
     if known is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"Topic '{topic.name}' does not exist.")
-    assignments = None if topic.assignments is None else [tuple(row.broker_ids) for row in topic.assignments]
-    return more_partitions(known, topic.count, assignments, image, call.services.rng)
+    assignments = None if topic.assignments is None else list(map(attrgetter("broker_ids"), topic.assignments))
+    return (yield from more_partitions(known, topic.count, assignments, image, call.services.rng))

@@ -22,6 +22,7 @@ from cordwood.cluster.kafka.config_resources import check_count
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import Assignment, CreateTopic
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
+from cordwood.cluster.resources.turns import Steps
 
 KEY, VERSIONS = ApiKey.CREATE_TOPICS, range(2, 8)
 
@@ -46,7 +47,7 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
                 raise Refused(ErrorCode.invalid_request, "Duplicate topic name.")
             if partitions > PARTITIONS_PER_REQUEST_MAX:
                 raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
-            command = _command(topic, call, broker)
+            command = await call.turns.run(_command(topic, call, broker))
             if not request.validate_only:
                 await propose(command, call)
         except Refused as refusal:
@@ -65,14 +66,14 @@ def _partitions_asked(topic: CreatableTopic, broker: BrokerConfig) -> int:
     return topic.num_partitions if topic.num_partitions > 0 else broker.settings.num_partitions
 
 
-def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> CreateTopic:
+def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> Steps[CreateTopic]:
     check_not_internal(topic.name)
     check_count(topic.configs)
     assignments: dict[int, Assignment] = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
     if len(assignments) < len(topic.assignments):
         message = "Found multiple manual partition assignments for one partition."
         raise Refused(ErrorCode.invalid_replica_assignment, message)
-    return new_topic(
+    new = new_topic(
         topic.name,
         call.services.quorum.image,
         broker,
@@ -82,6 +83,7 @@ def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> CreateT
         assignments=assignments,
         configs={config.name: config.value for config in topic.configs},
     )
+    return (yield from new)
 
 
 def _created(

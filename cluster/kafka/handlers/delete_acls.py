@@ -15,9 +15,9 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import distinct, in_order
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import DeleteAcls
+from cordwood.cluster.resources.turns import distinct, in_order
 
 KEY, VERSIONS = ApiKey.DELETE_ACLS, range(1, 4)
 ITEMS_MAX = 5000

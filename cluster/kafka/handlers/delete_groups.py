@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.turns import distinct
+from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DELETE_GROUPS, range(3)
 

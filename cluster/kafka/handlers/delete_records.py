@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import Steps
+from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 

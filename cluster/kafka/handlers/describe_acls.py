@@ -13,8 +13,8 @@ from cordwood.cluster.kafka.acl_filters import filter_of
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import in_order
 from cordwood.cluster.metadata.acls import Acl, ResourcePattern
+from cordwood.cluster.resources.turns import in_order
 
 KEY, VERSIONS = ApiKey.DESCRIBE_ACLS, range(1, 4)
 

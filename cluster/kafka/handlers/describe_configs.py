@@ -21,9 +21,9 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import check_broker, topic_own, type_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.commands import BrokerId, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, BrokerImage
+from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CONFIGS, range(1, 5)
 

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import distinct
+from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_GROUPS, range(7)
 

@@ -18,9 +18,9 @@ from cordwood.cluster.kafka.authorized import ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import NOBODY, offline_replicas, reachable
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.metadata.image import Image, PartitionImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, check_name
+from cordwood.cluster.resources.turns import Steps
 
 KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
 

@@ -35,8 +35,8 @@ from cordwood.cluster.kafka.fetch_sessions import (
 )
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
-from cordwood.cluster.kafka.turns import Steps, Turns, at_once
 from cordwood.cluster.kafka.wire import decoded_bytes
+from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas

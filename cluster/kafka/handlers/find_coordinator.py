@@ -17,9 +17,9 @@ from kio.schema.find_coordinator.v4.response import Coordinator, FindCoordinator
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(5)
 

@@ -31,9 +31,9 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import NOBODY, controller_for, offline_replicas, reachable
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
+from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.METADATA, range(14)
 
@@ -110,7 +110,8 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
 
     async def create(name: str) -> None:
         try:
-            await propose(new_topic(name, image, broker, call.services.rng), call)
+            command = await call.turns.run(new_topic(name, image, broker, call.services.rng))
+            await propose(command, call)
         except Refused as refusal:
             # With an unknown outcome the client retries.
             is_open = refusal.code is ErrorCode.request_timed_out

@@ -31,7 +31,7 @@ from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import in_order
+from cordwood.cluster.resources.turns import in_order
 
 KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 10)
 

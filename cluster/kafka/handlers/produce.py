@@ -28,10 +28,10 @@ from cordwood.cluster.kafka.produce_request import PartitionData, read_lone, rea
 from cordwood.cluster.kafka.produce_request import ProduceRequest as Request
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
-from cordwood.cluster.kafka.turns import Steps, Turns, some
 from cordwood.cluster.kafka.wire import Malformed, compact_string, legacy_string, uvarint
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.turns import Steps, Turns, some
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.admission import admit_records
 from cordwood.storage.batch import check

@@ -12,7 +12,8 @@ from assignments_fixture import AssignmentsFixture, image_of, topic
 from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.metadata.image import MIN_ISR, Image
+from cordwood.cluster.broker.assignments import TAKEN_PER_STEP
+from cordwood.cluster.metadata.image import MIN_ISR, NO_LEADER, Image, PartitionImage, TopicImage
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -104,5 +105,108 @@ def test_nothing_is_removed_for_the_sake_of_an_image_that_lacks_an_entry(disk: S
         for _ in range(100):
             await asyncio.sleep(0)
         assert disk.exists(f"{kept}/recovery")
+
+    run(story())
+
+
+MANY = 3 * TAKEN_PER_STEP
+NOTHING = Image()
+(ALONE,) = topic("a").partitions
+
+
+def image_with(*topics: TopicImage) -> Image:
+    by_name, by_id = {topic.name: topic for topic in topics}, {topic.id: topic for topic in topics}
+    return replace(NOTHING, index=1, topics_by_name=by_name, topics_by_id=by_id)
+
+
+def large(partition: PartitionImage = ALONE, **changes: Any) -> TopicImage:
+    return replace(topic("large"), partitions=(partition,) * MANY, **changes)
+
+
+def led_in_epoch(partition: PartitionImage, epoch: int) -> PartitionImage:
+    return replace(partition, leader_epoch=epoch, partition_epoch=epoch)
+
+
+async def held_after_each_step(broker: AssignmentsFixture) -> list[int]:
+    counts = [len(list(broker.replicas))]
+    for _ in range(4):
+        await asyncio.sleep(0)
+        counts.append(len(list(broker.replicas)))
+    return counts
+
+
+def test_the_partitions_of_a_large_topic_are_opened_some_at_a_time(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        broker.assignments.follow(NOTHING, image_with(large()))
+        assert await held_after_each_step(broker) == [MANY // 3, MANY // 3 * 2, MANY, MANY, MANY]
+
+    run(story())
+
+
+def test_what_is_behind_the_last_step_is_told_of_once(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        held: list[int] = []
+        broker = AssignmentsFixture(disk, on_caught_up=lambda: held.append(len(list(broker.replicas))))
+        broker.assignments.follow(NOTHING, image_with(topic("a")))
+        await held_after_each_step(broker)
+        assert held == []
+        broker.assignments.follow(image_with(topic("a")), image_with(topic("a"), large()))
+        await held_after_each_step(broker)
+        assert held == [MANY + 1]
+
+    run(story())
+
+
+def test_partitions_that_are_not_opened_yet_get_the_newest_role(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        first, second = (
+            image_with(large()),
+            image_with(large(led_in_epoch(ALONE, 5))),
+        )
+        broker.assignments.follow(NOTHING, first)
+        broker.assignments.follow(first, second)
+        await held_after_each_step(broker)
+        assert [held.leader_epoch for held in broker.replicas] == [5] * MANY
+
+    run(story())
+
+
+def test_replicas_that_are_held_take_a_changed_role_at_once_however_many_they_are(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        fenced = replace(led_in_epoch(ALONE, 1), leader=NO_LEADER)
+        first, second = (
+            image_with(large()),
+            image_with(large(fenced, configs={"retention.ms": "5"})),
+        )
+        broker.assignments.follow(NOTHING, first)
+        await held_after_each_step(broker)
+        broker.assignments.follow(first, second)
+        assert {held.leader for held in broker.replicas} == {NO_LEADER}
+        await held_after_each_step(broker)
+        assert {held.config.retention_ms for held in broker.replicas} == {5}
+
+    run(story())
+
+
+def test_a_topic_that_is_deleted_before_it_is_opened_leaves_nothing(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        broker.assignments.follow(NOTHING, image_with(large()))
+        broker.assignments.follow(image_with(large()), image_with(topic("a")))
+        await held_after_each_step(broker)
+        assert [held.topic for held in broker.replicas] == ["a"]
+
+    run(story())
+
+
+def test_nothing_is_opened_once_the_broker_stops(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        broker.assignments.follow(NOTHING, image_with(large()))
+        broker.assignments.close()
+        assert set(await held_after_each_step(broker)) == {TAKEN_PER_STEP}
 
     run(story())

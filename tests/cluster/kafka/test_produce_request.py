@@ -6,8 +6,8 @@ import pytest
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.produce_request import ProduceRequest, read_lone, read_produce
-from cordwood.cluster.kafka.turns import at_once
 from cordwood.cluster.kafka.wire import Malformed, uvarint
+from cordwood.cluster.resources.turns import at_once
 
 ACKS_ALL, TIMEOUT_MS = -1, 30_000
 TAGGED = b"\x01\x07\x02ab"

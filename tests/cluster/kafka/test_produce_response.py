@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.handlers.produce import ProduceOutcome, encode, encode_lone
-from cordwood.cluster.kafka.turns import at_once
+from cordwood.cluster.resources.turns import at_once
 
 
 def outcome(index: int, message: str | None = None) -> ProduceOutcome:

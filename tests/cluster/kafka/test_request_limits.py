@@ -13,8 +13,8 @@ from cordwood.cluster.kafka.fetch_request import read_fetch
 from cordwood.cluster.kafka.in_process import InProcess, InProcessChannel
 from cordwood.cluster.kafka.produce_request import read_produce
 from cordwood.cluster.kafka.slot import Slot
-from cordwood.cluster.kafka.turns import Steps, at_once
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX, STRING_BYTES_MAX, TAGS_MAX, Malformed, uvarint
+from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 

@@ -58,6 +58,7 @@ COMMANDS: list[Command] = [
     UnfenceBroker(ONE, 5),
     BeginControlledShutdown(ONE, 5),
     AlterPartitions(ONE, 5, (IsrChange(UUID(int=8), 0, 3, 4, ((ONE, 5), (TWO, 6))),)),
+    AlterPartitions(ONE, 5, (IsrChange(UUID(int=8), 0, 3, 4, ((ONE, 1 << 40), (TWO, -1))),)),
     ElectLeaders(Election.PREFERRED, ((UUID(int=8), 0), (UUID(int=8), 1))),
     ElectLeaders(Election.UNCLEAN, ((UUID(int=8), 0),), TWO),
     ReassignPartition(UUID(int=8), 1, (TWO, ONE)),
@@ -110,6 +111,12 @@ def test_a_command_of_a_newer_version_is_refused() -> None:
 def test_what_is_no_command_is_refused(data: bytes) -> None:
     with pytest.raises(UnknownCommand):
         decode(data)
+
+
+@pytest.mark.parametrize("replicas", [[1, True], [1, 1.0], [1, -1], [1, 1 << 31], [1, "1"], [1, [1]], 1, {1: 2}])
+def test_lists_of_anything_but_broker_ids_are_no_assignments(replicas: object) -> None:
+    with pytest.raises(UnknownCommand):
+        decode(pack([CreatePartitions.KIND, UUID(int=8), 2, [[1], replicas]]))
 
 
 def test_only_plain_values_can_be_written() -> None:

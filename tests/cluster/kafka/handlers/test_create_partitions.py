@@ -46,6 +46,14 @@ def test_validation_alone_adds_none(admin: AdminFixture) -> None:
     assert count(admin) == 2
 
 
+def test_the_partitions_of_all_topics_of_a_request_are_counted_together(admin: AdminFixture) -> None:
+    admin.propose(CreateTopic(UUID(int=2), "other", ((ONE,),)))
+    asked = [more(6_000), more(6_000, "other")]
+    results = admin.ask(create_partitions, 3, topics=asked, validate_only=True).results
+    assert [result.error_code for result in results] == [ErrorCode.policy_violation] * 2
+    assert all(code(admin, wanted) is ErrorCode.none for wanted in asked)
+
+
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [

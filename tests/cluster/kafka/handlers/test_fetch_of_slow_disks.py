@@ -17,8 +17,8 @@ from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import READS_AHEAD_MAX, SLOW_DISK_S, FetchHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.questions import decode_response, encode_request
-from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.log_directory import LogDirectory
 
 WAIT_S = 5.0

@@ -17,9 +17,9 @@ from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.questions import decode_response, encode_request
-from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.assignment import Assignment
 from cordwood.storage.batch import CODEC_MASK, Compression, check
 from cordwood.storage.config import LogConfig

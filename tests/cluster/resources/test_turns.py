@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.cluster.kafka.turns import (
+from cordwood.cluster.resources.turns import (
     AT_ONCE_MAX,
     FREE_STEPS,
     SLICE_S,

@@ -1,0 +1,71 @@
+"""A topic of thousands of partitions holds no broker's event loop while it is placed, applied, opened and followed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from loop_steps import LongestStep
+
+from cordwood.bench.counters.cluster import CountedCluster
+from cordwood.chaos.sim.kafka import duration, message, part
+from cordwood.chaos.sim.loop import run
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+PARTITIONS = 1500
+CALLS_MAX = 12_000
+"""Of one step: less than 5 ms. What grows with the partitions has at most 8 calls for each: 10,000 take some 10 ms."""
+TOPIC = "large"
+
+
+def creation(partitions: int, replicas: int) -> Any:
+    api = ApiKey.CREATE_TOPICS
+    counts = {"num_partitions": partitions, "replication_factor": replicas}
+    topic = part(api, "CreatableTopic", name=TOPIC, **counts, assignments=(), configs=())
+    return message(api, topics=(topic,), timeout=duration(30), validate_only=False)
+
+
+def growth(partitions: int) -> Any:
+    api = ApiKey.CREATE_PARTITIONS
+    topic = part(api, "CreatePartitionsTopic", name=TOPIC, count=partitions, assignments=None)
+    return message(api, topics=(topic,), timeout=duration(30), validate_only=False)
+
+
+async def ask(cluster: CountedCluster, request: Any) -> ErrorCode:
+    answer = await cluster.by(cluster.client("admin").ask(cluster.leader(0), request, 30), "admin")
+    return ErrorCode((answer.topics if hasattr(answer, "topics") else answer.results)[0].error_code)
+
+
+def is_followed(cluster: CountedCluster, partitions: int) -> bool:
+    """Whether every broker holds its replica of each partition, and each leader knows where its followers are."""
+    for host in cluster.world.hosts.values():
+        assert host.watched is not None, "its broker runs"
+        replicas = [replica for replica in host.watched.replicas if replica.topic == TOPIC]
+        if len(replicas) < partitions or any(
+            -1 in follower for replica in replicas for follower in replica.followers()
+        ):
+            return False
+    return True
+
+
+async def until_followed(cluster: CountedCluster, partitions: int) -> None:
+    async with asyncio.timeout(60):
+        while not is_followed(cluster, partitions):
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_topic_of_thousands_of_partitions_is_made_and_grown_in_small_steps(brokers: int) -> None:
+    async def story() -> None:
+        cluster = await CountedCluster(brokers).begin()
+        with LongestStep() as longest:
+            assert await ask(cluster, creation(PARTITIONS, brokers)) is ErrorCode.none
+            await until_followed(cluster, PARTITIONS)
+        assert longest.calls < CALLS_MAX, "created"
+        with LongestStep() as longest:
+            assert await ask(cluster, growth(2 * PARTITIONS)) is ErrorCode.none
+            await until_followed(cluster, 2 * PARTITIONS)
+        assert longest.calls < CALLS_MAX, "grown"
+        cluster.check()
+
+    run(story())
