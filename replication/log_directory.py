@@ -1,6 +1,6 @@
 """Log directory of a broker: its disk's state (online or offline), flushed offsets, run mark, partition paths."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -64,6 +64,8 @@ class LogDirectory:
         self.partition_count = self.number = 0
         self.uncheckpointed: dict[Checkpointable, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
+        self._discarded: list[str] = []
+        self._discard_count = 0
         self._free_bytes_at_refusal: int | None = None
         self._failed = failed
 
@@ -76,6 +78,23 @@ class LogDirectory:
         if self.error is None:
             self.error = error
             self._failed(self)
+
+    def discard(self, path: str) -> None:
+        """Rename a log file into the staging directory. Raises OSError.
+
+        Unlinking blocks until the file's blocks are freed: `remove_discarded` does it in a thread, or the next start.
+        """
+        self.disk.make_directories(f"{self.path}/{STAGING}")
+        self._discard_count += 1
+        place = f"{self.path}/{STAGING}/discarded-{self._discard_count}"
+        self.disk.rename(path, place)
+        self._discarded.append(place)
+
+    async def remove_discarded(self) -> None:
+        """Unlink the discarded files in a thread. The next start removes those for which that fails."""
+        discarded, self._discarded = self._discarded, []
+        if discarded:
+            await self.run_blocking(_remove_all, self.disk, discarded)
 
     def declared(self) -> None:
         """Record that the other brokers know which replicas here may lack records that were only in memory. Blocks."""
@@ -138,6 +157,15 @@ class LogDirectory:
             else:
                 places.append(place)
         return places
+
+
+def _remove_all(disk: Disk, paths: Sequence[str]) -> None:
+    """Remove the files. Runs in a thread."""
+    for path in paths:
+        try:
+            disk.remove(path)
+        except OSError as error:
+            _events.warning("files.not_removed", path=path, error=str(error))
 
 
 def names_in(disk: Disk, topics: str) -> Iterator[tuple[str, str]]:

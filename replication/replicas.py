@@ -76,6 +76,7 @@ class Replicas:
             log = recovered
             # The configuration may have changed since the log was opened.
             log.config = config
+            log.discard = directory.discard
             mark = directory.flushed_offsets.get(place.topic_id, place.partition)
             partition = Partition(place, log, directory, self._context)
             if mark is None or mark.end_offset < log.flushed_end:

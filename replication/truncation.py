@@ -109,6 +109,7 @@ class Truncations:
                     _call(truncation, done, is_truncated=finish(truncation, failures.get(truncation)))
                     if number % TRUNCATIONS_PER_TURN == 0:
                         await asyncio.sleep(0)
+                await directory.remove_discarded()
         finally:
             self._running.discard(directory)
 

@@ -66,6 +66,8 @@ class Log:
         self._start_boundary = (-1, -1)
         """A log start offset within a batch, and the base offset of that batch."""
         self.opened = opened or OpenSegments()
+        self.discard = disk.remove
+        """Removes the file of a truncated segment, or moves it away."""
 
     @property
     def size(self) -> int:
@@ -449,4 +451,4 @@ class Log:
         segment.truncations += 1
         segment.release()
         for path in filter(self.disk.exists, segment.paths()):
-            self.disk.remove(path)
+            (self.discard if path == segment.path else self.disk.remove)(path)

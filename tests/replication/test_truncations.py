@@ -8,6 +8,7 @@ from peer_fixture import FollowerFixture
 from replica_fixture import ME, ReplicaFixture
 from virtual_time import run
 
+from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
@@ -90,6 +91,36 @@ def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop(
         await broker.leader_connection.close()
 
     run(scenario())
+
+
+class Removals:
+    """The files removed from a disk, by the event loop and by threads."""
+
+    def __init__(self, disk: SimulatedDisk, threads: Threads) -> None:
+        self.on_loop: list[str] = []
+        self.beside: list[str] = []
+        self._remove, self._threads = disk.remove, threads
+
+    def __call__(self, path: str) -> None:
+        (self.beside if self._threads.is_beside else self.on_loop).append(path)
+        self._remove(path)
+
+
+def test_the_files_of_segments_that_are_cut_are_removed_beside_the_loop() -> None:
+    async def story() -> None:
+        threads = Threads()
+        broker, asked = await diverged(threads)
+        removals = broker.disk.remove = Removals(broker.disk, threads)  # type: ignore[method-assign]
+        cut = [broker.partition(index).log.segments[0].path for index in range(PARTITIONS)]
+        broker.answer(*(PushRow(row.stream, PushKind.TOO_OLD, 0, 100) for row in asked))
+        await asyncio.sleep(1)
+        assert [partition.log.log_start for partition in broker.replicas] == [100] * PARTITIONS
+        assert not [path for path in removals.on_loop if path.endswith(".log")]
+        assert len(removals.beside) == PARTITIONS
+        assert not [path for path in broker.disk.files() if path in cut or "/repair/" in path]
+        await broker.leader_connection.close()
+
+    run(story())
 
 
 def test_a_replica_that_leads_before_it_is_cut_keeps_what_it_has() -> None:
