@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from aiohttp.web_protocol import RequestHandler
 
+from cordwood.cluster.kafka.connection_memory import guilt
 from cordwood.cluster.resources.memory import MemoryPool
 
 CHECK_INTERVAL_S = 1.0
@@ -16,7 +17,7 @@ _events = structlog.get_logger("http")
 
 
 class Readers:
-    """The send buffers of all connections. If the pool is full, clients stalled for longest are disconnected."""
+    """The send buffers of all connections. If the pool is full, clients with the highest guilt are disconnected."""
 
     def __init__(self, connections: Callable[[], Sequence[RequestHandler]], pool: MemoryPool) -> None:
         self._connections, self._pool = connections, pool
@@ -41,9 +42,10 @@ class Readers:
                 since, had = before.get(transport, (now, size))
                 self._stalled[transport] = (since, size) if size >= had else (now, size)
         self._pool.used = sum(size for _, size in self._stalled.values())
-        for transport, (since, size) in sorted(self._stalled.items(), key=lambda row: row[1][0]):
+        by_guilt = sorted(self._stalled.items(), key=lambda row: guilt(row[1][1], now - row[1][0]), reverse=True)
+        for transport, (since, size) in by_guilt:
             if self._pool.has_room(0) and now - since <= STALLED_AFTER_S:
-                break
+                continue
             self._pool.used -= size
             self._pool.closes += 1
             _events.warning("http.stalled", unsent_bytes=size, seconds=round(now - since, 1))

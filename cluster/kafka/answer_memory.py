@@ -2,7 +2,7 @@
 
 A small response needs no reservation. Every large response but the oldest leaves as much room free as the oldest may
 still need, so that responses never deadlock. If even the oldest finds no room because other pools hold the memory, the
-newest response is cancelled and its connection closed.
+largest response is cancelled and its connection closed; of equals, the newest.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from cordwood.cluster.resources.turns import Steps, Turns
 
 RETRY_INTERVAL_S = 0.05
 RETRIES_MAX = 40
-"""Retries of the oldest response before the newest is cancelled."""
+"""Retries of the oldest response before the largest is cancelled."""
 LARGEST_BYTES = ANSWER_BYTES_MAX + 2 * CHUNK_BYTES
 """Memory of the largest response, its next chunk included."""
 
@@ -112,10 +112,10 @@ class AnswerMemory:
         self._retries += 1
         if self._retries >= RETRIES_MAX:
             self._retries = 0
-            newest = next(reversed(self._growing))
+            largest = max(reversed(self._growing), key=lambda growing: growing.reserved)
             self._pool.closes += 1
-            newest.slot.connection.close("no memory for its response: the pool is full")
-            self._give_up(newest)
+            largest.slot.connection.close("no memory for its response: the pool is full")
+            self._give_up(largest)
 
     def _give_up(self, growing: GrowingAnswer) -> None:
         assert growing.task is not None, "answers are written by tasks"

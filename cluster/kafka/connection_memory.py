@@ -1,7 +1,7 @@
 """Memory backpressure of connections: waiting for a full pool, and eviction of stalled or stuck connections."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from cordwood.cluster.resources.memory import Memory, MemoryPool
@@ -11,6 +11,9 @@ HELD_BYTES_FREE = 8 << 10
 """A connection that holds at most this much is never closed to make room."""
 HELD_BYTES_LARGE = 256 << 10
 """A connection that holds less is not closed for the sake of another pool."""
+GUILT_SHARE = 0.25
+"""A connection with less than this share of the highest guilt is not closed together with that connection."""
+GUILT_S_MAX = 3.0
 HELD_S_MAX = 1.0
 """While others wait, a connection may hold memory this long without progress."""
 ARRIVAL_BYTES_PER_SECOND_MIN = 256 << 10
@@ -20,7 +23,6 @@ class Holder(Protocol):
     """A connection's memory usage."""
 
     is_broker: bool
-    stalled_at: float
     unsent_bytes: int
     waits_for: MemoryPool | None
     """The full pool that the connection waits for; None if there is none."""
@@ -45,6 +47,10 @@ class Holder(Protocol):
         """Arrival time of the oldest pending request; None if there is none."""
         ...
 
+    def stalled_for(self, now: float) -> float:
+        """Return the seconds since the client last read any response bytes."""
+        ...
+
     def shrink(self) -> None: ...
 
     def try_again(self) -> None: ...
@@ -52,11 +58,26 @@ class Holder(Protocol):
     def close(self, reason: str | None = None) -> None: ...
 
 
+def guilt(size: int, seconds: float) -> float:
+    """Return the share of a connection in a lack of memory: the bytes that it holds, weighted with the time.
+
+    Time is limited to GUILT_S_MAX, because a long poll may take half a minute.
+    """
+    return size * (HELD_S_MAX + min(seconds, GUILT_S_MAX))
+
+
+def guiltiest(holders: Sequence[Holder], guilt_of: Callable[[Holder], float]) -> list[Holder]:
+    """Return the connections with at least GUILT_SHARE of the highest guilt."""
+    most = max(map(guilt_of, holders), default=0.0)
+    return [holder for holder in holders if guilt_of(holder) >= GUILT_SHARE * most]
+
+
 class ConnectionMemory:
     """The memory pools of a set of connections, with backpressure and eviction.
 
     A connection whose pool is full is not read until the pool has room. To make room, empty receive buffers are freed
-    first. Then connections that hold memory without progress are closed. If all connections wait for each other, the
+    first. Then connections that hold memory without progress are closed, those with the highest guilt first: a
+    connection that holds little is not closed for the memory of others. If all connections wait for each other, the
     one whose request began to arrive last is closed, so that the oldest request always completes.
     """
 
@@ -80,6 +101,7 @@ class ConnectionMemory:
         """Time and size at the last progress check of each incomplete request; empty while no connection waits."""
         self._timer: asyncio.TimerHandle | None = None
         self._may_reclaim = True
+        self._is_ending = False
 
     def close(self) -> None:
         if self._timer is not None:
@@ -107,10 +129,15 @@ class ConnectionMemory:
             self._schedule()
 
     def stalled(self, connection: Holder) -> None:
-        """Record a connection whose client takes no responses. If the pool is full, close the longest stalled ones."""
+        """Record a connection whose client takes no responses. If the pool is full, close those with most guilt."""
         self._stalled[connection] = None
-        if not self.pools.unsent.has_room(0):
-            self._end_stalled()
+        # `stalled_for` of a connection may call this method again.
+        if not self._is_ending and not self.pools.unsent.has_room(0):
+            self._is_ending = True
+            try:
+                self._end_stalled()
+            finally:
+                self._is_ending = False
 
     def closed(self, connection: Holder) -> None:
         """Forget a closed connection. Its memory is already released."""
@@ -120,23 +147,34 @@ class ConnectionMemory:
     def _end_stalled(self) -> None:
         pool = self.pools.unsent
         self._stalled = {connection: None for connection in self._stalled if connection.unsent_bytes}
-        for oldest in sorted(self._stalled, key=lambda connection: connection.stalled_at):
+        for guilty in sorted(self._stalled_clients(), key=self._unsent_guilt, reverse=True):
             if pool.used <= pool.limit // 4 * 3:
                 break
-            if oldest.is_broker:
-                continue
             pool.closes += 1
-            stalled_s = self._loop.time() - oldest.stalled_at
-            oldest.close(f"{oldest.unsent_bytes} bytes of responses have not been read for {stalled_s:.1f} s")
+            stalled_s = guilty.stalled_for(self._loop.time())
+            guilty.close(f"{guilty.unsent_bytes} bytes of responses have not been read for {stalled_s:.1f} s")
 
     def _end_one_stalled(self) -> None:
-        """Close the connection that has been stalled for longest, if that is longer than HELD_S_MAX."""
-        now = self._loop.time()
-        stalled = [each for each in self._stalled if each.unsent_bytes > HELD_BYTES_LARGE and not each.is_broker]
-        oldest = min(stalled, key=lambda each: each.stalled_at, default=None)
-        if oldest is not None and now - oldest.stalled_at > HELD_S_MAX:
+        """Close the connection with the highest guilt of those stalled for longer than HELD_S_MAX."""
+        clients = [connection for connection in self._stalled_clients() if connection.unsent_bytes > HELD_BYTES_LARGE]
+        guilty = max(clients, key=self._unsent_guilt, default=None)
+        if guilty is not None and guilty.stalled_for(self._loop.time()) > HELD_S_MAX:
             self.pools.unsent.closes += 1
-            oldest.close(f"{oldest.unsent_bytes} bytes of responses are not read, and other clients wait for memory")
+            guilty.close(f"{guilty.unsent_bytes} bytes of responses are not read, and other clients wait for memory")
+
+    def _stalled_clients(self) -> list[Holder]:
+        return [connection for connection in self._stalled if not connection.is_broker]
+
+    def _unsent_guilt(self, connection: Holder) -> float:
+        return guilt(connection.unsent_bytes, connection.stalled_for(self._loop.time()))
+
+    def _pending_guilt(self, connection: Holder) -> float:
+        since = connection.pending_since
+        return guilt(connection.pending_bytes, 0.0 if since is None else self._loop.time() - since)
+
+    def _receive_guilt(self, connection: Holder) -> float:
+        since = connection.partial_since
+        return guilt(connection.receive_bytes, self._loop.time() - since if since else 0.0)
 
     def _schedule(self) -> None:
         if self._timer is None:
@@ -166,14 +204,15 @@ class ConnectionMemory:
             self._give_back()
         if is_crowded or pools.pending.name in wanted:
             least = HELD_BYTES_FREE if pools.pending.name in wanted else HELD_BYTES_LARGE
-            holders = [each for each in clients if each.pending_bytes > least]
+            guilty = guiltiest([each for each in clients if each.pending_since is not None], self._pending_guilt)
+            holders = [each for each in guilty if each.pending_bytes > least]
             self._end(pools.pending, [holder for holder in holders if self._is_unanswered(holder)])
         if is_crowded or not wanted.isdisjoint((pools.receive.name, pools.large.name)):
             holders = [each for each in clients if each.receive_bytes > HELD_BYTES_FREE]
             stuck = [holder for holder in holders if holder.waits_for is None and self._is_stuck(holder)]
             if not stuck and len(holders) > 1 and all(holder.waits_for is not None for holder in holders):
                 stuck = [max(holders, key=lambda holder: holder.partial_since)]
-            self._end(pools.receive, stuck)
+            self._end(pools.receive, guiltiest(stuck, self._receive_guilt))
 
     def _end(self, pool: MemoryPool, holders: list[Holder]) -> None:
         for holder in holders:

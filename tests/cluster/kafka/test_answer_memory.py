@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
+import pytest
+
 from cordwood.chaos.sim.loop import run as simulate
 from cordwood.cluster.kafka.answer_memory import LARGEST_BYTES, AnswerMemory
 from cordwood.cluster.kafka.connection import Connection
@@ -104,13 +106,16 @@ def test_with_little_room_answers_are_written_one_after_the_other() -> None:
     tell(story, told)
 
 
-def test_where_the_oldest_lacks_room_the_newest_is_given_up() -> None:
+@pytest.mark.parametrize("too_large", [0, 1, 2])
+def test_where_the_oldest_lacks_room_the_one_that_has_most_is_given_up(too_large: int) -> None:
     story = Story(pieces=4)
+    sizes = [8 if number == too_large else 2 for number in range(3)]
 
     async def told() -> None:
-        outcomes = await asyncio.gather(*(story.write(size) for size in (8, 2, 2)), return_exceptions=True)
-        assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
-        assert story.pool.closes == 3
+        outcomes = await asyncio.gather(*map(story.write, sizes), return_exceptions=True)
+        assert isinstance(outcomes.pop(too_large), asyncio.CancelledError)
+        assert outcomes == [2 * CHUNK_BYTES] * 2
+        assert story.pool.closes == 1
         assert story.pressed, "others are asked to make room first"
 
     tell(story, told)
