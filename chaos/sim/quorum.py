@@ -100,7 +100,7 @@ class SimulatedQuorum:
             random.Random(self.rng.random()),
             on_failure=lambda failure: self.failures.append((broker, failure)),
             on_refused=lambda reason: self.refusals.append((broker, reason)),
-            **options,
+            **{"run_blocking": self._run_blocking, **options},
         )
         self._spawn(process, observer.start())
         return observer

@@ -60,7 +60,14 @@ def open_quorum(
     secret, election_s = settings.controller_quorum_secret, settings.controller_quorum_election_timeout_ms / 1000
     if node_id not in voters:
         return Observer(
-            node_id, voters, rng, cluster_id=cluster_id, secret=secret, on_failure=on_failure, on_refused=failed
+            node_id,
+            voters,
+            rng,
+            cluster_id=cluster_id,
+            secret=secret,
+            run_blocking=run_blocking,
+            on_failure=on_failure,
+            on_refused=failed,
         )
     return RaftQuorum.open(
         disk,

@@ -4,6 +4,8 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
+import structlog
+
 from cordwood.cluster.metadata.commands import BrokerId, Command
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.listeners import Listener
@@ -26,9 +28,12 @@ from cordwood.cluster.metadata.raft.messages import (
     Propose,
 )
 from cordwood.cluster.metadata.raft.transport import Address, Transport
+from cordwood.replication.tasks import RunBlocking
 
 PATIENCE_S = 2.0
 """The time after which an observer leaves a voter that is silent or knows no leader."""
+
+_events = structlog.get_logger("quorum")
 
 
 class Observer:
@@ -42,13 +47,14 @@ class Observer:
         *,
         cluster_id: str = "",
         secret: str = "",
+        run_blocking: RunBlocking,
         on_failure: Callable[[QuorumFailed], None],
         on_refused: Callable[[str], None],
     ) -> None:
         """`on_failure` and `on_refused` mean that the broker has to stop, as with a voter."""
         self._node_id, self._voters = node_id, voters
         self._cluster_id, self._secret = cluster_id, secret.encode()
-        self._on_failure, self._on_refused = on_failure, on_refused
+        self._run_blocking, self._on_failure, self._on_refused = run_blocking, on_failure, on_refused
         self._machine = Machine(Image(), 0, rng)
         self._transport = Transport(self._membership, voters, self, rng)
         self._followed: BrokerId | None = None
@@ -56,6 +62,9 @@ class Observer:
         self._newest: Committed | None = None
         self._content_at_s = 0.0
         self._sent_to: tuple[BrokerId, int] | None = None
+        self._installing: asyncio.Task[None] | None = None
+        self._behind_image: list[Message] = []
+        """Messages received after the image that is being decoded."""
         self._timer: asyncio.TimerHandle | None = None
         self._failure: QuorumFailed | None = None
 
@@ -130,28 +139,28 @@ class Observer:
             self._follow_another()
 
     def received(self, peer: Peer, message: Message) -> None:
-        if self._failure is not None:
-            return
-        try:
-            self._take(peer, message)
-        except MalformedMessage:
-            raise
-        except Exception as error:
-            self._stop(QuorumFailed(f"the metadata log cannot be replicated: {error}"))
-            self._on_failure(QuorumFailed(str(error)))
+        # Ignore messages in flight from a voter that this observer has left.
+        if self._failure is None and peer.broker_id == self._followed:
+            try:
+                self._take(message)
+            except MalformedMessage:
+                raise
+            except Exception as error:
+                self._fail(error)
 
     def refused(self, reason: str) -> None:
         if self._failure is None:
             self._on_refused(reason)
 
-    def _take(self, peer: Peer, message: Message) -> None:
+    def _take(self, message: Message) -> None:
+        if self._installing is not None:
+            self._behind_image.append(message)
+            return
         match message:
-            case _ if peer.broker_id != self._followed:
-                # Ignore messages in flight from a voter that this observer has left.
-                return
             case Install():
                 if message.index > self.image.index:
-                    self._machine.install(unpacked(message), message.index_term)
+                    self._installing = self._loop.create_task(self._install(message), name="metadata image")
+                    return
             case Committed():
                 self._take_committed(message)
             case MyStanding():
@@ -159,6 +168,34 @@ class Observer:
             case _:
                 raise MalformedMessage(f"{type(message).__name__} to an observer")
         self._send_proposals()
+
+    async def _install(self, message: Install) -> None:
+        """Decode an image in a thread and install it. 10,000 partitions take some 50 ms."""
+        try:
+            image = await self._run_blocking(unpacked, message)
+            behind = self._installed()
+            self._machine.install(image, message.index_term)
+            for each in behind:
+                self._take(each)
+            self._send_proposals()
+        except MalformedMessage as malformed:
+            _events.error("image.malformed", voter=self._followed, index=message.index, reason=str(malformed))
+            # `_look_around` follows another voter.
+            self._installed()
+            self._followed = None
+        except Exception as error:
+            self._fail(error)
+
+    def _installed(self) -> list[Message]:
+        """Clear the state of the installation. Return the messages received after the image."""
+        self._installing = None
+        behind, self._behind_image = self._behind_image, []
+        return behind
+
+    def _give_up_image(self) -> None:
+        if self._installing is not None:
+            self._installing.cancel()
+            self._installed()
 
     def _take_committed(self, message: Committed) -> None:
         if message.entries:
@@ -186,7 +223,7 @@ class Observer:
                 self._transport.send(receiver, Propose(entry))
 
     def _look_around(self) -> None:
-        if self._loop.time() - self._content_at_s > PATIENCE_S:
+        if self._installing is None and self._loop.time() - self._content_at_s > PATIENCE_S:
             self._follow_another()
         self._timer = self._loop.call_later(PATIENCE_S / 4, self._look_around)
 
@@ -194,6 +231,7 @@ class Observer:
         """Follow the next connected voter, in ascending order, round robin."""
         connected = sorted(self._transport.connected_voters())
         self._followed = None
+        self._give_up_image()
         if connected:
             self._follow(next((voter for voter in connected if voter > self._followed_last), connected[0]))
 
@@ -211,8 +249,13 @@ class Observer:
         heard_at_s = self._transport.heard_at_s(peer)
         return None if heard_at_s is None else round((self._loop.time() - heard_at_s) * 1000)
 
+    def _fail(self, error: Exception) -> None:
+        self._stop(QuorumFailed(f"the metadata log cannot be replicated: {error}"))
+        self._on_failure(QuorumFailed(str(error)))
+
     def _stop(self, failure: QuorumFailed) -> None:
         self._failure = failure
+        self._give_up_image()
         self._machine.fail(failure)
         if self._timer is not None:
             self._timer.cancel()

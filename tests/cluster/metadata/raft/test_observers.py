@@ -1,9 +1,15 @@
 """Observers: they follow any reachable voter, propose like a voter, and their image never goes back."""
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from cordwood.chaos.sim.quorum import formed, host, run, setting
+from cordwood.chaos.sim.quorum import SimulatedQuorum, formed, host, run, setting
 from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.raft.messages import MalformedMessage
+from cordwood.cluster.metadata.raft.observer import Observer
 
 SEVEN = 7
 
@@ -45,6 +51,73 @@ def test_an_observer_of_a_long_log_begins_with_an_image() -> None:
         assert quorum.keys(SEVEN) == quorum.keys(1)
         assert changes[0][0] == 0
         assert changes[0][1] > 10
+
+    run(story())
+
+
+class Unpacking:
+    """What an observer has unpacked beside its loop, which waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_go_on = 0, asyncio.Event()
+        self.errors: list[Exception] = []
+
+    async def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self.begun += 1
+        await self.may_go_on.wait()
+        if self.errors:
+            raise self.errors.pop()
+        return function(*arguments)
+
+
+async def unpacking_observer(unpacking: Unpacking) -> tuple[SimulatedQuorum, Observer]:
+    """An observer that has been sent an image, and entries behind it."""
+    quorum = await formed(snapshot_interval_bytes=1_000)
+    await quorum.put(1, *(f"key {number}" for number in range(100)))
+    observer = quorum.observe(SEVEN, run_blocking=unpacking.run_blocking)
+    await quorum.until(lambda: unpacking.begun == 1)
+    await quorum.put(1, "a", "b")
+    await asyncio.sleep(10)
+    return quorum, observer
+
+
+def test_an_image_is_unpacked_beside_the_loop_and_what_comes_behind_it_waits() -> None:
+    async def story() -> None:
+        unpacking = Unpacking()
+        quorum, observer = await unpacking_observer(unpacking)
+        assert (unpacking.begun, observer.image.index) == (1, 0)
+        unpacking.may_go_on.set()
+        await quorum.until(lambda: quorum.keys(SEVEN) == quorum.keys(1))
+        assert unpacking.begun == 1
+
+    run(story())
+
+
+def test_an_image_of_a_voter_that_dies_meanwhile_is_not_taken() -> None:
+    async def story() -> None:
+        unpacking = Unpacking()
+        quorum, observer = await unpacking_observer(unpacking)
+        first = observer._followed
+        assert first is not None
+        quorum.kill(first)
+        await quorum.until(lambda: unpacking.begun == 2)
+        assert observer._followed != first
+        unpacking.may_go_on.set()
+        await quorum.put(min(quorum.quorums), "c")
+        await quorum.until(lambda: quorum.keys(SEVEN)[-3:] == ["a", "b", "c"])
+
+    run(story())
+
+
+def test_an_image_that_does_not_read_as_one_is_asked_of_another_voter() -> None:
+    async def story() -> None:
+        unpacking = Unpacking()
+        quorum, observer = await unpacking_observer(unpacking)
+        first = observer._followed
+        unpacking.errors.append(MalformedMessage("it does not read as an image"))
+        unpacking.may_go_on.set()
+        await quorum.until(lambda: quorum.keys(SEVEN) == quorum.keys(1))
+        assert observer._followed != first
 
     run(story())
 

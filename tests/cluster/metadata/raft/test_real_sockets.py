@@ -51,7 +51,12 @@ class Loopback:
     async def observe(self) -> Observer:
         on_trouble = self.failures.append
         self.observer = Observer(
-            BrokerId(7), self.addresses, random.Random(), on_failure=on_trouble, on_refused=on_trouble
+            BrokerId(7),
+            self.addresses,
+            random.Random(),
+            run_blocking=self._run_blocking,
+            on_failure=on_trouble,
+            on_refused=on_trouble,
         )
         await self.observer.start()
         await self.observer.formed()
