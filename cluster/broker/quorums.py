@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from cordwood.cluster.broker.identity import cluster_of, refuse_to_found
 from cordwood.cluster.config.settings import Settings
@@ -59,16 +60,8 @@ def open_quorum(
     cluster_id = settings.cluster_id or cluster_of(disk, settings.log_dirs)
     secret, election_s = settings.controller_quorum_secret, settings.controller_quorum_election_timeout_ms / 1000
     if node_id not in voters:
-        return Observer(
-            node_id,
-            voters,
-            rng,
-            cluster_id=cluster_id,
-            secret=secret,
-            run_blocking=run_blocking,
-            on_failure=on_failure,
-            on_refused=failed,
-        )
+        observer = partial(Observer, cluster_id=cluster_id, secret=secret, on_failure=on_failure, on_refused=failed)
+        return observer(node_id, voters, rng, run_blocking)
     return RaftQuorum.open(
         disk,
         directory,

@@ -44,10 +44,10 @@ class Observer:
         node_id: BrokerId,
         voters: Mapping[BrokerId, Address],
         rng: random.Random,
+        run_blocking: RunBlocking,
         *,
         cluster_id: str = "",
         secret: str = "",
-        run_blocking: RunBlocking,
         on_failure: Callable[[QuorumFailed], None],
         on_refused: Callable[[str], None],
     ) -> None:
