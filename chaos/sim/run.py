@@ -19,7 +19,7 @@ from cordwood.chaos.sim.undisturbed import undisturbed
 from cordwood.chaos.sim.world import World
 
 LOOK_S = 0.05
-COLLECT_S = 30.0
+COLLECT_S = 60.0
 """Interval of garbage collections. A fixed interval makes finalizers run at the same simulated time in each run."""
 VIOLATIONS_MAX = 20
 """The number of violations after which the periodic check of invariants stops."""
