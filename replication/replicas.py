@@ -1,6 +1,7 @@
 """Replicas of this broker: lookup by topic and index, their log directories, and whether they can be served."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from uuid import UUID
 
 from cordwood.replication.log_directory import LogDirectory
@@ -37,8 +38,7 @@ class Replicas:
             home.partition_count += 1
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._by_topic.values():
-            yield from partitions.values()
+        return chain.from_iterable(map(dict.values, self._by_topic.values()))
 
     def home_of(self, place: TopicIdPartition) -> LogDirectory | None:
         """Return the log directory of the partition; None if no directory has files of it."""

@@ -92,6 +92,7 @@ class Broker:
             max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
             settings.max_incremental_fetch_session_cache_partitions,
         )
+        self._turns = Turns(environment.clock)
         self._decoding = DecodeQueue(environment.run_blocking, self._memory.decoding)
         self._descriptors = share_out(
             environment.descriptors_max, settings.log_open_segments_max, settings.max_connections
@@ -193,6 +194,7 @@ class Broker:
             pauses=Pauses(self._environment.clock),
             watchdog=self._watchdog,
             memory=self._memory,
+            turns=self._turns,
         )
 
     def _why_not_ready(self) -> str | None:
@@ -230,6 +232,7 @@ class Broker:
             lambda received: here.open(listener, self._dispatcher.handle, received),
             self._peer_directory.address,
             Peers(self._end_of_tick, self._replicas.read_piece).dial,
+            self._turns,
         )
         return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
 
@@ -345,7 +348,7 @@ class Broker:
             producer_ids=ProducerIds(self._quorum, BrokerId(settings.node_id)),
             log_maintenance=self._log_maintenance,
             run_blocking=self._run_blocking,
-            turns=Turns(self._environment.clock),
+            turns=self._turns,
             decoding=self._decoding,
             wall_clock=self._wall_clock,
             rng=self._rng,

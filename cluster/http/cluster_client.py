@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from cordwood.cluster.http.client_connection import CLIENT_ID, ClientConnection, HungUp
-from cordwood.cluster.kafka.questions import decode_response, encode_request
+from cordwood.cluster.kafka.questions import decode_response, encoding_request, with_correlation_id
 from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.channel import Channel, Dial
 
 ANSWER_S = 10.0
@@ -38,17 +39,24 @@ class ClusterClient:
     """A Kafka client with connections to all brokers."""
 
     def __init__(
-        self, broker_id: int, open_here: OpenHere, address: Address, dial: Dial, at_once_max: int = AT_ONCE_MAX
+        self,
+        broker_id: int,
+        open_here: OpenHere,
+        address: Address,
+        dial: Dial,
+        turns: Turns,
+        at_once_max: int = AT_ONCE_MAX,
     ) -> None:
-        self.broker_id, self._at_once_max = broker_id, at_once_max
+        self.broker_id, self._turns, self._at_once_max = broker_id, turns, at_once_max
         self._open_here, self._address, self._dial = open_here, address, dial
         self._idle: defaultdict[int, list[ClientConnection]] = defaultdict(list)
-        self._turns: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(at_once_max))
+        self._asking: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(at_once_max))
         self._is_closed = False
 
     def apart(self, at_once_max: int) -> "ClusterClient":
         """Return a client of the same brokers with connections of its own, so that slow requests delay no others."""
-        return ClusterClient(self.broker_id, self._open_here, self._address, self._dial, at_once_max)
+        turns = self._turns
+        return ClusterClient(self.broker_id, self._open_here, self._address, self._dial, turns, at_once_max)
 
     async def ask(self, broker_id: int | None, request: Any, answer_s: float = ANSWER_S) -> Any:
         """Send a kio request to a broker, or to this one for None. Return the response. Raises Unanswered.
@@ -57,7 +65,7 @@ class ClusterClient:
         """
         asked = self.broker_id if broker_id is None else broker_id
         try:
-            async with asyncio.timeout(answer_s), self._turns[asked]:
+            async with asyncio.timeout(answer_s), self._asking[asked]:
                 return await self._ask(asked, request)
         except TimeoutError:
             raise Unanswered(f"Broker {asked} did not answer within {answer_s:.0f} s: try again later.") from None
@@ -88,9 +96,10 @@ class ClusterClient:
         self._idle.clear()
 
     async def _ask(self, broker_id: int, request: Any) -> Any:
+        chunks = await self._turns.run(encoding_request(request, CLIENT_ID))
         connection = await self._borrow(broker_id)
         try:
-            frame = await connection.ask(lambda correlation_id: [encode_request(request, correlation_id, CLIENT_ID)])
+            frame = await connection.ask(lambda correlation_id: with_correlation_id(chunks, correlation_id))
             return decode_response(type(request), memoryview(frame))
         except (HungUp, Malformed) as error:
             raise Unanswered(f"Broker {broker_id} did not answer ({error}): try again later.") from error

@@ -14,6 +14,7 @@ from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.turns import Turns
 
 BATCHES_AT_ONCE_MAX = 64
 """Produce requests in flight to one broker for the HTTP clients of this broker."""
@@ -51,6 +52,11 @@ class Context:
         """Close all connections. Records in flight may or may not be appended."""
         await self.accumulator.close()
         await self.cluster.close()
+
+    @property
+    def turns(self) -> Turns:
+        """The event-loop time that answers about thousands of partitions share with requests."""
+        return self.watched.turns
 
     @property
     def image(self) -> Image:

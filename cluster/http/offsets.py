@@ -15,6 +15,7 @@ from cordwood.cluster.http.places import Offsets, Place, by_leader, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check
 from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
+from cordwood.cluster.resources.turns import Steps
 
 CONSUMER = -1
 """The replica id of a consumer, which gets the end of the committed records as the end."""
@@ -49,7 +50,7 @@ async def resolve(context: Context, position: Position, places: Iterable[Place])
             return await clamped(context, dict.fromkeys(names, offset))
         case AtTime(timestamp_ms):
             found = await _all(context, names, timestamp_ms)
-            late = await _all(context, [name for name in names if found[name] < 0], LATEST)
+            late = await _all(context, [name async for name in context.turns.each(names) if found[name] < 0], LATEST)
             return {**found, **late}
         case _:
             assert_never(position)
@@ -58,7 +59,10 @@ async def resolve(context: Context, position: Position, places: Iterable[Place])
 async def clamped(context: Context, wanted: Mapping[Place, int]) -> Offsets:
     """Return the offsets, each limited to the range of its partition. Raises HttpRefusal."""
     begins, ends = await _all(context, wanted, EARLIEST), await _all(context, wanted, LATEST)
-    return {place: min(max(offset, begins[place]), ends[place]) for place, offset in wanted.items()}
+    return {
+        place: min(max(offset, begins[place]), ends[place])
+        async for place, offset in context.turns.each(wanted.items())
+    }
 
 
 async def _all(context: Context, places: Iterable[Place], timestamp: int) -> Offsets:
@@ -77,50 +81,45 @@ async def _all(context: Context, places: Iterable[Place], timestamp: int) -> Off
 
 
 async def _all_now(context: Context, places: Iterable[Place], timestamp: int) -> Offsets:
-    names = list(places)
-    for name in names:
+    names, turns = list(places), context.turns
+    async for name in turns.each(names):
         if leader_of(name, context.image) is None:
             sentence = f"Partition {name.partition} of {name.topic!r} has no leader now: try again later."
             raise HttpRefusal(NOT_NOW, sentence, ErrorCode.leader_not_available)
     found: Offsets = {}
-    for leader, led in by_leader(names, context.image).items():
+    for leader, led in (await turns.run(by_leader(names, context.image))).items():
         try:
-            answer = await context.cluster.ask(leader, _request(led, timestamp, CONSUMER))
+            answer = await context.cluster.ask(leader, await turns.run(_request(led, timestamp, CONSUMER)))
         except Unanswered as unanswered:
             raise HttpRefusal(NOT_NOW, str(unanswered), ErrorCode.broker_not_available) from unanswered
-        for topic in answer.topics:
-            for row in topic.partitions:
-                check(row.error_code)
-                found[Place(topic.name, row.partition_index)] = row.offset
+        async for name, row in turns.within((topic.name, topic.partitions) for topic in answer.topics):
+            check(row.error_code)
+            found[Place(name, row.partition_index)] = row.offset
     return found
 
 
 async def _known(context: Context, places: Iterable[Place], timestamp: int, asker: int = CONSUMER) -> Offsets:
-    led = by_leader(places, context.image)
-    answers = await context.cluster.ask_all(led, lambda leader: _request(led[leader], timestamp, asker))
+    turns = context.turns
+    led = await turns.run(by_leader(places, context.image))
+    requests = {leader: await turns.run(_request(of_leader, timestamp, asker)) for leader, of_leader in led.items()}
+    answers = await context.cluster.ask_all(requests, requests.__getitem__)
+    topics = (topic for answer in answers.values() if answer is not None for topic in answer.topics)
     return {
-        Place(topic.name, row.partition_index): row.offset
-        for answer in answers.values()
-        if answer is not None
-        for topic in answer.topics
-        for row in topic.partitions
+        Place(name, row.partition_index): row.offset
+        async for name, row in turns.within((topic.name, topic.partitions) for topic in topics)
         if row.error_code is ErrorCode.none
     }
 
 
-def _request(places: Iterable[Place], timestamp: int, asker: int) -> ListOffsetsRequest:
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+def _request(places: Iterable[Place], timestamp: int, asker: int) -> Steps[ListOffsetsRequest]:
+    by_topic: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for place in places:
-        by_topic[place.topic].append(place.partition)
+        row = ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
+        by_topic[place.topic].append(row)
+        yield
     return ListOffsetsRequest(
         replica_id=asker,
         isolation_level=READ_COMMITTED,
-        topics=tuple(
-            ListOffsetsTopic(
-                name=name,
-                partitions=tuple(ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes),
-            )
-            for name, indexes in by_topic.items()
-        ),
+        topics=tuple(ListOffsetsTopic(name=name, partitions=tuple(rows)) for name, rows in by_topic.items()),
         timeout=timedelta(seconds=ANSWER_S),
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import NO_LEADER, Image
+from cordwood.cluster.resources.turns import Steps
 
 
 class Place(NamedTuple):
@@ -31,11 +32,12 @@ def leader_of(place: Place, image: Image) -> int | None:
     return None if leader == NO_LEADER else int(leader)
 
 
-def by_leader(places: Iterable[Place], image: Image) -> dict[int, list[Place]]:
-    """Group partitions by leader. Partitions without a leader are left out."""
+def by_leader(places: Iterable[Place], image: Image) -> Steps[dict[int, list[Place]]]:
+    """Group partitions by leader, in steps. Partitions without a leader are left out."""
     led: defaultdict[int, list[Place]] = defaultdict(list)
     for place in places:
         leader = leader_of(place, image)
         if leader is not None:
             led[leader].append(place)
+        yield
     return led

@@ -4,6 +4,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from cordwood.cluster.http.metrics.scrape import Scraper
+from cordwood.cluster.http.refusal import json_response
 from cordwood.cluster.http.status import status_of
 from cordwood.cluster.http.watched import Watched
 
@@ -35,4 +36,4 @@ class Routes:
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _status(self, _request: web.Request) -> web.Response:
-        return web.json_response(status_of(self._watched))
+        return json_response(await status_of(self._watched))

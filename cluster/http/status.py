@@ -11,10 +11,12 @@ from cordwood.replication.partition import FollowerStatus, Partition
 Json = dict[str, Any]
 
 
-def status_of(watched: Watched) -> Json:
+async def status_of(watched: Watched) -> Json:
     """Return the status for JSON. Offsets are half-open: an end is the next offset."""
     image = watched.quorum.image
     me = image.brokers.get(watched.broker_id)
+    replicas = watched.turns.each(list(watched.replicas))
+    led = [_led(replica, replica.view) async for replica in replicas if replica.view and not replica.is_offline]
     return {
         "broker_id": watched.broker_id,
         "cluster_id": image.cluster_id,
@@ -23,7 +25,7 @@ def status_of(watched: Watched) -> Json:
         "is_fenced": me is None or me.is_fenced,
         "why_not_ready": watched.why_not_ready(),
         "controller_id": watched.quorum.status().leader_id,
-        "partitions_led": [_led(partition, partition.view) for partition in watched.led() if partition.view],
+        "partitions_led": led,
         "log_directories": [_directory(directory) for directory in watched.replicas.directories],
         "damaged_places": [_damage(place) for place in watched.damage.places()],
     }

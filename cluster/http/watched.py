@@ -1,6 +1,6 @@
 """The live components of a broker that HTTP reads for metrics, status and the API."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import FollowerStatus, Partition
@@ -48,10 +49,8 @@ class Watched:
     pauses: Pauses
     watchdog: Watchdog
     memory: Memory
-
-    def led(self) -> Iterator[Partition]:
-        """Yield the partitions that this broker leads and can serve."""
-        return (partition for partition in self.replicas if partition.is_leader and not partition.is_offline)
+    turns: Turns
+    """The event-loop time that answers about thousands of partitions share with requests."""
 
 
 def lag_records(partition: Partition, follower: FollowerStatus) -> int:

@@ -9,12 +9,15 @@ from typing import Any
 from kio.index import load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from cordwood.cluster.kafka.message_writer import Answer, writing
 from cordwood.cluster.kafka.wire import Malformed, skip_tags
+from cordwood.cluster.resources.turns import Steps
 
 _HEAD = struct.Struct(">ihhih")
 """Frame length, API key, version, correlation id, and length of the client id."""
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
+_CORRELATION_ID_AT = struct.calcsize(">ihh")
 
 
 def encode_head(api_key: int, version: int, correlation_id: int, client_id: bytes, *, body_bytes: int) -> bytes:
@@ -36,6 +39,20 @@ def encode_request(request: Any, correlation_id: int, client_id: bytes) -> bytes
     _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
     del frame
     return buffer.getvalue()
+
+
+def encoding_request(request: Any, client_id: bytes) -> Steps[list[bytes]]:
+    """Encode a request, in steps, into chunks that `with_correlation_id` completes."""
+    schema: Any = type(request)
+    head = _HEAD.pack(0, schema.__api_key__, schema.__version__, 0, len(client_id))[_LENGTH.size :] + client_id
+    return (yield from writing(schema, head + b"\x00" if schema.__flexible__ else head, request, Answer()))
+
+
+def with_correlation_id(chunks: list[bytes], correlation_id: int) -> list[bytes]:
+    """Return the frame of a request with this correlation id."""
+    first, *rest = chunks
+    rest_of_first = first[_CORRELATION_ID_AT + _CORRELATION_ID.size :]
+    return [first[:_CORRELATION_ID_AT] + _CORRELATION_ID.pack(correlation_id) + rest_of_first, *rest]
 
 
 def correlation_id_of(frame: memoryview) -> int:

@@ -26,6 +26,7 @@ from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition
 
@@ -72,6 +73,7 @@ class HttpStory:
             pauses=Pauses(clock),
             watchdog=Watchdog(clock, self.requests),
             memory=Memory.unlimited(),
+            turns=Turns(clock),
         )
         self.server = HttpServer(self.watched)
         self.port = 0

@@ -1,13 +1,11 @@
 """The cluster over HTTP: brokers, controller, metadata quorum and partition health."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from cordwood.cluster.http.api.brokers import Broker, broker_of
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import Asked, Nothing, Route
-from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
+from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 from cordwood.cluster.metadata.quorum import VoterStatus
 
 
@@ -54,32 +52,31 @@ async def describe_cluster(asked: Asked[Nothing, Nothing]) -> Cluster:
     """Describe the cluster: brokers, controller, metadata quorum, and the number of unhealthy partitions."""
     context = asked.context
     image = context.image
-    partitions = [partition for topic in image.topics_by_id.values() for partition in topic.partitions]
-    quorum = _quorum(context)
+    quorum, topics = _quorum(context), image.topics_by_id.values()
+    under_replicated = under_min_isr = offline = reassigning = 0
+    async for min_isr, partition in context.turns.within((image.min_isr(topic), topic.partitions) for topic in topics):
+        under_replicated += is_under_replicated(partition)
+        under_min_isr += len(partition.isr) < min(min_isr, len(partition.replicas))
+        offline += partition.leader == NO_LEADER
+        reassigning += bool(partition.adding or partition.removing)
     return Cluster(
         cluster_id=image.cluster_id,
         controller=quorum.leader,
         answered_by=int(context.watched.broker_id),
         brokers=[broker_of(broker, context) for _, broker in sorted(image.brokers.items())],
         quorum=quorum,
-        topic_count=len(image.topics_by_id),
-        partition_count=len(partitions),
-        under_replicated_partitions=sum(map(is_under_replicated, partitions)),
-        under_min_isr_partitions=sum(_lack_replicas(image)),
-        offline_partitions=sum(partition.leader == NO_LEADER for partition in partitions),
-        reassigning_partitions=sum(bool(partition.adding or partition.removing) for partition in partitions),
+        topic_count=len(topics),
+        partition_count=sum(len(topic.partitions) for topic in topics),
+        under_replicated_partitions=under_replicated,
+        under_min_isr_partitions=under_min_isr,
+        offline_partitions=offline,
+        reassigning_partitions=reassigning,
     )
 
 
 def is_under_replicated(partition: PartitionImage) -> bool:
     """Return whether fewer replicas are in sync than the partition has."""
     return len(partition.isr) < len(partition.replicas)
-
-
-def _lack_replicas(image: Image) -> Iterable[bool]:
-    for topic in image.topics_by_id.values():
-        min_isr = image.min_isr(topic)
-        yield from (len(each.isr) < min(min_isr, len(each.replicas)) for each in topic.partitions)
 
 
 def _quorum(context: Context) -> Quorum:

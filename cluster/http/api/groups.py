@@ -1,7 +1,8 @@
 """Consumer groups over HTTP: members, lag, deletion and offset reset."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -30,7 +31,7 @@ from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
 from cordwood.cluster.operations import positions
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
-from cordwood.cluster.resources.turns import at_once
+from cordwood.cluster.resources.turns import Steps
 
 NO_MEMBER, NO_GENERATION = "", -1
 VERSION_BYTES = 2
@@ -135,10 +136,9 @@ async def list_groups(asked: Asked[Nothing, Nothing]) -> Groups:
     }
     rows = [
         ListedGroup(str(row.group_id), row.group_state, row.protocol_type, broker_id)
-        for broker_id, groups in found.items()
-        for row in groups
+        async for broker_id, row in context.turns.within(found.items())
     ]
-    return Groups(sorted(rows, key=lambda row: row.group), sorted(answers.keys() - found.keys()))
+    return Groups(sorted(rows, key=attrgetter("group")), sorted(answers.keys() - found.keys()))
 
 
 async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
@@ -150,10 +150,10 @@ async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
     committed = await _committed(group_id, coordinator, context)
     if described.error_code is not ErrorCode.group_id_not_found or not committed:
         check(described.error_code, described.error_message)
-    owners = _owners(described)
+    owners = await _owners(described, context)
     places = sorted(committed.keys() | owners.keys())
     ends = await offsets.committed_ends(context, places)
-    rows = [_row(place, committed, ends, owners) for place in places]
+    rows = [_row(place, committed, ends, owners) async for place in context.turns.each(places)]
     lags = [row.lag_records for row in rows if row.lag_records is not None]
     return Group(
         group=group_id,
@@ -188,22 +188,27 @@ async def reset_group(asked: Asked[Nothing, Reset]) -> ResetGroup:
         raise HttpRefusal(422, f"`to` is {wanted.to!r}, which is {mistake}") from None
     coordinator = await _coordinator(group_id, context, may_be_new=wanted.topics is not None)
     committed = await _committed(group_id, coordinator, context)
-    places = _places(wanted, committed, context)
+    places = await _places(wanted, committed, context)
     new = await offsets.resolve(context, position, places)
     if not wanted.dry_run:
         await _commit(group_id, coordinator, new, context)
-    rows = [ResetPartition(place.topic, place.partition, committed.get(place), new[place]) for place in places]
+    rows = [
+        ResetPartition(place.topic, place.partition, committed.get(place), new[place])
+        async for place in context.turns.each(places)
+    ]
     return ResetGroup(group_id, not wanted.dry_run, rows)
 
 
-def _places(wanted: Reset, committed: Offsets, context: Context) -> list[Place]:
+async def _places(wanted: Reset, committed: Offsets, context: Context) -> list[Place]:
     """Return the partitions to reset. Raises HttpRefusal if there are none."""
     if wanted.topics is not None:
         topics = [context.topic(name) for name in dict.fromkeys(wanted.topics)]
-        places = [Place(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
+        counts = ((topic.name, range(len(topic.partitions))) for topic in topics)
+        places = [Place(*place) async for place in context.turns.within(counts)]
     else:
         # Topics may have been deleted after the group committed.
-        places = [place for place in sorted(committed) if exists(place, context.image)]
+        image = context.image
+        places = [place async for place in context.turns.each(sorted(committed)) if exists(place, image)]
     if not places:
         raise HttpRefusal(422, "The group has no committed offsets: name the `topics` to reset.")
     return places
@@ -225,18 +230,16 @@ async def _committed(group_id: str, coordinator: int, context: Context) -> Offse
     (answer,) = (await context.cluster.ask(coordinator, OffsetFetchRequest(groups=(group,)))).groups
     if answer.error_code is not ErrorCode.group_id_not_found:
         check(answer.error_code)
+    rows = context.turns.within((topic.name, topic.partitions) for topic in answer.topics)
     return {
-        Place(topic.name, row.partition_index): row.committed_offset
-        for topic in answer.topics
-        for row in topic.partitions
-        if row.committed_offset >= 0
+        Place(name, row.partition_index): row.committed_offset async for name, row in rows if row.committed_offset >= 0
     }
 
 
 async def _commit(group_id: str, coordinator: int, new: Offsets, context: Context) -> None:
     """Commit offsets without a member id, which a group accepts only while it has no members. Raises HttpRefusal."""
     by_topic: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-    for place, offset in new.items():
+    async for place, offset in context.turns.each(new.items()):
         row = OffsetCommitRequestPartition(
             partition_index=place.partition, committed_offset=offset, committed_metadata=None
         )
@@ -247,28 +250,35 @@ async def _commit(group_id: str, coordinator: int, new: Offsets, context: Contex
         member_id=NO_MEMBER,
         topics=tuple(OffsetCommitRequestTopic(name=name, partitions=tuple(rows)) for name, rows in by_topic.items()),
     )
-    for topic in (await context.cluster.ask(coordinator, request)).topics:
-        for row in topic.partitions:
-            check(row.error_code)
+    topics = (await context.cluster.ask(coordinator, request)).topics
+    async for _, row in context.turns.within((topic, topic.partitions) for topic in topics):
+        check(row.error_code)
 
 
-def _owners(described: Any) -> dict[Place, str]:
+async def _owners(described: Any, context: Context) -> dict[Place, str]:
     """Return the member that reads each partition. Assignments of other protocols cannot be decoded."""
     if described.protocol_type != CONSUMER:
         return {}
     return {
-        place: str(member.member_id) for member in described.members for place in _assigned(member.member_assignment)
+        place: str(member.member_id)
+        for member in described.members
+        for place in await context.turns.run(_assigned(member.member_assignment))
     }
 
 
-def _assigned(assignment: bytes) -> Iterable[Place]:
+def _assigned(assignment: bytes) -> Steps[list[Place]]:
     """Decode an assignment: every version begins like version 0. Malformed bytes count as an empty assignment."""
     content = memoryview(assignment)
     try:
-        read = at_once(reading(ConsumerProtocolAssignment, content, VERSION_BYTES, ITEMS_MAX))
+        read = yield from reading(ConsumerProtocolAssignment, content, VERSION_BYTES, ITEMS_MAX)
     except Malformed:
         return []
-    return [Place(str(topic.topic), int(index)) for topic in read.assigned_partitions for index in topic.partitions]
+    places = []
+    for topic in read.assigned_partitions:
+        for index in topic.partitions:
+            places.append(Place(str(topic.topic), int(index)))
+            yield
+    return places
 
 
 def _row(place: Place, committed: Offsets, ends: Offsets, owners: Mapping[Place, str]) -> GroupPartition:

@@ -136,11 +136,14 @@ async def add_partitions(asked: Asked[DryRun, MorePartitions]) -> GrownTopic:
 
 async def partitions_of(topics: Iterable[TopicImage], context: Context, *, with_offsets: bool) -> list[Partition]:
     """Return partitions from the newest metadata, and with offsets as their brokers report them if requested."""
+    turns = context.turns
     found = {
-        Place(topic.name, index): partition for topic in topics for index, partition in enumerate(topic.partitions)
+        Place(topic.name, index): partition
+        async for topic, (index, partition) in turns.within((topic, enumerate(topic.partitions)) for topic in topics)
     }
     if not with_offsets:
-        return [_partition(place, partition, context, ({}, {}, {}), {}) for place, partition in found.items()]
+        nothing: tuple[Offsets, Offsets, Offsets] = ({}, {}, {})
+        return [_partition(*row, context, nothing, {}) async for row in turns.each(found.items())]
     begins, watermarks, ends, held = await asyncio.gather(
         offsets.starts(context, found),
         offsets.committed_ends(context, found),
@@ -148,21 +151,21 @@ async def partitions_of(topics: Iterable[TopicImage], context: Context, *, with_
         _replicas_of(found, context),
     )
     places = (begins, watermarks, ends)
-    return [_partition(place, partition, context, places, held) for place, partition in found.items()]
+    return [_partition(*row, context, places, held) async for row in turns.each(found.items())]
 
 
 async def _replicas_of(partitions: Mapping[Place, PartitionImage], context: Context) -> _Replicas:
     """Return the lag and size of replicas on running brokers. Missing reports are left out."""
+    turns = context.turns
     wanted: dict[int, dict[str, list[int]]] = {}
-    for place, partition in partitions.items():
+    async for place, partition in turns.each(partitions.items()):
         for replica in filter(context.image.is_in_service, partition.replicas):
             wanted.setdefault(int(replica), {}).setdefault(place.topic, []).append(place.partition)
     answers = await context.cluster.ask_all(wanted, lambda broker_id: _describe_log_dirs(wanted[broker_id]))
     return {
         (Place(topic.name, row.partition_index), broker_id): _Held(row.offset_lag, row.partition_size)
         for broker_id, answer in answers.items()
-        for topic in _topics_in(answer)
-        for row in topic.partitions
+        async for topic, row in turns.within((topic, topic.partitions) for topic in _topics_in(answer))
     }
 
 

@@ -19,6 +19,7 @@ from cordwood.cluster.http.refusal import check, json_response
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.proposals.topics import DEFAULT, INTERNAL_TOPICS
+from cordwood.cluster.resources.turns import Steps
 
 TIMEOUT = timedelta(seconds=10)
 
@@ -95,12 +96,13 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 async def list_topics(asked: Asked[TopicsQuery, Nothing]) -> Topics:
     """List the topics, each with a summary of its partitions."""
-    return Topics([topic_of(topic) for topic in asked.context.topics(internal=asked.query.internal)])
+    turns, topics = asked.context.turns, asked.context.topics(internal=asked.query.internal)
+    return Topics([await turns.run(topic_of(topic)) async for topic in turns.each(topics)])
 
 
 async def describe_topic(asked: Asked[Nothing, Nothing]) -> Topic:
     """Describe a topic."""
-    return topic_of(asked.context.topic(asked.path["topic"]))
+    return await asked.context.turns.run(topic_of(asked.context.topic(asked.path["topic"])))
 
 
 async def create_topic(asked: Asked[DryRun, NewTopic]) -> web.Response:
@@ -133,16 +135,21 @@ async def delete_topic(asked: Asked[Nothing, Nothing]) -> DeletedTopic:
     return DeletedTopic(name, None if result.topic_id is None else str(result.topic_id))
 
 
-def topic_of(topic: TopicImage) -> Topic:
-    """Return a topic from the newest metadata."""
+def topic_of(topic: TopicImage) -> Steps[Topic]:
+    """Return a topic from the newest metadata, in steps."""
+    under_replicated = offline = 0
+    for partition in topic.partitions:
+        under_replicated += is_under_replicated(partition)
+        offline += partition.leader == NO_LEADER
+        yield
     return Topic(
         name=topic.name,
         id=str(topic.id),
         is_internal=topic.name in INTERNAL_TOPICS,
         partition_count=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas) - len(topic.partitions[0].removing),
-        under_replicated_partitions=sum(map(is_under_replicated, topic.partitions)),
-        offline_partitions=sum(partition.leader == NO_LEADER for partition in topic.partitions),
+        under_replicated_partitions=under_replicated,
+        offline_partitions=offline,
         configs=dict(topic.configs),
     )
 

@@ -1,9 +1,10 @@
 """Metrics of the broker in its cluster: readiness, controller, elections, ISR changes and the metadata quorum."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from cordwood import __version__
-from cordwood.cluster.http.metrics.family import Family, Row, counter, counters, gauge, gauges, histogram
+from cordwood.cluster.http.metrics.family import Family, Row, counter, counters, gauge, gauge_over, gauges, histogram
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.changes import Cause
 from cordwood.cluster.metadata.events import MetadataEventLog
@@ -17,16 +18,11 @@ def _version(_watched: Watched) -> tuple[Row, ...]:
 
 
 def _partitions(watched: Watched) -> Iterator[PartitionImage]:
-    topics = watched.quorum.image.topics_by_id.values()
-    return (partition for topic in topics for partition in topic.partitions)
+    return chain.from_iterable(topic.partitions for topic in watched.quorum.image.topics_by_id.values())
 
 
 def _fenced_brokers(watched: Watched) -> int:
     return sum(broker.is_fenced for broker in watched.quorum.image.brokers.values())
-
-
-def _offline_partitions(watched: Watched) -> int:
-    return sum(partition.leader == NO_LEADER for partition in _partitions(watched))
 
 
 def _raft_leader_id(watched: Watched) -> int:
@@ -63,12 +59,13 @@ FAMILIES: tuple[Family, ...] = (
     gauge(
         "cluster_partitions",
         "Partitions of the cluster, in the metadata of this broker.",
-        lambda watched: sum(1 for _ in _partitions(watched)),
+        lambda watched: sum(len(topic.partitions) for topic in watched.quorum.image.topics_by_id.values()),
     ),
-    gauge(
+    gauge_over(
         "offline_partitions",
         "Partitions of the cluster without a leader, in the metadata of this broker.",
-        _offline_partitions,
+        _partitions,
+        lambda partition: partition.leader == NO_LEADER,
     ),
     counters(
         "elections",

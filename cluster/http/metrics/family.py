@@ -3,12 +3,17 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from cordwood.cluster.http.watched import Watched
 from cordwood.replication.measures import Histogram
 
+_Item = TypeVar("_Item")
+
 Row = tuple[tuple[str, ...], float | Histogram]
 """The label values, and the number; the histogram in a histogram's family."""
+Rows = Iterable[Row | None]
+"""None after an item that has no row, so that a scrape can end a step there."""
 
 
 class Kind(Enum):
@@ -30,7 +35,7 @@ class Family:
     kind: Kind
     meaning: str
     labels: tuple[str, ...]
-    read: Callable[[Watched], Iterable[Row]]
+    read: Callable[[Watched], Rows]
 
 
 def gauge(name: str, meaning: str, read: Callable[[Watched], float]) -> Family:
@@ -38,8 +43,23 @@ def gauge(name: str, meaning: str, read: Callable[[Watched], float]) -> Family:
     return Family(f"cordwood_{name}", Kind.GAUGE, meaning, (), lambda watched: (((), read(watched)),))
 
 
-def gauges(name: str, meaning: str, labels: tuple[str, ...], read: Callable[[Watched], Iterable[Row]]) -> Family:
+def gauges(name: str, meaning: str, labels: tuple[str, ...], read: Callable[[Watched], Rows]) -> Family:
     return Family(f"cordwood_{name}", Kind.GAUGE, meaning, labels, read)
+
+
+def gauge_over(
+    name: str, meaning: str, items: Callable[[Watched], Iterable[_Item]], number: Callable[[_Item], int]
+) -> Family:
+    """Return the family of the sum of `number` over thousands of items."""
+
+    def rows(watched: Watched) -> Rows:
+        total = 0
+        for item in list(items(watched)):
+            total += number(item)
+            yield None
+        yield (), total
+
+    return Family(f"cordwood_{name}", Kind.GAUGE, meaning, (), rows)
 
 
 def counter(name: str, meaning: str, read: Callable[[Watched], float]) -> Family:

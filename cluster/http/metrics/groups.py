@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cordwood.cluster.groups.rebalance import State
-from cordwood.cluster.http.metrics.family import Family, Row, gauges
+from cordwood.cluster.http.metrics.family import Family, Row, Rows, gauges
 from cordwood.cluster.http.watched import Watched
 
 LABELS = ("group", "topic", "partition")
@@ -21,11 +21,13 @@ def _committed(watched: Watched) -> Iterator[Row]:
             yield (group.group_id, topic, str(index)), committed.offset
 
 
-def _lag(watched: Watched) -> Iterator[Row]:
+def _lag(watched: Watched) -> Rows:
     for group, offsets in watched.groups.known():
         for (topic, index), committed in list(offsets.items()):
             replica = watched.replicas.get(topic, index)
-            if replica is not None:
+            if replica is None:
+                yield None
+            else:
                 lag = max(0, replica.high_watermark - max(committed.offset, replica.log.log_start))
                 yield (group.group_id, topic, str(index)), lag
 

@@ -1,9 +1,9 @@
 """Metrics of this broker's replicas: roles, in-sync sets, lag, offsets and sizes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from cordwood.cluster.http.metrics.family import Family, Row, gauge, gauges
+from cordwood.cluster.http.metrics.family import Family, Row, Rows, gauge_over, gauges
 from cordwood.cluster.http.watched import Watched, lag_records
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.partition import Partition
@@ -11,9 +11,13 @@ from cordwood.replication.partition import Partition
 ROLES = ("leader", "follower", "offline")
 
 
-def _roles(watched: Watched) -> Iterator[Row]:
-    counts = Counter(map(_role, watched.replicas))
-    return (((role,), counts[role]) for role in ROLES)
+def _roles(watched: Watched) -> Rows:
+    counts: Counter[str] = Counter()
+    for replica in list(watched.replicas):
+        counts[_role(replica)] += 1
+        yield None
+    for role in ROLES:
+        yield (role,), counts[role]
 
 
 def _role(replica: Partition) -> str:
@@ -22,24 +26,23 @@ def _role(replica: Partition) -> str:
     return "leader" if replica.is_leader else "follower"
 
 
-def _of_leaders(is_counted: Callable[[LeaderView], bool]) -> Callable[[Watched], int]:
-    def count(watched: Watched) -> int:
-        return sum(partition.view is not None and is_counted(partition.view) for partition in watched.led())
-
-    return count
+def _all(watched: Watched) -> Iterable[Partition]:
+    return watched.replicas
 
 
-def _is_under_replicated(view: LeaderView) -> bool:
-    return len(view.isr) < len(view.assignment.replicas)
+def _of_leaders(name: str, meaning: str, number: Callable[[Partition, LeaderView], int]) -> Family:
+    """Return the family of a sum over the partitions that this broker leads and can serve."""
+
+    def of_one(replica: Partition) -> int:
+        return 0 if replica.view is None or replica.is_offline else number(replica, replica.view)
+
+    return gauge_over(name, meaning, _all, of_one)
 
 
-def _uncommitted(watched: Watched) -> int:
-    return sum(partition.log.log_end - partition.high_watermark for partition in watched.led())
-
-
-def _lagging(watched: Watched) -> Iterator[Row]:
-    for partition in list(watched.led()):
-        for follower in partition.followers():
+def _lagging(watched: Watched) -> Rows:
+    for partition in list(watched.replicas):
+        yield None
+        for follower in () if partition.is_offline else partition.followers():
             lag = lag_records(partition, follower)
             if lag or not follower.is_in_sync:
                 yield (partition.topic, str(partition.index), str(follower.broker_id)), lag
@@ -61,25 +64,26 @@ FAMILIES: tuple[Family, ...] = (
         ("role",),
         _roles,
     ),
-    gauge(
+    gauge_over(
         "failed_partitions",
         "Replicas on this broker that are offline until it is restarted, because they violated an invariant.",
-        lambda watched: sum(replica.is_offline and not replica.directory.is_offline for replica in watched.replicas),
+        _all,
+        lambda replica: replica.is_offline and not replica.directory.is_offline,
     ),
-    gauge(
+    _of_leaders(
         "under_replicated_partitions",
         "Partitions led by this broker whose ISR is smaller than their set of replicas.",
-        _of_leaders(_is_under_replicated),
+        lambda _, view: len(view.isr) < len(view.assignment.replicas),
     ),
-    gauge(
+    _of_leaders(
         "under_min_isr_partitions",
         "Partitions led by this broker whose ISR is smaller than min.insync.replicas: they refuse acks=all.",
-        _of_leaders(lambda view: not view.has_enough_replicas),
+        lambda _, view: not view.has_enough_replicas,
     ),
-    gauge(
+    _of_leaders(
         "uncommitted_records",
         "Records between the high watermarks and the log ends of the partitions led by this broker.",
-        _uncommitted,
+        lambda replica, _: replica.log.log_end - replica.high_watermark,
     ),
     gauges(
         "replica_lag_records",

@@ -12,9 +12,13 @@ from cordwood.replication.measures import Histogram
 
 
 def lines_of(family: Family, watched: Watched) -> Iterator[str]:
-    """Yield the family's HELP and TYPE lines, then its samples, each with its line end."""
+    """Yield the family's HELP and TYPE lines, then its samples, each with its line end; "" for an item without one."""
     yield f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind.value}\n"
-    for values, number in family.read(watched):
+    for row in family.read(watched):
+        if row is None:
+            yield ""
+            continue
+        values, number = row
         labels = list(map(_label, family.labels, values))
         if isinstance(number, Histogram):
             # All lines together: they must be of the same instant.

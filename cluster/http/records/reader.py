@@ -19,6 +19,7 @@ from cordwood.cluster.http.records.fetch import Fetched, fetch
 from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX, USUAL_RECORD_BYTES, Portion, Portions
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
 from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import LargeRecord, Record
 
@@ -126,7 +127,7 @@ class RecordReader:
 
     async def _share_out(self, places: Sequence[Place], deadline: float) -> None:
         """Start reading each partition from its leader. A bounded reader fails after `deadline` without progress."""
-        led = by_leader(places, self._context.image)
+        led = at_once(by_leader(places, self._context.image))
         for leader, of_leader in led.items():
             self._spawn(self._read_from, leader, of_leader, deadline)
         leaderless = [place for place in places if not any(place in of_leader for of_leader in led.values())]

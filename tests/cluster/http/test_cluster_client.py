@@ -8,6 +8,7 @@ import pytest
 
 from cordwood.cluster.http.client_connection import ClientConnection, HungUp
 from cordwood.cluster.http.cluster_client import ClusterClient, Unanswered
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.channel import Channel, Chunk
 
 ME, OTHER = 1, 2
@@ -101,7 +102,7 @@ def cluster(dialled: Callable[[], Channel] | OSError) -> ClusterClient:
     def nobody(_received: Callable[[memoryview], None]) -> Channel:
         raise AssertionError("this broker is not asked")
 
-    return ClusterClient(ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial)
+    return ClusterClient(ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial, Turns(asyncio.get_running_loop().time))
 
 
 def test_a_broker_that_cannot_be_asked_is_named() -> None:

@@ -1,0 +1,85 @@
+"""HTTP listings and metrics of thousands of partitions are made in small steps of the event loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest.mock import sentinel
+
+from loop_steps import LongestStep
+
+from cordwood.bench.counters.cluster import CountedCluster
+from cordwood.chaos.sim.kafka import duration, message, part
+from cordwood.chaos.sim.loop import run
+from cordwood.chaos.sim.plan import TOPIC
+from cordwood.cluster.http.api import cluster, groups, partitions, topics
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.metrics.scrape import Scraper
+from cordwood.cluster.http.route import Asked, Nothing
+from cordwood.cluster.http.status import status_of
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+PARTITIONS = 4000
+CALLS_MAX = 14_500
+"""Per step: less than 5 ms, most of it in the Kafka handlers that HTTP sends requests to."""
+
+
+async def make_large(admin: Any, leader: Any) -> None:
+    """Add partitions to the topic, and commit an offset of a group in each of them."""
+    api = ApiKey.CREATE_PARTITIONS
+    more = part(api, "CreatePartitionsTopic", name=TOPIC, count=PARTITIONS, assignments=None)
+    await admin.ask(leader, message(api, topics=(more,), timeout=duration(30), validate_only=False), 30)
+    api = ApiKey.OFFSET_COMMIT
+    rows = tuple(
+        part(api, "OffsetCommitRequestPartition", partition_index=index, committed_offset=0, committed_metadata=None)
+        for index in range(PARTITIONS)
+    )
+    committed = part(api, "OffsetCommitRequestTopic", name=TOPIC, partitions=rows)
+    fields = {"group_id": "readers", "generation_id_or_member_epoch": -1, "member_id": "", "topics": (committed,)}
+    while (await admin.ask(leader, message(api, **fields), 30)).topics[0].partitions[0].error_code:
+        await asyncio.sleep(0.1)
+
+
+def asked(context: Context, query: Any = None, **path: str) -> Asked[Any, Any]:
+    return Asked(context, path, query, Nothing(), sentinel.request)
+
+
+ANSWERS: dict[str, Callable[[Context], Awaitable[Any]]] = {
+    "/metrics": lambda context: Scraper(context.watched).scrape(),
+    "/v1/status": lambda context: status_of(context.watched),
+    "/v1/cluster": lambda context: cluster.describe_cluster(asked(context)),
+    "/v1/topics": lambda context: topics.list_topics(asked(context, topics.TopicsQuery())),
+    "/v1/partitions": lambda context: partitions.list_all_partitions(
+        asked(context, partitions.AllPartitionsQuery(internal=True))
+    ),
+    "/v1/topics/…/partitions": lambda context: partitions.list_partitions(
+        asked(context, partitions.PartitionsQuery(offsets=True), topic=TOPIC)
+    ),
+    "/v1/groups/…": lambda context: groups.describe_group(asked(context, group="readers")),
+    "/v1/groups/…/reset": lambda context: groups.reset_group(
+        Asked(context, {"group": "readers"}, Nothing(), groups.Reset(to="earliest", dry_run=True), sentinel.request)
+    ),
+}
+
+
+def longest_steps() -> dict[str, int]:
+    """Return the number of calls in the longest step of each answer."""
+
+    async def scenario() -> dict[str, int]:
+        counted, calls = await CountedCluster(1).begin(), {}
+        await counted.by(make_large(counted.client("admin"), counted.leader(0)), "admin")
+        await asyncio.sleep(3)
+        broker = counted.world.hosts[1].broker
+        assert broker is not None, "it runs"
+        assert broker.watched is not None, "it has joined its cluster"
+        context = broker._context(broker.watched)
+        for path, answer in ANSWERS.items():
+            with LongestStep() as longest:
+                await counted.by(answer(context), "broker-1")
+            calls[path] = longest.calls
+        return calls
+
+    return run(scenario())
+
+
+def test_answers_about_thousands_of_partitions_let_others_in() -> None:
+    assert {path: calls for path, calls in longest_steps().items() if calls > CALLS_MAX} == {}
