@@ -10,12 +10,14 @@ from cordwood.storage.batch import (
     BatchHeader,
     Compression,
 )
-from cordwood.storage.budget import RECORDS_MAX, Budget
+from cordwood.storage.budget import RECORDS_MAX, Budget, Parts
 from cordwood.storage.config import LogConfig
-from cordwood.storage.contents import Examination, examine
-from cordwood.storage.decompression import whole_body
+from cordwood.storage.contents import Examination, ExaminationInParts, examine, examine_in_parts
+from cordwood.storage.decompression import Content, whole_body
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp
+
+_KEYS_MISSING = "records of a compacted topic must have a key"
 
 
 def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
@@ -55,17 +57,32 @@ def admit_records(
     """
     content: Bytes
     if header.attributes & CODEC_MASK:
-        try:
-            content, end, _ = whole_body(batch, header, budget)
-        except CorruptBatch as corrupt:
-            # Its checksum is right, so it will not be better when it is sent again.
-            raise InvalidRecord(str(corrupt)) from corrupt
+        content, end = _unpacked(batch, header, budget)
     else:
         content = batch[HEADER_BYTES:]
         end = len(content)
     have_keys = examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:
-        raise InvalidRecord("records of a compacted topic must have a key")
+        raise InvalidRecord(_KEYS_MISSING)
+
+
+def admit_records_in_parts(
+    batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget, examine: ExaminationInParts = examine_in_parts
+) -> Parts[None]:
+    """Do the same as `admit_records`, in parts. Decompression is part of the first one."""
+    content, end = _unpacked(batch, header, budget)
+    have_keys = yield from examine(content, end, header.record_count, budget)
+    if config.compacted and not have_keys:
+        raise InvalidRecord(_KEYS_MISSING)
+
+
+def _unpacked(batch: Bytes, header: BatchHeader, budget: Budget) -> tuple[Content, int]:
+    try:
+        content, end, _ = whole_body(batch, header, budget)
+    except CorruptBatch as corrupt:
+        # Its checksum is right, so it will not be better when it is sent again.
+        raise InvalidRecord(str(corrupt)) from corrupt
+    return content, end
 
 
 def _admit_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:

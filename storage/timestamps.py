@@ -5,9 +5,11 @@ decoded, the batch's first offset is the result: a reader that begins there miss
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from cordwood.storage.batch import BatchHeader
+from cordwood.storage.budget import Parts
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.index import Interval
 from cordwood.storage.log import Log
@@ -16,6 +18,8 @@ from cordwood.storage.segment import Segment
 
 LOOKED_AT_MAX = 1 << 20
 """Records examined by one lookup: some seconds beside the event loop."""
+RECORDS_PER_PART = 1 << 14
+"""Some 30 ms, and at most as much again to decompress a large batch anew."""
 
 
 class Found(NamedTuple):
@@ -34,7 +38,7 @@ class LocatedBatch(NamedTuple):
     header: BatchHeader
 
 
-def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Found | None:
+def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Parts[Found | None]:
     """Return the first record below `end` with at least this timestamp; None if there is none. Blocks on the disk."""
     looking = _Looking(log, end, looked_at_max)
     for segment in log.segments:
@@ -43,12 +47,14 @@ def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = L
             continue
         for batch in _batches_at_or_after(segment, timestamp):
             for found in looking.records(batch):
-                if found.timestamp >= timestamp:
+                if found is None:
+                    yield
+                elif found.timestamp >= timestamp:
                     return found
     return None
 
 
-def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Found | None:
+def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Parts[Found | None]:
     """Return the record below `end` with the largest timestamp, the first of equals (KIP-734). Blocks on the disk."""
     looking = _Looking(log, end, looked_at_max)
     best: Found | None = None
@@ -61,7 +67,7 @@ def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Fo
             if best is not None and interval.max_timestamp < best.timestamp:
                 break
             for batch in _batches(segment, interval):
-                best = looking.latest(batch, best)
+                best = yield from looking.latest(batch, best)
     return best
 
 
@@ -71,16 +77,25 @@ class _Looking:
     def __init__(self, log: Log, end: int, looked_at_max: int) -> None:
         self._start, self._end, self._left = log.log_start, end, looked_at_max
 
-    def records(self, batch: LocatedBatch) -> Iterator[Found]:
-        """Yield a batch's readable records; for those not examined, its first offset with its largest timestamp."""
+    def records(self, batch: LocatedBatch) -> Iterator[Found | None]:
+        """Yield a batch's readable records; for those not examined, its first offset with its largest timestamp.
+
+        None after each part: at that time, the batch's bytes and at most KEPT_BYTES_MAX are in memory.
+        """
         segment, position, header = batch
         first = max(header.base_offset, self._start)
         if first >= min(header.end, self._end):
             return
         epoch = header.leader_epoch
         try:
-            cursor = RecordCursor(bytes(segment.read(position, position + header.size)), self._start)
-            for offset, timestamp in cursor.times():
+            cursor = RecordCursor(bytes(segment.read(position, position + header.size)))
+            for row in _times_in_parts(cursor):
+                if row is None:
+                    yield None
+                    continue
+                offset, timestamp = row
+                if offset < self._start:
+                    continue
                 if offset >= self._end:
                     return
                 self._left -= 1
@@ -93,17 +108,32 @@ class _Looking:
             pass
         yield Found(first, header.max_timestamp, epoch)
 
-    def latest(self, batch: LocatedBatch, best: Found | None) -> Found | None:
+    def latest(self, batch: LocatedBatch, best: Found | None) -> Parts[Found | None]:
         """Return `best`, or a readable record of the batch that is later: the first of equals."""
         header = batch.header
         if best is not None and (header.max_timestamp, -header.base_offset) < _lateness(best):
             return best
         for found in self.records(batch):
+            if found is None:
+                yield
+                continue
             if best is None or _lateness(found) > _lateness(best):
                 best = found
             if found.timestamp >= header.max_timestamp:
                 break
         return best
+
+
+def _times_in_parts(cursor: RecordCursor) -> Iterator[tuple[int, int] | None]:
+    """Yield offset and timestamp of each record, and None after each part."""
+    is_over = False
+    while not is_over:
+        is_over = True
+        for row in islice(cursor.times(), RECORDS_PER_PART):
+            is_over = False
+            yield row
+        cursor.rest()
+        yield None
 
 
 def _batches_at_or_after(segment: Segment, timestamp: int) -> Iterator[LocatedBatch]:

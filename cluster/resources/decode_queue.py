@@ -1,16 +1,19 @@
-"""Queue for decoding records in threads, one job at a time, within a memory pool.
+"""Queue for decoding records in threads, one part of some 10 ms at a time, within a memory pool.
 
-Decoding holds the interpreter: several threads would be no faster, would delay the event loop for longer, and would
-take threads from work that waits for a disk.
+After each part other work has its turn: a batch that takes seconds delays it by one part. Decoding holds the
+interpreter: several threads would be no faster, would delay the event loop for longer, and would take threads from work
+that waits for a disk.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from cordwood.cluster.resources.memory import MemoryPool
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.tasks import RunBlocking
+from cordwood.storage.budget import Parts
 from cordwood.storage.errors import OutOfResources
 
 SEARCH_BYTES = 16 << 20
@@ -24,7 +27,7 @@ class DecodeQueue:
 
     def __init__(self, run_blocking: RunBlocking, pool: MemoryPool) -> None:
         self._run_blocking, self._pool = run_blocking, pool
-        self._turn, self._large_turn = asyncio.Lock(), asyncio.Lock()
+        self._turn, self._large_turn, self._huge_turn = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._of_directories: dict[LogDirectory, DecodeQueue] = {}
 
     def of(self, directory: LogDirectory) -> "DecodeQueue":
@@ -35,21 +38,33 @@ class DecodeQueue:
         return queue
 
     async def run(self, function: Callable[..., Any], *arguments: Any, size: int = SEARCH_BYTES) -> Any:
-        """Run the function in a thread, after earlier work. Return its result or raise its exception.
+        """Run the function in a thread, as a single part (`run_parts`)."""
+        async with self._large_turn if size > self._pool.own else nullcontext():
+            await self._take(size)
+            return await self._run(_single(function, arguments), size)
 
-        `size` bounds the bytes that it decompresses. Large work waits for room in order, and small work goes first
+    async def run_parts(self, parts: Parts[Any], size: int = SEARCH_BYTES) -> Any:
+        """Run the parts in threads, in turn with other work. Return their result or raise their exception.
+
+        `size` bounds the bytes that they decompress. Large work waits for room in order, and small work goes first
         meanwhile. Raises OutOfResources if there is no room for WAIT_S_MAX.
         """
-        if size <= self._pool.own:
-            return await self._run(function, arguments, size)
-        async with self._large_turn:
-            return await self._run(function, arguments, size)
+        if size > SEARCH_BYTES:
+            # One at a time, since it holds its memory from part to part: there must be room for other work.
+            async with self._huge_turn:
+                await self._take(size)
+                return await self._run(parts, size)
+        async with self._large_turn if size > self._pool.own else nullcontext():
+            await self._take(size)
+        return await self._run(parts, size)
 
-    async def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...], size: int) -> Any:
-        await self._take(size)
+    async def _run(self, parts: Parts[Any], size: int) -> Any:
         try:
-            async with self._turn:
-                return await self._run_blocking(function, *arguments)
+            while True:
+                async with self._turn:
+                    is_over, result = await self._run_blocking(_run_part, parts)
+                if is_over:
+                    return result
         finally:
             self._pool.used -= size
 
@@ -62,3 +77,17 @@ class DecodeQueue:
                 raise OutOfResources(f"no memory to decompress {size} bytes of records: the pool is full")
             await asyncio.sleep(RETRY_INTERVAL_S)
         self._pool.used += size
+
+
+def _single(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Parts[Any]:
+    yield from ()
+    return function(*arguments)
+
+
+def _run_part(parts: Parts[Any]) -> tuple[bool, Any]:
+    """Return whether it was the last part, and the result of all."""
+    try:
+        next(parts)
+    except StopIteration as end:
+        return True, end.value
+    return False, None

@@ -2,6 +2,7 @@
 
 import math
 import mmap
+import re
 from typing import Any
 
 import cramjam
@@ -11,11 +12,19 @@ from hypothesis import strategies as st
 from raw_batches import NOW_MS, body_of, bomb, raw_batch, zero_deltas
 from requirements import Requirement, needs
 
-from cordwood.storage.admission import admit, admit_records
+from cordwood.storage.admission import admit, admit_records, admit_records_in_parts
 from cordwood.storage.batch import Compression, check
-from cordwood.storage.budget import RECORDS_MAX, UNPACKED_BYTES_MAX, Budget, OverBudget
+from cordwood.storage.budget import RECORDS_MAX, RECORDS_PER_PART, UNPACKED_BYTES_MAX, Budget, OverBudget, whole
 from cordwood.storage.config import LogConfig
-from cordwood.storage.contents import IS_NATIVE, Examination, examine, examine_in_python, examine_natively
+from cordwood.storage.contents import (
+    IS_NATIVE,
+    Examination,
+    examine,
+    examine_in_python,
+    examine_in_python_in_parts,
+    examine_natively,
+    examine_natively_in_parts,
+)
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord
 from cordwood.storage.records import Record, decode, encode
@@ -45,11 +54,19 @@ each_form = pytest.mark.parametrize(
 def admitted(
     batch: bytes, form: Examination = examine, *, compacted: bool = False, budget: Budget | None = None
 ) -> Budget:
-    """Admit the batch and return the remaining budget. Raises as `admit` and `admit_records` do."""
+    """Admit the batch, whole and in parts, and return the remaining budget. Raises as `admit_records` does."""
     budget = budget or Budget()
     header, config = check(batch), LogConfig(compacted=compacted, batch_bytes_max=1 << 30)
     admit(batch, header, config, NOW_MS)
-    admit_records(batch, header, config, budget, form)
+    in_parts = examine_in_python_in_parts if form is examine_in_python else examine_natively_in_parts
+    parts = admit_records_in_parts(batch, header, config, Budget(budget.records, budget.unpacked_bytes), in_parts)
+    try:
+        admit_records(batch, header, config, budget, form)
+    except (InvalidRecord, OverBudget) as refused:
+        with pytest.raises(type(refused), match=re.escape(str(refused))):
+            whole(parts)
+        raise
+    whole(parts)
     return budget
 
 
@@ -158,6 +175,17 @@ def test_headers_are_paid_for(form: Examination, count: int) -> None:
     with pytest.raises(OverBudget):
         admitted(batch, form, budget=Budget(records=4_000))
     assert RECORDS_MAX - admitted(batch, form).records > 4_000
+
+
+def test_each_part_in_python_is_small() -> None:
+    records = [Record(0, NOW_MS, b"k", b"v" * (number * 7919 % 90)) for number in range(20_000)]
+    content, budget = body_of(records), Budget()
+    costs, before = [], budget.records
+    for _ in examine_in_python_in_parts(content, len(content), len(records), budget):
+        costs.append(before - budget.records)
+        before = budget.records
+    assert len(costs) == len(records) // RECORDS_PER_PART
+    assert max(costs) < 1.2 * RECORDS_PER_PART
 
 
 class Counted(bytes):

@@ -11,6 +11,7 @@ from log_fixture import ALL_BYTES, SMALL, START_MS
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.batch import check, split
+from cordwood.storage.budget import whole
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import OutOfResources
 from cordwood.storage.index import Index, Interval
@@ -82,10 +83,10 @@ def test_questions_by_time_leave_no_more_open_than_the_limit(
 ) -> None:
     for log in logs.values():
         for number in range(0, VALUES, 7):
-            found = first_at_or_after(log, START_MS + number, log.log_end)
+            found = whole(first_at_or_after(log, START_MS + number, log.log_end))
             assert found is not None
             assert found.offset == number
-        latest = latest_by_time(log, log.log_end)
+        latest = whole(latest_by_time(log, log.log_end))
         assert latest is not None
         assert latest.offset == VALUES - 1
         assert disk.open_count <= LIMIT

@@ -111,7 +111,7 @@ async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | 
     if timestamp == LATEST:
         return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:
-        latest: Found | None = await decoding.run(latest_by_time, log, end)
+        latest: Found | None = await decoding.run_parts(latest_by_time(log, end))
         return latest
-    found: Found | None = await decoding.run(first_at_or_after, log, timestamp, end)
+    found: Found | None = await decoding.run_parts(first_at_or_after(log, timestamp, end))
     return found

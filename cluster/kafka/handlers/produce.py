@@ -33,9 +33,9 @@ from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.turns import Steps, Turns, some
 from cordwood.replication.replicas import Replicas
-from cordwood.storage.admission import admit_records
+from cordwood.storage.admission import admit_records_in_parts
 from cordwood.storage.batch import check
-from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, UnpacksTooLarge
+from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, Parts, UnpacksTooLarge
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 
@@ -332,7 +332,7 @@ class ProduceHandler:
         room = min(max(UNPACKED_BYTES_AT_FIRST, USUAL_RATIO * len(batch)), UNPACKED_BYTES_MAX)
         while True:
             try:
-                await self._decoding.run(_check_records, batch, config, room, size=room)
+                await self._decoding.run_parts(_check_records(batch, config, room), room)
                 return
             except UnpacksTooLarge:
                 if room == UNPACKED_BYTES_MAX:
@@ -389,9 +389,9 @@ def _refusal(version: int, acks: int, topic: str) -> int:
     return code
 
 
-def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> None:
+def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> Parts[None]:
     """Raises what `check` and `admit_records` raise."""
-    admit_records(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))
+    yield from admit_records_in_parts(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))
 
 
 def encode(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]], leaders: Leaders) -> Steps[bytes]:

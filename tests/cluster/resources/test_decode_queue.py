@@ -1,17 +1,29 @@
-"""The decode queue: one task at a time, and a large task waits for room in its memory pool."""
+"""The decode queue: one part of the work at a time, and large work waits for room in its memory pool."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from log_fixture import LogFixture
+from raw_batches import NOW_MS
 
 from cordwood.chaos.sim.loop import run
-from cordwood.cluster.resources.decode_queue import WAIT_S_MAX, DecodeQueue
-from cordwood.cluster.resources.memory import MemoryPool
+from cordwood.cluster.resources.decode_queue import SEARCH_BYTES, WAIT_S_MAX, DecodeQueue
+from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
+from cordwood.storage.admission import admit_records_in_parts
+from cordwood.storage.batch import check
+from cordwood.storage.budget import RECORDS_PER_PART, UNPACKED_BYTES_MAX, Budget, Parts
+from cordwood.storage.config import LogConfig
+from cordwood.storage.contents import examine_in_python_in_parts
 from cordwood.storage.errors import OutOfResources
+from cordwood.storage.records import Record, encode
+from cordwood.storage.timestamps import RECORDS_PER_PART as SEARCHED_PER_PART
+from cordwood.storage.timestamps import first_at_or_after, latest_by_time
 
 LIMIT, OWN = 100, 10
+PART_S = 0.1
+LONG_PARTS = 8
 
 
 class Story:
@@ -27,10 +39,18 @@ class Story:
     async def decode(self, name: str, size: int) -> None:
         await self.decoding.run(self.done.append, name, size=size)
 
+    async def decode_parts(self, name: str, size: int, parts: int) -> None:
+        def work() -> Parts[None]:
+            for number in range(parts):
+                self.done.append(f"{name} {number}")
+                yield
+
+        await self.decoding.run_parts(work(), size)
+
     async def _beside(self, function: Callable[..., Any], *arguments: Any) -> Any:
         self._at_once += 1
         assert self._at_once == 1, "one at a time"
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(PART_S)
         self._at_once -= 1
         return function(*arguments)
 
@@ -70,3 +90,97 @@ def test_what_gets_no_room_is_refused_in_the_end() -> None:
         assert story.pool.used == 0
 
     run(told())
+
+
+@pytest.mark.parametrize("size", [1, OWN + 1])
+def test_work_of_many_parts_lets_other_work_run_after_each(size: int) -> None:
+    story = Story()
+
+    async def scenario() -> None:
+        await asyncio.gather(story.decode_parts("long", size, 50), story.decode_parts("short", size, 2))
+        assert story.done[:5] == ["long 0", "short 0", "long 1", "short 1", "long 2"]
+        assert story.pool.used == 0
+
+    run(scenario())
+
+
+def test_of_the_largest_work_one_runs_and_leaves_room_for_other_work() -> None:
+    story = Story()
+    story.pool.limit = story.pool.total = 5 * SEARCH_BYTES
+    huge = 4 * SEARCH_BYTES
+
+    async def scenario() -> None:
+        await asyncio.gather(
+            story.decode_parts("huge", huge, 9),
+            story.decode_parts("huge too", huge, 9),
+            story.decode_parts("search", SEARCH_BYTES, 2),
+        )
+        assert story.done[:3] == ["huge 0", "search 0", "huge 1"]
+        assert story.done.index("huge too 0") > story.done.index("huge 8")
+
+    run(scenario())
+
+
+def test_work_that_fails_gives_its_room_back() -> None:
+    story = Story()
+
+    def broken() -> Parts[None]:
+        yield
+        raise OutOfResources("broken")
+
+    async def scenario() -> None:
+        with pytest.raises(OutOfResources, match="broken"):
+            await story.decoding.run_parts(broken(), 50)
+        assert story.pool.used == 0
+        await story.decode("after", 90)
+
+    run(scenario())
+
+
+def irregular(count: int) -> bytes:
+    """Return a batch in which no two consecutive records have the same length, and only the last one is late."""
+    records = [Record(0, NOW_MS, b"k", b"v" * (number % 50)) for number in range(count - 1)]
+    return encode([*records, Record(0, NOW_MS + 1, b"k", b"v")])
+
+
+def check_in_python() -> Parts[None]:
+    batch = irregular(LONG_PARTS * RECORDS_PER_PART)
+    return admit_records_in_parts(batch, check(batch), LogConfig(), Budget(), examine_in_python_in_parts)
+
+
+def search(looks_up_latest: bool) -> Parts[Any]:
+    log = LogFixture(LogConfig(batch_bytes_max=64 * MIB)).log
+    batch = irregular(LONG_PARTS * SEARCHED_PER_PART)
+    end = log.append(batch, check(batch), 0, NOW_MS).end_offset
+    return latest_by_time(log, end) if looks_up_latest else first_at_or_after(log, NOW_MS + 1, end)
+
+
+@pytest.mark.parametrize(
+    ("work", "size"),
+    [
+        (check_in_python, UNPACKED_BYTES_MAX),
+        (lambda: search(looks_up_latest=False), SEARCH_BYTES),
+        (lambda: search(looks_up_latest=True), SEARCH_BYTES),
+    ],
+    ids=["check", "first", "latest"],
+)
+def test_a_bystander_of_a_batch_that_takes_long_waits_for_one_part(work: Callable[[], Parts[Any]], size: int) -> None:
+    story = Story()
+    story.pool = Memory.of(100 * MIB, 1000).decoding
+    story.decoding = DecodeQueue(story._beside, story.pool)
+
+    async def scenario() -> None:
+        now = asyncio.get_running_loop().time
+        begin, long = now(), asyncio.ensure_future(story.decoding.run_parts(work(), size))
+        waits = []
+        for bystander in (MIB, 8 * MIB, SEARCH_BYTES):
+            await asyncio.sleep(PART_S)
+            asked = now()
+            await story.decode("bystander", bystander)
+            waits.append(now() - asked)
+        assert not long.done()
+        await long
+        assert max(waits) < 3 * PART_S
+        assert now() - begin > LONG_PARTS * PART_S
+
+    run(scenario())
