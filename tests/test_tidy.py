@@ -26,6 +26,7 @@ MAY_REACH_OUT = {
     "storage/real_disk.py": "the real form of the one seam to the disk",
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/sim/command.py": "the command that runs the simulator for so many real minutes",
+    "chaos/sim/cut_jobs.py": "gives a job a stack of its own; its thread runs only while the simulation waits for it",
     "chaos/commit.py": "asks git which state of the source a run tried",
     "chaos/results.py": "writes down what a run found, and when",
     "chaos/report/place.py": "looks whether a report can be written where somebody wants it",

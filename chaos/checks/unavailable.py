@@ -55,6 +55,7 @@ BOUNDS = {
     "sync-error": Bound(12, False, "The log directory is offline, the process ends, and others lead."),
     "bit-flip": Bound(12, False, "A leader that finds damage resigns; clients get an error at once."),
     "wipe": Bound(5, False, "As a kill."),
+    "write-error": Bound(12, False, "The log directory is offline, and others lead its partitions."),
 }
 """Bounds by fault name. A fault that is not listed has no bound."""
 NUMBERS = {name: number for number, name in enumerate(BOUNDS)}

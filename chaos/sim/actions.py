@@ -1,4 +1,4 @@
-"""The catalogue of counted actions of simulated clients and administrators."""
+"""The catalogue of counted actions of simulated clients, administrators and threads of brokers."""
 
 ACTIONS = {
     "2-batches-in-flight": "an idempotent producer sends a second batch to a partition before the first is answered",
@@ -39,6 +39,13 @@ ACTIONS = {
     "topic-config-changed": "a topic's segment size changes at run time",
     "broker-config-changed": "a broker's setting changes at run time, or that of all",
     "min-isr-changed": "min.insync.replicas of the topic that is accounted for changes between 1 and 3",
+    "second-process-refused": "a second process with the id of a voter cannot have its address, and ends",
+    "replaced-process-ended": "one of two processes with one id is fenced by the registration of the other, and ends",
+    "recovery-cut": "a job in a broker's thread that opens logs is interrupted at a disk call, and the event loop runs",
+    "scrub-cut": "a job that scrubs",
+    "truncation-cut": "a job that prepares truncations",
+    "maintenance-cut": "a job that removes files or learns of old segments",
+    "other-job-cut": "any other job: reads, checkpoints, repairs, metadata",
     "broker-unregistered": "a broker's replicas are moved, and it is stopped, forgotten, and begins again",
 }
 

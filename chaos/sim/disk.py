@@ -33,6 +33,8 @@ class SimulatedDisk:
         """Called when the process dies inside a disk operation."""
         self.on_sync: Callable[[str], None] = _ignored
         """Called with the path of each acknowledged sync."""
+        self.on_call: Callable[[], None] = _nothing
+        """Called at the start of each operation of a program, except `close`."""
         self.has_lied = False
         """Whether data was lost or corrupted, or a sync failed, so that reads may not return what was written."""
         self._harmed: set[str] = set()
@@ -42,6 +44,7 @@ class SimulatedDisk:
         self._incarnation = self._boots = 0
 
     def open(self, path: str, *, create: bool = False) -> File:
+        self.on_call()
         self.faults.check_open(path)
         if create and self._tree.find(path) is None:
             directory, name = self._tree.place(path)
@@ -50,16 +53,20 @@ class SimulatedDisk:
         return _SimulatedFile(self, path, self._tree.file(path))
 
     def open_directory(self, path: str) -> Syncable:
+        self.on_call()
         self.faults.check_open(path)
         return _SimulatedDirectory(self, path, self._tree.directory(path))
 
     def list_directory(self, path: str) -> list[str]:
+        self.on_call()
         return sorted(self._tree.directory(path).seen)
 
     def exists(self, path: str) -> bool:
+        self.on_call()
         return self._tree.find(path) is not None
 
     def make_directories(self, path: str) -> list[str]:
+        self.on_call()
         missing = os.path.normpath(path)
         to_make = []
         while self._tree.find(missing) is None:
@@ -73,6 +80,7 @@ class SimulatedDisk:
         return [os.path.dirname(made) for made in reversed(to_make)]
 
     def rename(self, source: str, target: str) -> None:
+        self.on_call()
         node = self._tree.find(source)
         if node is None:
             raise no_such_file(source)
@@ -86,12 +94,14 @@ class SimulatedDisk:
         self.faults.replaced(target)
 
     def remove(self, path: str) -> None:
+        self.on_call()
         self._tree.file(path)
         directory, name = self._tree.place(path)
         self._step()
         self._tree.change((directory, name, None))
 
     def remove_tree(self, path: str) -> None:
+        self.on_call()
         self.faults.check_open(path)
         for name, node in sorted(self._tree.directory(path).seen.items()):
             below = os.path.join(path, name)
@@ -99,17 +109,19 @@ class SimulatedDisk:
                 self.remove_tree(below)
             else:
                 self.remove(below)
+        if self._tree.directory(path).seen:
+            raise os_error(errno.ENOTEMPTY, path)
         directory, name = self._tree.place(path)
         self._step()
         self._tree.change((directory, name, None))
 
     def free_bytes(self, path: str) -> int:
+        self.on_call()
         self._tree.directory(path)
-        if self.capacity_bytes == UNLIMITED_BYTES:
-            return UNLIMITED_BYTES
-        return max(0, self.capacity_bytes - self._used_bytes())
+        return self._free_bytes()
 
     def total_bytes(self, path: str) -> int:
+        self.on_call()
         self._tree.directory(path)
         return self.capacity_bytes
 
@@ -215,6 +227,11 @@ class SimulatedDisk:
         for _, pages in self._tree.files():
             pages.is_cached = not pages.is_synced
 
+    def _free_bytes(self) -> int:
+        if self.capacity_bytes == UNLIMITED_BYTES:
+            return UNLIMITED_BYTES
+        return max(0, self.capacity_bytes - self._used_bytes())
+
     def _used_bytes(self) -> int:
         return sum(pages.seen.size for _, pages in self._tree.files())
 
@@ -231,7 +248,7 @@ class SimulatedDisk:
         """Return the size to which a file may grow on the way to `end`."""
         if end <= pages.seen.size or self.capacity_bytes == UNLIMITED_BYTES:
             return end
-        return min(end, pages.seen.size + self.free_bytes("/"))
+        return min(end, pages.seen.size + self._free_bytes())
 
 
 class _Handle:
@@ -262,6 +279,7 @@ class _Handle:
         self._is_closed = True
 
     def _check(self) -> None:
+        self._disk.on_call()
         if not self.is_open:
             raise os_error(errno.EBADF, self._path)
 
@@ -354,7 +372,7 @@ class _SimulatedDirectory(_Handle):
 
 
 def _nothing() -> None:
-    """Ignore the death."""
+    """Ignore the event."""
 
 
 def _ignored(_path: str) -> None:

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cordwood.chaos.sim.cut_jobs import CutJobs
 from cordwood.replication.syncers import Failure, OnSynced
 from cordwood.storage.disk import Syncable
 
@@ -15,19 +16,28 @@ Delay = Callable[[], float]
 class SimulatedThreads:
     """Worker threads: a function runs some time after its call and, as in a thread, cannot be cancelled."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, delay: Delay) -> None:
-        self._loop, self._delay = loop, delay
+    def __init__(self, loop: asyncio.AbstractEventLoop, delay: Delay, cut_jobs: CutJobs) -> None:
+        self._loop, self._delay, self._cut_jobs = loop, delay, cut_jobs
 
     async def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         answer: asyncio.Future[Any] = self._loop.create_future()
 
+        def ended(result: Any, error: BaseException | None) -> None:
+            if error is None:
+                self._loop.call_later(self._delay(), _succeed, answer, result)
+            else:
+                self._loop.call_later(self._delay(), _fail, answer, error)
+
         def work() -> None:
+            if self._cut_jobs.takes_next():
+                self._cut_jobs.run(function, arguments, ended)
+                return
             try:
                 result = function(*arguments)
             except Exception as error:
-                self._loop.call_later(self._delay(), _fail, answer, error)
+                ended(None, error)
             else:
-                self._loop.call_later(self._delay(), _succeed, answer, result)
+                ended(result, None)
 
         self._loop.call_later(self._delay(), work)
         return await answer
@@ -71,6 +81,6 @@ def _succeed(answer: "asyncio.Future[Any]", result: Any) -> None:
         answer.set_result(result)
 
 
-def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
+def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:
     if not answer.done():
         answer.set_exception(error)

@@ -7,10 +7,12 @@
 | power-cut, blackout | power loss of one host, or of all | memory and, by chance, unsynced data |
 | die-in-write | death at one of the next 30 disk changes, half of the time with power loss | as kill or power-cut |
 | cut-off, cut-one-way, cut-clients, reset, slow-link | see `disturbances` | nothing |
-| slow-disk | each disk operation takes 10, 100 or 500 times as long | nothing |
+| slow-disk | each disk operation of one log directory takes 10, 100 or 500 times as long | nothing |
 | disk-full | at most 100 kB are free | nothing |
 | clock-jump | the wall clock moves by up to 10 minutes, either way | nothing |
-| sync-error | one fsync fails, the process ends; half of the time on a new disk | unsynced data, or the disk |
+| write-error | one write into a log directory fails (EIO); restarted at the end, if that is offline | nothing |
+| sync-error | one fsync fails; with one log directory the process ends, or gets a new disk | unsynced data, the disk |
+| second-process | a process with a broker's id, elsewhere, with an empty disk | the disk, if it takes the id over |
 | bit-flip | one bit of a file; half of the time, in a closed segment, more (LOSSES) | that range or file |
 | wipe | an empty disk | the disk |
 
@@ -42,6 +44,12 @@ LOSS_SHARE = 0.5
 SETTLED_S = 2.5
 """The time after the last fault after which a redundant cluster has recovered: no session is about to expire."""
 LOSSES = ("file-missing", "file-shortened", "file-zeroed", "read-error")
+OFFLINE = "log-directory-offline"
+"""A broker went on without a log directory, after a write error in it."""
+ARMED_S = 1.0
+"""The time within which an armed error strikes, or not at all: before another disk may lose data."""
+AGAIN_S = 1.0
+"""The time after which a paused broker is asked again to stop."""
 MOMENTARY = {
     FaultKind.RESTART,
     FaultKind.RESET,
@@ -91,6 +99,8 @@ class FaultInjector:
             FaultKind.BIT_FLIP: self._bit_flip,
             FaultKind.WIPE: self._wipe,
             FaultKind.CLOCK_JUMP: self._clock_jump,
+            FaultKind.WRITE_ERROR: self._write_error,
+            FaultKind.SECOND_PROCESS: self._second_process,
         }
         world.on_exit = self._exited
 
@@ -128,11 +138,16 @@ class FaultInjector:
         world = self._world
         self.spans = [replace(span, end_s=min(span.end_s, world.now_s)) for span in self.spans]
         world.network.heal()
+        for broker_id in world.seconds:
+            world.end_second(broker_id)
         for host in world.hosts.values():
             host.disk.faults.heal()
             host.disk.capacity_bytes = UNLIMITED_BYTES
-            host.speed.factor = 1.0
+            for speed in host.speeds.values():
+                speed.factor = 1.0
             host.resume()
+            if any(host.has_failed(path) for path in host.settings.log_dirs):
+                host.kill()
             world.start(host.broker_id)
 
     def _disturb(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
@@ -165,17 +180,73 @@ class FaultInjector:
         host.terminate()
 
     def _slow_disk(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
-        host.speed.factor = dice.choice((10.0, 100.0, 500.0))
-        self._world.later(fault.lasts_s, lambda: setattr(host.speed, "factor", 1.0))
+        factor = dice.choice((10.0, 100.0, 500.0))
+        path = dice.choice(tuple(host.speeds))
+        speed = host.speeds[path]
+        speed.factor = factor
+        self._world.note(f"slow: {path}")
+        self._world.later(fault.lasts_s, lambda: setattr(speed, "factor", 1.0))
 
     def _die_in_write(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
         self._dying[host.broker_id] = dice
         host.disk.faults.die_after(dice.randrange(30))
 
-    def _sync_error(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
+    def _sync_error(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         self._injure(host)
-        self._failing[host.broker_id] = dice
-        host.disk.faults.fail_next_sync(dice.choice(("", "/topics/", "/metadata/")))
+        if len(host.settings.log_dirs) == 1:
+            self._failing[host.broker_id] = dice
+            host.disk.faults.fail_next_sync(dice.choice(("", "/topics/", "/metadata/")))
+            return
+        # The process goes on if the failed directory is not that of the metadata, and ends at any time later.
+        self._distrusted.add(host.broker_id)
+        directory, path = _place(host, dice)
+        host.disk.faults.fail_next_sync(path)
+        self._world.note(f"the next sync fails: {path}")
+        self._restart_without(host, directory, path, fault.lasts_s)
+
+    def _write_error(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
+        if len(host.settings.log_dirs) > 1:
+            # Without this directory the broker goes on, and reports its replicas as lost.
+            self._injure(host)
+        directory, path = _place(host, dice)
+        host.disk.faults.fail_next_write(path, after=dice.choice((0, dice.randrange(200))))
+        self._world.note(f"the next write fails: {path}")
+        self._restart_without(host, directory, path, fault.lasts_s)
+
+    def _restart_without(self, host: SimulatedHost, directory: str, path: str, after_s: float) -> None:
+        """Disarm the fault of `path` soon. Restart the broker after a time, if it goes on without `directory`."""
+        began_s, faults = self._world.now_s, host.disk.faults
+        self._world.later(ARMED_S, lambda: faults.disarm(path))
+
+        def end() -> None:
+            if host.has_failed(directory):
+                self.spans.append(Span(OFFLINE, f"{host.name}{directory}", began_s, self._world.now_s))
+                self._world.note(f"offline: {host.name}{directory}")
+                self._stop(host, directory)
+
+        self._world.later(after_s, end)
+
+    def _second_process(self, host: SimulatedHost, fault: ScheduledFault, _dice: random.Random) -> None:
+        def end() -> None:
+            if self._is_doubled(host.broker_id):
+                self._injure(host)
+                self._world.end_second(host.broker_id)
+
+        self._injure(host)
+        self._world.start_second(host.broker_id)
+        self._world.later(fault.lasts_s, end)
+
+    def _is_doubled(self, broker_id: int) -> bool:
+        """Return whether two processes have this id. What the second one has is lost when it ends."""
+        second = self._world.seconds.get(broker_id)
+        return second is not None and second.is_running
+
+    def _stop(self, host: SimulatedHost, directory: str) -> None:
+        """Restart a broker, once it is not paused, if its log directory is still offline then."""
+        if not host.is_paused:
+            host.terminate()
+        elif host.has_failed(directory):
+            self._world.later(AGAIN_S, lambda: self._stop(host, directory))
 
     def _disk_full(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         disk = host.disk
@@ -239,7 +310,13 @@ class FaultInjector:
 
     def _may_strike(self, kind: FaultKind, host: SimulatedHost) -> bool:
         """Return whether a fault may strike: until all replicas are in sync again, only one disk may lose data."""
-        if kind in (FaultKind.SYNC_ERROR, FaultKind.BIT_FLIP, FaultKind.WIPE):
+        costs_a_directory = kind is FaultKind.WRITE_ERROR and len(host.settings.log_dirs) > 1
+        if costs_a_directory or kind in (
+            FaultKind.SYNC_ERROR,
+            FaultKind.BIT_FLIP,
+            FaultKind.WIPE,
+            FaultKind.SECOND_PROCESS,
+        ):
             self._forget_healed()
             return not self._injuries and self._world.is_redundant() and host.is_running
         if kind is FaultKind.POWER_CUT:
@@ -252,7 +329,7 @@ class FaultInjector:
             self._injuries = {
                 broker_id: injury
                 for broker_id, injury in self._injuries.items()
-                if now_s - injury.since_s < (TRUSTED_S if injury.is_trusted else HURT_S)
+                if now_s - injury.since_s < (TRUSTED_S if injury.is_trusted else HURT_S) or self._is_doubled(broker_id)
             }
 
     def _injure(self, host: SimulatedHost, *, is_trusted: bool = True) -> None:
@@ -282,6 +359,12 @@ class FaultInjector:
                 self._replace_disk(host)
             else:
                 self._distrusted.add(host.broker_id)
+
+
+def _place(host: SimulatedHost, dice: random.Random) -> tuple[str, str]:
+    """Return one of the log directories, and the text of the paths in it that a fault strikes."""
+    directory = dice.choice(host.settings.log_dirs)
+    return directory, f"{directory}{dice.choice(('/', '/topics/'))}"
 
 
 def _is_closed_segment(path: str, paths: Sequence[str]) -> bool:

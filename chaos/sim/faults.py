@@ -52,6 +52,11 @@ class DiskFaults:
         """Fail the next write with an OSError after `after` bytes."""
         self._writes.append((path, after, code))
 
+    def disarm(self, path: str) -> None:
+        """Disarm the failing writes and syncs of exactly this text."""
+        self._writes = [fault for fault in self._writes if fault[0] != path]
+        self._syncs = [fault for fault in self._syncs if fault[0] != path]
+
     def fail_reads(self, path: str, start: int = 0, end: int = 1 << 62) -> None:
         """Fail reads that touch these bytes with EIO until `heal`."""
         self._unreadable.append((path, start, end))

@@ -2,8 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from uuid import UUID
 
+from cordwood.chaos.sim.cut_jobs import CutJobs
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.environment import DiskSpeed, SimulatedSyncer, SimulatedThreads
 from cordwood.chaos.sim.loop import Process
@@ -29,12 +31,20 @@ class SimulatedHost:
         network: SimulatedNetwork,
         settings: Settings,
         rng: random.Random,
-        disk_s: tuple[float, float],
+        disks_s: Sequence[tuple[float, float]],
+        cut_jobs: CutJobs,
         on_exit: Callable[["SimulatedHost", str], None],
+        name: str = "",
     ) -> None:
-        self.broker_id, self.name, self.settings = settings.node_id, host_name(settings.node_id), settings
+        """By default the machine has the name that the other brokers know."""
+        self.broker_id, self.name, self.settings = settings.node_id, name or host_name(settings.node_id), settings
         self.network, self.loop, self.rng, self._on_exit = network, network.loop, rng, on_exit
-        self.speed = DiskSpeed(random.Random(rng.random()), disk_s)
+        self.speeds = {
+            path: DiskSpeed(random.Random(rng.random()), disk_s)
+            for path, disk_s in zip(settings.log_dirs, disks_s, strict=True)
+        }
+        """By log directory. All are directories of the one disk, which differ in their latency."""
+        self._cut_jobs = cut_jobs
         self.clock_rate, self.clock_jump_s = 1.0, 0.0
         self.on_kill: Callable[[Watched], None] = _nothing
         """Called with the broker just before its process ends."""
@@ -57,14 +67,25 @@ class SimulatedHost:
         return self.process is not None and self.process.is_paused
 
     @property
+    def incarnation(self) -> UUID | None:
+        """The incarnation of the running broker; None if no process runs."""
+        return None if self.broker is None else self.broker._incarnation
+
+    @property
     def watched(self) -> Watched | None:
         """The observable state of the broker; None until the broker knows the cluster metadata."""
         return None if self.broker is None else self.broker.watched
+
+    def has_failed(self, path: str) -> bool:
+        """Return whether the running broker has taken this log directory offline."""
+        known = () if self.watched is None else self.watched.replicas.directories
+        return any(directory.path == path and directory.is_offline for directory in known)
 
     def insert_disk(self) -> None:
         """Replace the disk with an empty one."""
         self.disk = SimulatedDisk(random.Random(self.rng.random()))
         self.disk.on_sync = self._synced
+        self.disk.on_call = self._cut_jobs.at_disk_call
 
     def start(self) -> None:
         assert self.process is None, f"{self.name} is running"
@@ -82,6 +103,7 @@ class SimulatedHost:
         if process is not None:
             self.network.kill(process, silently=silently)
         self.disk.kill()
+        self._cut_jobs.abandon()
 
     def power_cut(self, keep: float | None = None) -> None:
         """Cut the power of the machine. No connection is reset, and unsynced data may be lost."""
@@ -136,19 +158,24 @@ class SimulatedHost:
         self.loop.call_soon(self.ended, process, why)
 
     def _outside(self) -> Environment:
-        threads = SimulatedThreads(self.loop, self.speed)
+        threads = SimulatedThreads(self.loop, self.speeds[DATA], self._cut_jobs)
         return Environment(
             disk=self.disk,
             wall_clock=self._wall_clock,
             clock=self.loop.time,
             rng=random.Random(self.rng.random()),
             run_blocking=threads.run_blocking,
-            access=lambda _: DiskAccess(SimulatedSyncer(self.loop, self.speed), threads.run_blocking),
+            access=self._access,
             hostname=self.name,
             descriptors_max=DESCRIPTORS_MAX,
             boot_id=self.disk.boot_id,
             close=lambda: None,
         )
+
+    def _access(self, path: str) -> DiskAccess:
+        speed = self.speeds[path]
+        threads = SimulatedThreads(self.loop, speed, self._cut_jobs)
+        return DiskAccess(SimulatedSyncer(self.loop, speed), threads.run_blocking)
 
     def _wall_clock(self) -> int:
         return BEGAN_MS + int((self.loop.passed_s * self.clock_rate + self.clock_jump_s) * 1000)

@@ -22,8 +22,12 @@ ANSWERED_S = 20.0
 """Time for a few attempts with a request timeout of 5 s each."""
 EQUAL_S = 60.0
 """Time to replicate: some runs limit replicas out of sync to 64 KiB/s."""
-READ_S = 30.0
-"""Time for group members to rejoin (session 3 s, rebalance 5 s) and to read from their last committed offset."""
+READ_S = 120.0
+"""Time for group members to rejoin (session 3 s, rebalance 5 s) and to read from their last committed offset.
+
+A member that is alone fetches its partitions in turn, which takes a second for each that has nothing new. A fetch has
+records of one segment, which may be two: then a member reads one record a second, and is behind by dozens.
+"""
 REPAIRED_S = 120.0
 """Time for scrubbing to find and repair damage that no read has met."""
 LOOK_S = 0.2

@@ -10,7 +10,7 @@ import contextvars
 import heapq
 import inspect
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -102,6 +102,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timer_count = self._steps_at_this_time = 0
         self._task_count = 0
         self._tasks: dict[NumberedTask, None] = {}
+        self.at_end: list[Callable[[], None]] = []
+        """Called at the end of the run, before all tasks are abandoned."""
         self.set_task_factory(self._start_task)
 
     def time(self) -> float:
@@ -139,6 +141,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def abandon_tasks(self) -> None:
         """Close the coroutines of all tasks at the end of the run. Errors of their `finally` blocks are dropped."""
+        for end in self.at_end:
+            end()
         for task in list(self._tasks):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             work = task.get_coro()

@@ -5,6 +5,7 @@ attempt into a cut link waits.
 """
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,6 +99,8 @@ class SimulatedNetwork:
                 self.loop.call_at(due_s, end.lose, ConnectionResetError(), context=end.nobody)
 
     def listen(self, factory: Factory, host: str, port: int, start_serving: bool = True) -> "SimulatedServer":
+        if current_process().host != host:
+            raise OSError(errno.EADDRNOTAVAIL, f"{host} is another machine")
         if (host, port) in self._servers:
             raise OSError(98, f"{host}:{port} is in use")
         if host in self._dark:

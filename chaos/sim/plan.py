@@ -8,15 +8,16 @@ import random
 from dataclasses import dataclass, replace
 
 from cordwood.chaos.history import ACKS_ALL
-from cordwood.chaos.sim.chores import Due, drawn_chores
+from cordwood.chaos.sim.chores import Chore, Due, drawn_chores
 from cordwood.chaos.sim.producer import ProducerPlan, Retries
-from cordwood.chaos.sim.schedule import ScheduledFault, drawn
+from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, drawn, drawn_apart
 from cordwood.cluster.config.settings import Settings
 
 TOPIC = "chaos"
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
 KIB = 1024
+DISKS_S = (0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,25 @@ class Plan:
     """The number of consumers that repeatedly seek and restart."""
     chores: tuple[Due, ...] = ()
     """The actions of the administrator."""
+    further_disks_s: tuple[tuple[float, float], ...] = ()
+    """The latencies of further log directories of each broker. `disk_s` is that of the first."""
+
+    cut_share: float = 0.0
+    """The share of jobs in brokers' threads that are interrupted at disk calls (`cut_jobs`)."""
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
         return tuple(range(1, self.brokers + 1))
 
+    @property
+    def disks_s(self) -> tuple[tuple[float, float], ...]:
+        return (self.disk_s, *self.further_disks_s)
+
     def broker_settings(self, broker_id: int, voters: tuple[str, ...], listener: str, data: str) -> Settings:
         """Return the settings of one broker."""
         given: dict[str, object] = {
             "node_id": broker_id,
-            "log_dirs": (data,),
+            "log_dirs": (data, *(f"{data}-{number}" for number in range(2, len(self.disks_s) + 1))),
             "controller_quorum_voters": voters,
             "listeners": (listener,),
             **self.settings,
@@ -65,14 +75,14 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     rng, users = random.Random(f"plan of {seed}"), random.Random(f"users of {seed}")
     brokers = rng.choice((3, 3, 3, 3, 4, 5))
     latency_s = rng.choice(((0.0001, 0.001), (0.0002, 0.003), (0.001, 0.02)))
-    return Plan(
+    plan = Plan(
         seed=seed,
         seconds=seconds,
         brokers=brokers,
         voters=rng.choice((3, 5)) if brokers == 5 else 3,
         partitions=rng.choice((1, 2, 3, 4)),
         latency_s=latency_s,
-        disk_s=rng.choice(((0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02))),
+        disk_s=rng.choice(DISKS_S),
         split_share=rng.choice((0.0, 0.0, 0.1)),
         clock_rates=tuple(rng.choice((1.0, rng.uniform(0.98, 1.02))) for _ in range(brokers)),
         settings={**_settings(rng), "log_retention_check_interval_ms": users.choice((500, 5000))},
@@ -86,6 +96,24 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
         faults=drawn(rng, seconds),
         chores=drawn_chores(users, seconds),
     )
+    apart = [fault for fault in drawn_apart(random.Random(f"faults apart of {seed}"), seconds) if _suits(plan, fault)]
+    faults = sorted((*plan.faults, *apart), key=lambda fault: fault.at_s)
+    return replace(plan, further_disks_s=_further_disks(seed), faults=tuple(faults), cut_share=_cut_share(seed))
+
+
+def _further_disks(seed: int) -> tuple[tuple[float, float], ...]:
+    """Return the latency of a second log directory, or nothing."""
+    rng = random.Random(f"log directories of {seed}")
+    return () if rng.random() < 0.5 else (rng.choice(DISKS_S),)
+
+
+def _suits(plan: Plan, fault: ScheduledFault) -> bool:
+    """Return whether the records of one disk are elsewhere too while two processes have one id: not with min ISR 1."""
+    return fault.kind is not FaultKind.SECOND_PROCESS or all(due.chore is not Chore.MIN_ISR for due in plan.chores)
+
+
+def _cut_share(seed: int) -> float:
+    return random.Random(f"jobs of {seed}").choice((0.0, 0.0, 0.2, 1.0))
 
 
 def _settings(rng: random.Random) -> dict[str, object]:

@@ -37,7 +37,7 @@ class SimulatedRun:
     faults: tuple[Span, ...]
     """The faults that struck."""
     actions: Counter[str]
-    """The number of times that clients and the administrator did each action of `actions.ACTIONS`."""
+    """The number of times of each action of `actions.ACTIONS`: of clients, the administrator, and broker threads."""
     simulated_s: float
     events: tuple[str, ...]
     """The event log: one line per event, with the simulated time first."""
@@ -117,7 +117,7 @@ def _observed(lived: _Lived, trace: Trace) -> SimulatedRun:
         findings=(*seen, *check(history)),
         history=history,
         faults=tuple(lived.fault_injector.spans),
-        actions=world.clients.actions,
+        actions=world.clients.actions + world.actions,
         simulated_s=round(world.now_s, 3),
         events=tuple(world.events),
     )

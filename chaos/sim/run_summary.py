@@ -11,7 +11,7 @@ from cordwood.chaos.history import UNKNOWN, Outcome, Sends
 from cordwood.chaos.report.series import Answers, longest_silence_s, series
 from cordwood.chaos.report.summary import RunReport
 from cordwood.chaos.sim.actions import counted
-from cordwood.chaos.sim.fault_injector import LOSSES
+from cordwood.chaos.sim.fault_injector import LOSSES, OFFLINE
 from cordwood.chaos.sim.plan import Plan
 from cordwood.chaos.sim.run import SimulatedRun
 from cordwood.chaos.sim.schedule import FaultKind
@@ -84,7 +84,7 @@ def summary(tally: RunTotals, last_seed: int) -> dict[str, object]:
         "kinds": tally.kinds,
         "acknowledged": tally.acknowledged,
         "read": tally.read,
-        "faults": {name: tally.faults[name] for name in (*(kind.value for kind in FaultKind), *LOSSES)},
+        "faults": {name: tally.faults[name] for name in (*(kind.value for kind in FaultKind), *LOSSES, OFFLINE)},
         "actions": counted(tally.actions),
         "simulated_seconds": round(tally.simulated_s, 3),
         "wall_seconds": round(tally.wall_s, 3),

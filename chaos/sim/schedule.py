@@ -1,6 +1,7 @@
 """The fault schedule: a list drawn from a seed of times, kinds, targets and durations. A replay may omit any fault."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,6 +26,12 @@ class FaultKind(Enum):
     BIT_FLIP = "bit-flip"
     WIPE = "wipe"
     CLOCK_JUMP = "clock-jump"
+    WRITE_ERROR = "write-error"
+    SECOND_PROCESS = "second-process"
+
+
+APART = (FaultKind.WRITE_ERROR, FaultKind.SECOND_PROCESS)
+"""Kinds with a mix of their own: the other faults of a seed do not depend on them."""
 
 
 class TargetChoice(Enum):
@@ -48,15 +55,32 @@ class ScheduledFault:
 
 def drawn(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
     """Draw a run's own mix of faults, in the order in which they strike."""
-    weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in FaultKind]
+    kinds = [kind for kind in FaultKind if kind not in APART]
+    weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in kinds]
     if not any(weights):
         weights[0] = 1.0
     aims = rng.choices(tuple(TargetChoice), k=3)
-    interval_s = rng.choice((0.5, 1.5, 4.0, 10.0))
+    return _drawn(rng, seconds, kinds, weights, aims, rng.choice((0.5, 1.5, 4.0, 10.0)))
+
+
+def drawn_apart(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
+    """Draw a run's faults of the kinds APART. Half of the runs have none."""
+    weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in APART]
+    return _drawn(rng, seconds, APART, weights, tuple(TargetChoice), rng.choice((3.0, 8.0))) if any(weights) else ()
+
+
+def _drawn(
+    rng: random.Random,
+    seconds: float,
+    kinds: Sequence[FaultKind],
+    weights: Sequence[float],
+    aims: Sequence[TargetChoice],
+    interval_s: float,
+) -> tuple[ScheduledFault, ...]:
     faults = []
     at_s = rng.uniform(0.0, interval_s)
     while at_s < seconds:
-        kind = rng.choices(tuple(FaultKind), weights)[0]
+        kind = rng.choices(kinds, weights)[0]
         lasts_s = rng.choice((rng.uniform(0.05, 0.5), rng.uniform(0.5, 4.0), rng.uniform(2.0, 15.0)))
         faults.append(ScheduledFault(at_s, kind, rng.choice(aims), lasts_s, rng.getrandbits(32)))
         at_s += rng.expovariate(1 / interval_s)

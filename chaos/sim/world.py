@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
+from cordwood.chaos.sim.cut_jobs import CutJobs
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.host import DATA, KAFKA_PORT, RAFT_PORT, SimulatedHost, host_name
 from cordwood.chaos.sim.invariants import Seen, look
@@ -43,6 +45,10 @@ class World:
         self.violations: list[Violation] = []
         self.events: list[str] = []
         self.seen = Seen()
+        self.actions = Counter[str]()
+        """Counts of what brokers did, by the names of `actions.ACTIONS`."""
+        self.seconds: dict[int, SimulatedHost] = {}
+        """Second processes with the id of a broker, on machines of their own."""
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until `start` is called for them."""
@@ -142,8 +148,10 @@ class World:
     def look(self) -> None:
         """Check every invariant on the current state."""
         self._note_elections()
-        disks = {broker_id: host.disk for broker_id, host in self.hosts.items()}
-        for kind, sentence in look(self.watched(), disks, self.seen):
+        hosts = self._counted_on()
+        disks = {host.broker_id: host.disk for host in hosts}
+        watched = [host.watched for host in hosts if host.watched is not None]
+        for kind, sentence in look(watched, disks, self.seen):
             self.alarm(kind, sentence)
         if self.loop.trace is not None:
             self.loop.trace.happened(f"metadata {self.seen.newest.index}")
@@ -160,7 +168,8 @@ class World:
 
     def _leaders_end(self, partition: int) -> int:
         """Return the largest high watermark that any leader of the partition has had."""
-        return self.seen.leaders_end(self.watched(), TOPIC, partition)
+        seconds = [host.watched for host in self.seconds.values() if host.watched is not None]
+        return self.seen.leaders_end([*self.watched(), *seconds], TOPIC, partition)
 
     def start(self, broker_id: int) -> None:
         """Start the broker of a host, unless its process runs."""
@@ -168,12 +177,39 @@ class World:
         if not self.hosts[broker_id].is_running:
             self.hosts[broker_id].start()
 
-    def _host(self, broker_id: int) -> SimulatedHost:
+    def start_second(self, broker_id: int) -> None:
+        """Start a second process with the id of a broker, on a machine of its own, with an empty disk."""
+        self.end_second(broker_id)
+        host = self._host(broker_id, f"{host_name(broker_id)}-second")
+        self.seconds[broker_id] = host
+        host.start()
+
+    def end_second(self, broker_id: int) -> None:
+        """Kill the second process with this id, if there is one."""
+        if broker_id in self.seconds:
+            self.seconds[broker_id].kill()
+
+    def _counted_on(self) -> list[SimulatedHost]:
+        """Return the hosts to check. Of two processes with one id it is the registered one.
+
+        The other one does not know yet that it was replaced, and its replicas do not count.
+        """
+        brokers = self.image.brokers
+        hosts = [host for broker_id, host in self.hosts.items() if broker_id not in self.seconds]
+        for broker_id, second in self.seconds.items():
+            known = brokers.get(BrokerId(broker_id))
+            of_this_id = (self.hosts[broker_id], second)
+            hosts += [host for host in of_this_id if known is not None and host.incarnation == known.incarnation]
+        return hosts
+
+    def _host(self, broker_id: int, name: str = "") -> SimulatedHost:
         plan = self.plan
+        name, on_exit = (name, self._second_exited) if name else (host_name(broker_id), self._exited)
         voters = tuple(f"{voter}@{host_name(voter)}:{RAFT_PORT}" for voter in range(1, plan.voters + 1))
-        listener = f"PLAINTEXT://{host_name(broker_id)}:{KAFKA_PORT}"
-        settings = plan.broker_settings(broker_id, voters, listener, DATA)
-        host = SimulatedHost(self.network, settings, self._rng(host_name(broker_id)), plan.disk_s, self._exited)
+        settings = plan.broker_settings(broker_id, voters, f"PLAINTEXT://{name}:{KAFKA_PORT}", DATA)
+        cut_jobs = CutJobs(self.loop, self._rng(f"jobs of {name}"), plan.cut_share, self.actions)
+        self.loop.at_end.append(cut_jobs.abandon)
+        host = SimulatedHost(self.network, settings, self._rng(name), plan.disks_s, cut_jobs, on_exit, name)
         host.on_kill = self._last_look
         host.clock_rate = plan.clock_rates[broker_id - 1]
         return host
@@ -182,11 +218,22 @@ class World:
         """Record the high watermarks of a broker before its process ends: clients may still receive them."""
         self.seen.note_leaders_ends([broker], TOPIC)
 
-    def _exited(self, host: SimulatedHost, why: str) -> None:
-        """Record that a process has ended by itself, and schedule its restart."""
+    def _second_exited(self, host: SimulatedHost, why: str) -> None:
+        """Record that a second process has ended by itself. It is not restarted."""
+        self._note_end(host, why)
+        if "could not start" in why:
+            self.actions["second-process-refused"] += 1
+
+    def _note_end(self, host: SimulatedHost, why: str) -> None:
         if "broken invariant" in why:
             self.alarm("broken-invariant", f"broker {host.broker_id}: {why}")
         self.note(f"{host.name} ends: {why}")
+        if "another broker has registered" in why:
+            self.actions["replaced-process-ended"] += 1
+
+    def _exited(self, host: SimulatedHost, why: str) -> None:
+        """Record that a process has ended by itself, and schedule its restart."""
+        self._note_end(host, why)
         self.on_exit(host)
         if host.broker_id not in self.held:
             self.later(RESTART_S, lambda: self._start_again(host))

@@ -19,13 +19,16 @@ RARE = {
     "log-start-moved",
     "offset-out-of-range",
     "preferred-election",
+    "replaced-process-ended",
     "replication-factor-1",
     "replication-factor-2",
     "replication-factor-3",
+    "second-process-refused",
     "topic-made-again",
+    "truncation-cut",
     "unclean-election",
 }
-"""Actions that need luck or several steps in a row. The seeds of a night have them."""
+"""Actions that need luck or several steps in a row, or a test of their own. The seeds of a night have them."""
 
 
 def busy(seed: int) -> Plan:
@@ -39,6 +42,7 @@ def busy(seed: int) -> Plan:
         voters=3,
         clock_rates=(1.0,) * 5,
         disk_s=(0.01, 0.03),
+        cut_share=0.3,
         producers=(hasty, *careless),
         consumers=2,
         members=0,
