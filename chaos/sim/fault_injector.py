@@ -41,6 +41,8 @@ TRUSTED_S = 5.0
 CLOCK_JUMP_S = 600.0
 LOSS_SHARE = 0.5
 """The share of bit flips in closed segments that come with a further loss."""
+WITHOUT_VOTE_SHARE = 0.8
+"""The share of second processes that have the id of a broker without a vote, where there is one."""
 SETTLED_S = 2.5
 """The time after the last fault after which a redundant cluster has recovered: no session is about to expire."""
 LOSSES = ("file-missing", "file-shortened", "file-zeroed", "read-error")
@@ -115,7 +117,7 @@ class FaultInjector:
     def strike(self, fault: ScheduledFault) -> None:
         """Strike one fault now, unless it would exceed what the promises tolerate."""
         dice = random.Random(fault.dice)
-        host = self._target(fault.aim, dice)
+        host = self._target(fault, dice)
         if self._may_strike(fault.kind, host):
             now_s = self._world.now_s
             lasts_s = 0.0 if fault.kind in MOMENTARY else fault.lasts_s
@@ -138,7 +140,7 @@ class FaultInjector:
         world = self._world
         self.spans = [replace(span, end_s=min(span.end_s, world.now_s)) for span in self.spans]
         world.network.heal()
-        for broker_id in world.seconds:
+        for broker_id in world.second_hosts:
             world.end_second(broker_id)
         for host in world.hosts.values():
             host.disk.faults.heal()
@@ -238,7 +240,7 @@ class FaultInjector:
 
     def _is_doubled(self, broker_id: int) -> bool:
         """Return whether two processes have this id. What the second one has is lost when it ends."""
-        second = self._world.seconds.get(broker_id)
+        second = self._world.second_hosts.get(broker_id)
         return second is not None and second.is_running
 
     def _stop(self, host: SimulatedHost, directory: str) -> None:
@@ -295,10 +297,14 @@ class FaultInjector:
     def _clock_jump(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
         host.clock_jump_s += dice.uniform(-CLOCK_JUMP_S, CLOCK_JUMP_S)
 
-    def _target(self, aim: TargetChoice, dice: random.Random) -> SimulatedHost:
+    def _target(self, fault: ScheduledFault, dice: random.Random) -> SimulatedHost:
         world = self._world
+        without_vote = world.plan.broker_ids[world.plan.voters :]
+        if fault.kind is FaultKind.SECOND_PROCESS and without_vote and dice.random() < WITHOUT_VOTE_SHARE:
+            # The second process of a voter cannot bind its address, and ends. This one registers.
+            return world.hosts[dice.choice(without_vote)]
         anybody = world.hosts[dice.choice(world.plan.broker_ids)]
-        match aim:
+        match fault.aim:
             case TargetChoice.LEADER:
                 return world.hosts.get(world.leader(dice.randrange(world.plan.partitions)), anybody)
             case TargetChoice.CONTROLLER:
@@ -306,7 +312,7 @@ class FaultInjector:
             case TargetChoice.ANYBODY:
                 return anybody
             case _:
-                assert_never(aim)
+                assert_never(fault.aim)
 
     def _may_strike(self, kind: FaultKind, host: SimulatedHost) -> bool:
         """Return whether a fault may strike: until all replicas are in sync again, only one disk may lose data."""

@@ -47,7 +47,7 @@ class World:
         self.seen = Seen()
         self.actions = Counter[str]()
         """Counts of what brokers did, by the names of `actions.ACTIONS`."""
-        self.seconds: dict[int, SimulatedHost] = {}
+        self.second_hosts: dict[int, SimulatedHost] = {}
         """Second processes with the id of a broker, on machines of their own."""
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
@@ -168,8 +168,8 @@ class World:
 
     def _leaders_end(self, partition: int) -> int:
         """Return the largest high watermark that any leader of the partition has had."""
-        seconds = [host.watched for host in self.seconds.values() if host.watched is not None]
-        return self.seen.leaders_end([*self.watched(), *seconds], TOPIC, partition)
+        second = [host.watched for host in self.second_hosts.values() if host.watched is not None]
+        return self.seen.leaders_end([*self.watched(), *second], TOPIC, partition)
 
     def start(self, broker_id: int) -> None:
         """Start the broker of a host, unless its process runs."""
@@ -181,13 +181,13 @@ class World:
         """Start a second process with the id of a broker, on a machine of its own, with an empty disk."""
         self.end_second(broker_id)
         host = self._host(broker_id, f"{host_name(broker_id)}-second")
-        self.seconds[broker_id] = host
+        self.second_hosts[broker_id] = host
         host.start()
 
     def end_second(self, broker_id: int) -> None:
         """Kill the second process with this id, if there is one."""
-        if broker_id in self.seconds:
-            self.seconds[broker_id].kill()
+        if broker_id in self.second_hosts:
+            self.second_hosts[broker_id].kill()
 
     def _counted_on(self) -> list[SimulatedHost]:
         """Return the hosts to check. Of two processes with one id it is the registered one.
@@ -195,8 +195,8 @@ class World:
         The other one does not know yet that it was replaced, and its replicas do not count.
         """
         brokers = self.image.brokers
-        hosts = [host for broker_id, host in self.hosts.items() if broker_id not in self.seconds]
-        for broker_id, second in self.seconds.items():
+        hosts = [host for broker_id, host in self.hosts.items() if broker_id not in self.second_hosts]
+        for broker_id, second in self.second_hosts.items():
             known = brokers.get(BrokerId(broker_id))
             of_this_id = (self.hosts[broker_id], second)
             hosts += [host for host in of_this_id if known is not None and host.incarnation == known.incarnation]

@@ -11,7 +11,7 @@ from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 PLAN = replace(
     plan_of(1, 16.0), brokers=4, voters=3, clock_rates=(1.0,) * 4, partitions=4, seekers=0, chores=(), faults=()
 )
-OF_BROKER_2, OF_BROKER_4 = 1, 0
+OF_BROKER_1, OF_BROKER_4 = 2, 0
 """Seeds of a fault that has this target. Brokers 1 to 3 are voters."""
 
 
@@ -25,7 +25,7 @@ def after(kind: FaultKind | None, dice: int) -> SimulatedRun:
 
 
 def test_a_second_voter_is_refused_its_address() -> None:
-    run = after(None, OF_BROKER_2)
+    run = after(None, OF_BROKER_1)
     assert run.actions["second-process-refused"] == 1
     assert run.actions["replaced-process-ended"] == 0
 
