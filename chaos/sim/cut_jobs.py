@@ -4,10 +4,10 @@ A job has a real thread, which runs only while the simulation waits for it. A se
 is interrupted and for how long, so equal seeds give equal runs.
 """
 
+import _thread
 import asyncio
 import contextvars
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -42,10 +42,10 @@ class _Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self._work, self._context = work, contextvars.copy_context()
-        self._go, self._back = threading.Lock(), threading.Lock()
+        self._go, self._back = _thread.allocate_lock(), _thread.allocate_lock()
         self._go.acquire()
         self._back.acquire()
-        threading.Thread(target=self._run, daemon=True).start()
+        _thread.start_new_thread(self._run, ())
 
     def resume(self) -> None:
         """Let the thread run to its next interruption, or to its end."""
