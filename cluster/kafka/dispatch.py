@@ -150,13 +150,14 @@ class Dispatcher:
         turns = self._services.turns
         try:
             request = await turns.run(api.decoding(head, frame))
+            # A request quota (KIP-124) would be charged here, and its throttle time put into the response.
+            response = await api.handle(request, call)
+            if code := getattr(response, "error_code", None):
+                slot.refused(int(code))
+            slot.fill([*await self._answers.write(slot, partial(api.encoding, head, response), turns)])
         finally:
+            # The request may refer to the frame until it is answered (`LazyItems`).
             slot.connection.thaw(shrinks=True)
-        # A request quota (KIP-124) would be charged here, and its throttle time put into the response.
-        response = await api.handle(request, call)
-        if code := getattr(response, "error_code", None):
-            slot.refused(int(code))
-        slot.fill([*await self._answers.write(slot, partial(api.encoding, head, response), turns)])
 
     def _start(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
         """Handle a request in a task. If the task fails, its connection is closed."""
