@@ -351,8 +351,8 @@ MUTANTS = (
     Mutant(
         "list-offsets-ignores-the-epoch",
         "cluster/kafka/handlers/list_offsets.py",
-        "        partition = call.services.replicas.led(topic, index, wanted.current_leader_epoch)\n",
-        "        partition = call.services.replicas.led(topic, index)\n",
+        "        partition = call.services.replicas.led(topic, wanted.partition_index, wanted.current_leader_epoch)\n",
+        "        partition = call.services.replicas.led(topic, wanted.partition_index)\n",
         "ListOffsets with an old leader epoch is fenced (KIP-320).",
         "A deposed leader's end is believed.",
         Scenario.BROKERS,
@@ -369,8 +369,8 @@ MUTANTS = (
     Mutant(
         "list-offsets-answers-twice",
         "cluster/kafka/handlers/list_offsets.py",
-        "await _partition(topic, wanted, call, debugs=debugs) if is_asked_once else _repeated(wanted)",
-        "await _partition(topic, wanted, call, debugs=debugs)",
+        "await _find(topic, wanted, call, debugs=debugs) if is_asked_once else ErrorCode.invalid_request",
+        "await _find(topic, wanted, call, debugs=debugs)",
         "A partition that is asked for twice is refused.",
         "A small request is much work.",
         Scenario.BROKERS,

@@ -5,8 +5,7 @@ failover brings records back. All partitions of a request begin before the first
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import NamedTuple
+from array import array
 
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
@@ -17,7 +16,6 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
@@ -30,58 +28,72 @@ TIMEOUT_MAX_S = 300.0
 """Upper bound of the request's timeout."""
 
 
-class Asked(NamedTuple):
-    """A partition of the request. `number` is its topic's index in the request."""
+class Deletions:
+    """The partitions of a request in order, in columns: 100,000 objects would take many times the request's size."""
 
-    number: int
-    topic: str
-    wanted: DeleteRecordsPartition
+    __slots__ = ("codes", "indexes", "offsets", "partitions")
 
+    def __init__(self) -> None:
+        self.indexes = array("i")
+        self.partitions: list[Partition | None] = []
+        """None where the deletion is refused."""
+        self.offsets = array("q")
+        """The new log start offset; once that is reached, the low watermark."""
+        self.codes: list[ErrorCode] = []
 
-class Begun(NamedTuple):
-    """A partition with its new log start offset; or the error code."""
+    def begin(self, topic: str, wanted: DeleteRecordsPartition, call: Call) -> None:
+        partition, start, code = None, NO_OFFSET, ErrorCode.none
+        try:
+            led = call.services.replicas.led(topic, wanted.partition_index)
+            start = _delete(led, wanted.offset)
+            partition = led
+        except InvalidRecord:
+            code = ErrorCode.policy_violation
+        except EXPECTED as error:
+            code = code_of(error)
+        self.indexes.append(wanted.partition_index)
+        self.partitions.append(partition)
+        self.offsets.append(start)
+        self.codes.append(code)
 
-    partition: Partition | None
-    start: int
-    code: ErrorCode
+    async def end(self, number: int, deadline: float) -> None:
+        """Wait until a partition's deletion is on every in-sync replica."""
+        partition = self.partitions[number]
+        if partition is None:
+            return
+        start, self.offsets[number] = self.offsets[number], NO_OFFSET
+        try:
+            async with asyncio.timeout_at(deadline):
+                await partition.deletion.reach(start)
+            self.offsets[number] = partition.deletion.low_watermark
+        except TimeoutError:
+            self.codes[number] = ErrorCode.request_timed_out
+        except PartitionRefused as refused:
+            self.codes[number] = code_of(refused)
+
+    def row(self, number: int) -> DeleteRecordsPartitionResult:
+        return DeleteRecordsPartitionResult(
+            partition_index=self.indexes[number], low_watermark=self.offsets[number], error_code=self.codes[number]
+        )
 
 
 async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
     timeout_s = min(max(request.timeout.total_seconds(), 0.0), TIMEOUT_MAX_S)
     deadline = asyncio.get_running_loop().time() + timeout_s
-    names: list[str] = []
-    asked = await call.turns.run(_asked(request.topics, names))
-    begun = [_begin(topic, wanted, call) async for _, topic, wanted in call.turns.each(asked)]
-    results: list[list[DeleteRecordsPartitionResult]] = [[] for _ in names]
-    async for (number, _, wanted), state in call.turns.each(zip(asked, begun, strict=True)):
-        results[number].append(await _result(wanted, state, deadline))
+    deletions = Deletions()
+    async for topic, wanted in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
+        deletions.begin(topic, wanted, call)
+    async for number in call.turns.each(range(len(deletions.codes))):
+        await deletions.end(number, deadline)
+    numbers = iter(range(len(deletions.codes)))
 
-    def topic_row(number: int) -> DeleteRecordsTopicResult:
-        return DeleteRecordsTopicResult(name=names[number], partitions=tuple(results[number]))
+    def partition_row(_wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        return deletions.row(next(numbers))
 
-    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, range(len(names))))
+    def topic_row(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
+        return DeleteRecordsTopicResult(name=topic.name, partitions=rows(partition_row, topic.partitions))
 
-
-def _asked(topics: Iterable[DeleteRecordsTopic], names: list[str]) -> Steps[list[Asked]]:
-    """Return the partitions of all topics, one step each. Append the topic names to `names`."""
-    found: list[Asked] = []
-    for number, topic in enumerate(topics):
-        names.append(topic.name)
-        yield
-        for wanted in topic.partitions:
-            found.append(Asked(number, topic.name, wanted))
-            yield
-    return found
-
-
-def _begin(topic: str, wanted: DeleteRecordsPartition, call: Call) -> Begun:
-    try:
-        partition = call.services.replicas.led(topic, wanted.partition_index)
-        return Begun(partition, _delete(partition, wanted.offset), ErrorCode.none)
-    except InvalidRecord:
-        return Begun(None, NO_OFFSET, ErrorCode.policy_violation)
-    except EXPECTED as error:
-        return Begun(None, NO_OFFSET, code_of(error))
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
 
 def _delete(partition: Partition, offset: int) -> int:
@@ -95,20 +107,3 @@ def _delete(partition: Partition, offset: int) -> int:
         raise OffsetOutOfRange(f"offset {start} is above the high watermark {partition.high_watermark}")
     partition.delete_records(start)
     return start
-
-
-async def _result(wanted: DeleteRecordsPartition, begun: Begun, deadline: float) -> DeleteRecordsPartitionResult:
-    partition, start, code = begun
-    low_watermark = NO_OFFSET
-    if partition is not None:
-        try:
-            async with asyncio.timeout_at(deadline):
-                await partition.deletion.reach(start)
-            low_watermark = partition.deletion.low_watermark
-        except TimeoutError:
-            code = ErrorCode.request_timed_out
-        except PartitionRefused as refused:
-            code = code_of(refused)
-    return DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code
-    )

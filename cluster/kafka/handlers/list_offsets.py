@@ -6,7 +6,6 @@ the maximum timestamp (KIP-734); 8 the earliest local, 9 the latest tiered and 1
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v11 import ListOffsetsRequest, ListOffsetsResponse
@@ -46,14 +45,18 @@ async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse
     async for topic, wanted in call.turns.within(_asked(request)):
         times[topic, wanted.partition_index] += 1
     debugs = request.replica_id == DEBUGGER
-    found = []
+    found: list[Found | ErrorCode] = []
     async for topic, wanted in call.turns.within(_asked(request)):
+        # As in Kafka, a partition that the request names several times is invalid.
         is_asked_once = times[topic, wanted.partition_index] == 1
-        found.append(await _partition(topic, wanted, call, debugs=debugs) if is_asked_once else _repeated(wanted))
+        found.append(await _find(topic, wanted, call, debugs=debugs) if is_asked_once else ErrorCode.invalid_request)
     answers = iter(found)
 
+    def partition_row(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        return _row(wanted.partition_index, next(answers))
+
     def topic_row(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
-        return ListOffsetsTopicResponse(name=topic.name, partitions=tuple(islice(answers, len(topic.partitions))))
+        return ListOffsetsTopicResponse(name=topic.name, partitions=rows(partition_row, topic.partitions))
 
     return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
@@ -62,26 +65,24 @@ def _asked(request: ListOffsetsRequest) -> Iterator[tuple[str, Iterable[ListOffs
     return ((topic.name, topic.partitions) for topic in request.topics)
 
 
-def _repeated(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    """Return the row of a partition that the request names several times: INVALID_REQUEST, as in Kafka."""
-    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.invalid_request)
-
-
-async def _partition(
-    topic: str, wanted: ListOffsetsPartition, call: Call, *, debugs: bool
-) -> ListOffsetsPartitionResponse:
-    index, timestamp = wanted.partition_index, wanted.timestamp
+async def _find(topic: str, wanted: ListOffsetsPartition, call: Call, *, debugs: bool) -> Found | ErrorCode:
+    """Return what the request asks for, or an error code: `none` if there is no such offset."""
+    timestamp = wanted.timestamp
     if timestamp < 0 and (timestamp not in _FIRST_WITH or call.version < _FIRST_WITH[timestamp]):
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.unsupported_version)
+        return ErrorCode.unsupported_version
     try:
-        partition = call.services.replicas.led(topic, index, wanted.current_leader_epoch)
+        partition = call.services.replicas.led(topic, wanted.partition_index, wanted.current_leader_epoch)
         found = await _look_up(partition, timestamp, call)
         if debugs and timestamp == LATEST:
             found = Found(partition.log.log_end, NONE, partition.leader_epoch)
+        return found or ErrorCode.none
     except EXPECTED as error:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=_code_of(error, call.version))
-    if found is None:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.none)
+        return _code_of(error, call.version)
+
+
+def _row(index: int, found: Found | ErrorCode) -> ListOffsetsPartitionResponse:
+    if isinstance(found, ErrorCode):
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=found)
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,

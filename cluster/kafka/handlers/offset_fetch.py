@@ -7,6 +7,7 @@ Version notes: 2 adds the error code of the group, before it each partition has 
 """
 
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,10 +32,12 @@ from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.resources.turns import in_order
+from cordwood.cluster.resources.turns import Steps, at_once, in_order
 
 KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 10)
 
+AT_ONCE_MAX = 100
+"""The topics and the partitions of a group whose answer is made in one step."""
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_MANY = 8
 
@@ -66,31 +69,53 @@ def downgrade_response(response: OffsetFetchResponse, version: int) -> Any:
 
 
 async def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
-    groups = [await _group(group, call) async for group in call.turns.each(request.groups)]
-    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    # Answers of groups with few partitions are made when they are encoded: 10,000 of them take 15 MB.
+    large: dict[int, OffsetFetchResponseGroup] = {}
+    number = 0
+    async for group in call.turns.each(request.groups):
+        if _is_large(group, call):
+            large[number] = await call.turns.run(_group(group, call))
+        number += 1
+    numbers = count()
+
+    def group_row(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        return large.get(next(numbers)) or at_once(_group(group, call))
+
+    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=rows(group_row, request.groups))
 
 
-async def _group(wanted: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
+def _is_large(wanted: OffsetFetchRequestGroup, call: Call) -> bool:
+    topics = wanted.topics
+    if topics is not None:
+        return len(topics) > AT_ONCE_MAX or sum(len(topic.partition_indexes) for topic in topics) > AT_ONCE_MAX
+    try:
+        return len(call.services.groups.offsets_of(wanted.group_id)) > AT_ONCE_MAX
+    except Refused:
+        return False
+
+
+def _group(wanted: OffsetFetchRequestGroup, call: Call) -> Steps[OffsetFetchResponseGroup]:
     code, topics = ErrorCode.none, ()
     try:
         offsets = call.services.groups.offsets_of(wanted.group_id)
     except Refused as refusal:
         code = refusal.code
         if call.version < _FIRST_WITH_GROUP_ERROR:
-            topics = await _wanted(wanted, {}, code, call)
+            topics = yield from _wanted(wanted, {}, code)
     else:
-        topics = await _wanted(wanted, offsets, ErrorCode.none, call)
+        topics = yield from _wanted(wanted, offsets, ErrorCode.none)
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=code)
 
 
-async def _wanted(
-    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode, call: Call
-) -> tuple[OffsetFetchResponseTopics, ...]:
+def _wanted(
+    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode
+) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
     if wanted.topics is None:
-        asked = ((topic, (index,)) for topic, index in await call.turns.run(in_order(list(offsets), key=_itself)))
+        places = yield from in_order(list(offsets), key=_itself)
+        asked = ((topic, (index,)) for topic, index in places)
     else:
         asked = ((topic.name, topic.partition_indexes) for topic in wanted.topics)
-    found = await call.turns.run(by_topic(asked))
+    found = yield from by_topic(asked)
 
     def partition_row(topic: str, index: int) -> OffsetFetchResponsePartitions:
         return _partition(index, offsets.get((topic, index), NOTHING), code)
