@@ -98,18 +98,24 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[ProduceReques
             raise Malformed("a topic without a name")
         if len(name) > TOPIC_NAME_CHARS_MAX:
             raise Malformed(f"a topic name of {len(name)} characters: the limit is {TOPIC_NAME_CHARS_MAX}")
-        partitions, position = yield from read_partitions(frame, position)
+        partitions, position = yield from read_partitions(frame, position, ITEMS_MAX - items)
         topics.append((name, partitions))
         items += len(partitions)
-        if items > ITEMS_MAX:
-            raise Malformed(f"more than {ITEMS_MAX} batches in one request")
         if len(topics) % ITEMS_PER_STEP == 0:
             yield
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, items)
 
 
-def _read_flexible_partitions(frame: memoryview, position: int) -> Steps[tuple[list[PartitionData], int]]:
+def _check_items(count: int, items_left: int) -> None:
+    if count > items_left:
+        raise Malformed(f"more than {ITEMS_MAX} batches in one request")
+
+
+def _read_flexible_partitions(
+    frame: memoryview, position: int, items_left: int
+) -> Steps[tuple[list[PartitionData], int]]:
     count, position = read_count(frame, position, True, 5)
+    _check_items(count, items_left)
     partitions = []
     for number in range(1, count + 1):
         index = _read_index(frame, position)[0]
@@ -123,8 +129,11 @@ def _read_flexible_partitions(frame: memoryview, position: int) -> Steps[tuple[l
     return partitions, position + 1 if frame[position] == 0 else skip_tags(frame, position)
 
 
-def _read_legacy_partitions(frame: memoryview, position: int) -> Steps[tuple[list[PartitionData], int]]:
+def _read_legacy_partitions(
+    frame: memoryview, position: int, items_left: int
+) -> Steps[tuple[list[PartitionData], int]]:
     count, position = read_count(frame, position, False, 8)
+    _check_items(count, items_left)
     partitions = []
     for number in range(1, count + 1):
         index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)

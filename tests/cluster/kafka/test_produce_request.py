@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.produce_request import ProduceRequest, read_lone, read_produce
+from cordwood.cluster.kafka.produce_request import ITEMS_MAX, ITEMS_PER_STEP, ProduceRequest, read_lone, read_produce
 from cordwood.cluster.kafka.wire import Malformed, uvarint
 from cordwood.cluster.resources.turns import at_once
 
@@ -100,3 +100,14 @@ def test_a_length_beyond_the_frame_is_malformed() -> None:
         read(body(topic("name", lying)))
     with pytest.raises(Malformed):
         read(body(b"\x05\xff\xff\xff\xff" + uvarint(2) + partition(5, b"r") + b"\x00"))
+
+
+@pytest.mark.parametrize("topics", [1, 2])
+def test_batches_above_the_limit_are_refused_before_they_are_decoded(topics: int) -> None:
+    batches = ITEMS_MAX // topics + 1
+    content = body(*(topic("t", *[partition(0, b"")] * batches) for _ in range(topics)))
+    steps = read_produce(RequestHead(0, 11, 1, "", 0), memoryview(content))
+    for _ in range((topics - 1) * (batches // ITEMS_PER_STEP)):
+        next(steps)
+    with pytest.raises(Malformed, match="more than 10000 batches"):
+        next(steps)
