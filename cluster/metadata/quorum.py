@@ -252,7 +252,11 @@ class SingleVoter:
         self._waiting.append((command, outcome))
         if self._writing is None:
             self._writing = loop.create_task(self._write_waiting(), name="metadata journal")
-        return await outcome
+        try:
+            return await outcome
+        finally:
+            # A refusal leads to this frame by its traceback: with the future it would be a reference cycle.
+            del outcome
 
     async def close(self) -> None:
         """Finish the proposals in progress, then close the journal."""
@@ -357,7 +361,8 @@ def attempt(builder: ImageBuilder, command: Command, index: int) -> CommandRefus
     except CommandRefused as refusal:
         if refusal.__cause__ is not None:
             _events.error("command.broken", command=repr(command)[:1000], index=index, exc_info=refusal.__cause__)
-        return refusal
+        # The traceback leads to the caller's frame, and with it to all proposals of its batch.
+        return refusal.with_traceback(None)
     return None
 
 

@@ -64,6 +64,8 @@ class Machine:
             ) from None
         finally:
             self._waiting.pop(entry[:TAG_BYTES], None)
+            # A refusal leads to this frame by its traceback: with the future it would be a reference cycle.
+            del outcome
 
     async def formed(self, submit: Callable[[bytes], None]) -> None:
         """Wait until the cluster has an id, and the image has all entries committed before this call."""

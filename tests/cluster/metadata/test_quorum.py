@@ -1,7 +1,9 @@
 """The quorum of one voter: acknowledged commands survive a power cut, in order, and a disk failure ends the quorum."""
 
 import asyncio
+import gc
 import random
+import weakref
 from uuid import UUID
 
 import pytest
@@ -90,6 +92,26 @@ def test_a_refused_command_changes_nothing_then_and_after_a_restart() -> None:
         await quorum.create("b")
         before = quorum.voter.image
         assert quorum.power_cut() == before
+
+    run(story())
+
+
+def test_a_refusal_is_freed_with_its_last_reference() -> None:
+    async def story() -> None:
+        quorum = await started()
+        await quorum.create("a")
+        refusals = []
+        gc.disable()
+        try:
+            for _ in range(2):
+                try:
+                    await quorum.voter.propose(CreateTopic(UUID(int=77), "a", ((ONE,),)))
+                except CommandRefused as refused:
+                    refusals.append(weakref.ref(refused))
+            await asyncio.sleep(0)
+            assert [refusal() for refusal in refusals] == [None, None]
+        finally:
+            gc.enable()
 
     run(story())
 
