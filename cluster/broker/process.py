@@ -56,6 +56,7 @@ class CannotStart(Exception):
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT. Return the exit code. Raises CannotStart."""
     _configure_logging(settings)
+    heap.keep_large_blocks_apart()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     disk = RealDisk(settings.log_dir_headroom_bytes)
     locks: list[int] = []

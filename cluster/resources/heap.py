@@ -2,6 +2,22 @@
 
 import ctypes
 
+MMAP_THRESHOLD = -3
+"""mallopt's M_MMAP_THRESHOLD."""
+MAPPED_FROM_BYTES = 4 << 20
+
+
+def keep_large_blocks_apart() -> None:
+    """Have blocks of MAPPED_FROM_BYTES returned to the system as soon as they are freed. Without glibc, do nothing.
+
+    By default glibc raises the threshold up to 32 MiB as such blocks are freed, and then keeps them in its heap.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return
+    mallopt(MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+
 
 def trim() -> None:
     """Return free pages of the heap to the system, in some milliseconds. Without glibc, do nothing.
