@@ -388,17 +388,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _want(self, size: int, whole: int = 0) -> bool:
         """Reserve a buffer of `size` bytes for a request of `whole` bytes. Return False if the pools are full."""
-        if not self.is_broker and not self._may_receive(size):
+        if not self.is_broker and not self._may_receive(size, whole):
             self._memory.reclaim()
-            if not self._may_receive(size):
+            if not self._may_receive(size, whole):
                 return False
         self._room_wanted, self._whole_bytes = size, max(size, whole)
         self._count_received(size)
         return True
 
-    def _may_receive(self, size: int) -> bool:
-        before, pools = self.receive_bytes, self._pools
-        return pools.receive.has_room(size - before) and pools.large.has_room(_large(size) - _large(before))
+    def _may_receive(self, size: int, whole: int) -> bool:
+        before, receive, large = self.receive_bytes, self._pools.receive, self._pools.large
+        # A request that would not fit into the common limit beside the other pools may exceed it.
+        above = receive.above if whole > large.limit - receive.above else 0
+        return receive.has_room(size - before, above) and large.has_room(_large(size) - _large(before))
 
     def _resize(self) -> None:
         self._room, self._room_wanted = self._room_wanted, 0

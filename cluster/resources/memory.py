@@ -1,7 +1,7 @@
 """Memory pools that all clients of a broker share: the limit and the use of each kind of memory.
 
 The pools of one broker have a common limit, which bounds their sum. Each has some reserved room, so that the others do
-not shut it out (docs/adr/0026).
+not shut it out. Only a very large request may exceed the common limit (docs/adr/0026).
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ ANSWERS_BYTES_MAX = 48 * MIB
 UNSENT_BYTES_MAX = 64 * MIB
 HTTP_BODIES_BYTES_MAX = 64 * MIB
 HTTP_UNSENT_BYTES_MAX = 32 * MIB
+COMMON_BYTES, COMMON_SHARE = 64 * MIB, 0.625
+"""Room that the pools have in common: a share of that of the largest request, and enough to decompress any batch."""
 USUAL_BYTES_SPARE = 4 * MIB
 """Receive buffers besides the large ones: room for requests of usual size while the largest request arrives."""
 DECODING_BYTES_MAX = 80 * MIB
@@ -37,17 +39,20 @@ class MemoryPool:
     others: tuple["MemoryPool", ...] = ()
     """Pools that share the common limit `total` with it."""
     total: int = UNLIMITED
+    above: int = 0
+    """Bytes above the common limit for requests that would not fit into it."""
     used: int = 0
     waits: int = 0
     """Times that work waited, or went without the memory, for lack of room."""
     closes: int = 0
     """Connections and fetch sessions closed to make room."""
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, above: int = 0) -> bool:
+        """Return whether `size` more bytes fit, with `above` bytes added to the common limit."""
         used = self.used + size
         if used > self.limit:
             return False
-        return used <= self.own or used + sum(max(pool.used, pool.own) for pool in self.others) <= self.total
+        return used <= self.own or used + sum(max(pool.used, pool.own) for pool in self.others) <= self.total + above
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Memory:
 
     @classmethod
     def of(cls, large_bytes_max: int, session_partitions_max: int) -> "Memory":
-        """Return the pools for clients. Their common limit is the largest request and all reserved room together."""
+        """Return the pools for clients. The largest request and all reserved room together are their sum at most."""
         memory = cls(
             MemoryPool("receive", large_bytes_max + USUAL_BYTES_SPARE, USUAL_BYTES_SPARE),
             MemoryPool("receive_large", large_bytes_max),
@@ -98,7 +103,9 @@ class Memory:
         )
         # Large receive buffers are counted in `receive`.
         pools = [pool for pool in memory if pool is not memory.large]
-        total = large_bytes_max + sum(pool.own for pool in pools)
+        common = max(int(COMMON_SHARE * large_bytes_max), min(COMMON_BYTES, large_bytes_max))
+        total = common + sum(pool.own for pool in pools)
+        memory.receive.above = large_bytes_max - common
         for pool in pools:
             pool.others, pool.total = tuple(other for other in pools if other is not pool), total
         return memory

@@ -6,8 +6,9 @@ import pytest
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
+from cordwood.storage.budget import UNPACKED_BYTES_MAX
 
-SUM_BYTES_MAX = 118 * MIB
+SUM_BYTES_MAX, COMMON_SUM_BYTES_MAX = 118 * MIB, 82 * MIB
 LARGEST = 100 * MIB
 
 
@@ -29,7 +30,14 @@ def test_together_the_pools_never_have_more_than_their_common_limit(memory: Memo
             pool.used += size
         elif rng.random() < 0.1:
             pool.used = 0
-        assert sum(each.used for each in pools) <= SUM_BYTES_MAX
+        assert sum(each.used for each in pools) <= COMMON_SUM_BYTES_MAX
+
+
+def test_a_batch_of_the_largest_size_can_be_decompressed_beside_what_each_other_pool_has_alone(memory: Memory) -> None:
+    for pool in counted(memory):
+        pool.used = pool.own
+    memory.decoding.used = 0
+    assert memory.decoding.has_room(UNPACKED_BYTES_MAX)
 
 
 def test_whatever_the_others_hold_each_pool_has_room_of_its_own(memory: Memory) -> None:
@@ -47,10 +55,12 @@ def test_the_largest_request_has_room_beside_what_each_other_pool_has_alone(memo
     for pool in counted(memory):
         pool.used = pool.own
     memory.receive.used = 0
-    assert memory.receive.has_room(LARGEST)
+    assert not memory.receive.has_room(LARGEST)
+    assert memory.receive.has_room(LARGEST, memory.receive.above)
     assert not memory.is_crowded
-    memory.receive.used = LARGEST + MIB
+    memory.receive.used = LARGEST
     assert memory.is_crowded
+    assert sum(pool.used for pool in counted(memory)) <= SUM_BYTES_MAX
 
 
 def test_the_largest_request_of_a_broker_that_is_not_configured_is_kafkas() -> None:
