@@ -1,6 +1,5 @@
 """The commands `cordwood chaos sim` and `cordwood chaos replay`: run seeds, or replay one with its event log."""
 
-import gc
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -64,7 +63,6 @@ def sim(
     asked = {"seeds": seed or seeds or "1..", **({} if minutes is None else {"minutes": minutes}), "seconds": seconds}
     record = begun(recorded, SIM, asked)
     place, tally, run = _place(report), RunTotals(), None
-    _exempt_modules_from_collection()
     for run in _in_time(chosen, minutes, seconds, tally):
         if not run.is_sound:
             _tell_failure(run)
@@ -95,12 +93,6 @@ def replay(
     _tell_findings(run)
     _write_report(run, tally, place, _again(plan, faults))
     _conclude(tally, run, as_json)
-
-
-def _exempt_modules_from_collection() -> None:
-    """Exempt the objects of all loaded modules from garbage collection, which every run starts at fixed times."""
-    gc.collect()
-    gc.freeze()
 
 
 def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
