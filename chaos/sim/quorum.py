@@ -15,7 +15,7 @@ from cordwood.chaos.sim.raft_rules import counted_in_vain, first_truncation, row
 from cordwood.cluster.metadata import journal
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, Command, ConfigChange, ResourceType
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.quorum import QuorumFailed
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
 from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
 from cordwood.cluster.metadata.raft.messages import Propose, Row, Standing
@@ -94,14 +94,7 @@ class SimulatedQuorum:
 
     def observe(self, broker: int, **options: Any) -> Observer:
         process = self.processes[broker] = Process(host(broker))
-        observer = self.observers[broker] = Observer(
-            BrokerId(broker),
-            self.addresses,
-            random.Random(self.rng.random()),
-            on_failure=lambda failure: self.failures.append((broker, failure)),
-            on_refused=lambda reason: self.refusals.append((broker, reason)),
-            **{"run_blocking": self._run_blocking, **options},
-        )
+        observer = self.observers[broker] = Observer(self._options(broker, options))
         self._spawn(process, observer.start())
         return observer
 
@@ -360,18 +353,18 @@ class SimulatedQuorum:
         return [voter for voter, quorum in self.quorums.items() if quorum._log.flushed_end >= index]
 
     def _open(self, broker: int, options: dict[str, Any]) -> RaftQuorum:
-        return RaftQuorum.open(
-            self.disks[broker],
-            DIRECTORY,
-            BrokerId(broker),
-            self.addresses,
-            (host(broker), PORT),
-            self._run_blocking,
-            random.Random(self.rng.random()),
-            snapshot_interval_bytes=self.snapshot_interval_bytes,
+        return RaftQuorum.open(self.disks[broker], DIRECTORY, self._options(broker, options))
+
+    def _options(self, broker: int, options: dict[str, Any]) -> QuorumOptions:
+        return QuorumOptions(
+            node_id=BrokerId(broker),
+            rng=random.Random(self.rng.random()),
             on_failure=lambda failure: self.failures.append((broker, failure)),
             on_refused=lambda reason: self.refusals.append((broker, reason)),
-            **options,
+            voters=self.addresses,
+            bind=(host(broker), PORT),
+            snapshot_interval_bytes=self.snapshot_interval_bytes,
+            **{"run_blocking": self._run_blocking, **options},
         )
 
     async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:

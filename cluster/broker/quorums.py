@@ -2,21 +2,19 @@
 
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from cordwood.cluster.broker.identity import cluster_of, refuse_to_found
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.config.voters import metadata_address, voters_of
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.file_measures import FileMeasures
-from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
-from cordwood.cluster.metadata.raft.library import Timing
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions, SingleVoter, Timing
 from cordwood.cluster.metadata.raft.observer import Observer
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
 from cordwood.cluster.proposals.admission import admission
 from cordwood.replication.log_directory import METADATA
 from cordwood.replication.tasks import RunBlocking
-from cordwood.storage.disk import Disk, Syncable
+from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 
 AnyQuorum = SingleVoter | RaftQuorum | Observer
@@ -36,48 +34,30 @@ def open_quorum(
     """
     node_id, voters = BrokerId(settings.node_id), voters_of(settings)
     directory = f"{settings.log_dirs[0]}/{METADATA}"
-    snapshot_interval_bytes = settings.metadata_log_max_record_bytes_between_snapshots
+    election_s = settings.controller_quorum_election_timeout_ms / 1000
 
     def on_failure(error: QuorumFailed) -> None:
         failed(f"this broker has lost the metadata log and must stop: {error}")
 
-    async def sync(file: Syncable) -> None:
-        await run_blocking(file.sync)
-
     if not voters:
         refuse_to_found(disk, directory, settings.log_dirs)
-        return SingleVoter.open(
-            disk,
-            directory,
-            sync,
-            rng,
-            node_id=node_id,
-            cluster_id=settings.cluster_id,
-            run_blocking=run_blocking,
-            snapshot_interval_bytes=snapshot_interval_bytes,
-            on_failure=on_failure,
-        )
-    cluster_id = settings.cluster_id or cluster_of(disk, settings.log_dirs)
-    secret, election_s = settings.controller_quorum_secret, settings.controller_quorum_election_timeout_ms / 1000
-    if node_id not in voters:
-        observer = partial(Observer, cluster_id=cluster_id, secret=secret, on_failure=on_failure, on_refused=failed)
-        return observer(node_id, voters, rng, run_blocking)
-    return RaftQuorum.open(
-        disk,
-        directory,
-        node_id,
-        voters,
-        metadata_address(settings),
-        run_blocking,
-        rng,
-        cluster_id=cluster_id,
-        secret=secret,
-        snapshot_interval_bytes=snapshot_interval_bytes,
+    options = QuorumOptions(
+        node_id=node_id,
+        rng=rng,
+        run_blocking=run_blocking,
         on_failure=on_failure,
         on_refused=failed,
+        voters=voters,
+        bind=metadata_address(settings) if node_id in voters else ("", 0),
+        cluster_id=settings.cluster_id or (cluster_of(disk, settings.log_dirs) if voters else ""),
+        secret=settings.controller_quorum_secret,
+        snapshot_interval_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
         timing=Timing(election_s / 2, election_s, election_s / 10),
         admit=admission(settings),
     )
+    if not voters:
+        return SingleVoter.open(disk, directory, options)
+    return RaftQuorum.open(disk, directory, options) if node_id in voters else Observer(options)
 
 
 async def begin(quorum: AnyQuorum) -> None:

@@ -7,9 +7,9 @@ its files, since it has no peers to repair from (docs/adr/0005).
 import asyncio
 import base64
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 import structlog
@@ -23,12 +23,15 @@ from cordwood.cluster.metadata.journal import NAME, Entry, Journal
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.mirror_repair import repair_copies, tidy
+from cordwood.cluster.metadata.proposers import Admit, admit_any
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.replication.tasks import RunBlocking
-from cordwood.storage.disk import Disk, Syncable, sync_directory
+from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
 SNAPSHOT_INTERVAL_BYTES = 2 << 20
+
+Address = tuple[str, int]
 
 
 class QuorumFailed(Exception):
@@ -40,6 +43,53 @@ class QuorumUnavailable(QuorumFailed):
 
     Not final: the command may be proposed again, since commands carry the state that they expect.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The bounds of the election timeout, and the intervals of appends and of ticks."""
+
+    election_timeout_min_s: float = 0.5
+    election_timeout_max_s: float = 1.0
+    append_interval_s: float = 0.1
+    tick_interval_s: float = 0.05
+
+    @property
+    def fallback_s(self) -> float:
+        """The time without a majority after which a leader steps down."""
+        return self.election_timeout_max_s
+
+
+DEFAULT_TIMING = Timing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumOptions:
+    """The options of one broker's part in the quorum. A single voter uses no option of the network or of elections."""
+
+    node_id: BrokerId
+    rng: random.Random
+    run_blocking: RunBlocking
+    on_failure: Callable[[QuorumFailed], None]
+    """Called once when this broker's part has failed: the broker has to stop."""
+    on_refused: Callable[[str], None]
+    """Called when a majority of the voters refuse this broker: it has to stop."""
+    voters: Mapping[BrokerId, Address] = field(default_factory=dict)
+    """All voters, with this broker if it is one."""
+    bind: Address = ("", 0)
+    """Where a voter listens."""
+    cluster_id: str = ""
+    """The id of the cluster, if it is known. A new cluster gets it, or a random one."""
+    secret: str = ""
+    snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES
+    timing: Timing = DEFAULT_TIMING
+    admit: Admit = admit_any
+    """Validates the commands of other brokers."""
+
+    @property
+    def others(self) -> tuple[BrokerId, ...]:
+        """The other voters, in ascending order."""
+        return tuple(sorted(voter for voter in self.voters if voter != self.node_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +194,15 @@ class SingleVoter:
         journal: Journal,
         image: Image,
         damage: list[DamagedLog],
-        node_id: BrokerId,
-        sync: Callable[[Syncable], Awaitable[None]],
-        run_blocking: RunBlocking,
-        snapshot_interval_bytes: int,
-        on_failure: Callable[[QuorumFailed], None] | None,
+        options: QuorumOptions,
     ) -> None:
-        """Use `open`, which describes the arguments."""
+        """Use `open`."""
         self._disk, self._directory = disk, directory
         self._journal, self._image = journal, image
         self.damage = damage
         """The damage that `open` found in one copy and repaired from the other."""
         self.files = FileMeasures(journal.end)
-        self._node_id = node_id
-        self._sync, self._run_blocking, self._on_failure = sync, run_blocking, on_failure
-        self._snapshot_interval_bytes = snapshot_interval_bytes
+        self._options, self._run_blocking = options, options.run_blocking
         self._listeners = Listeners()
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         # Bounded by the requests in flight, which are bounded in size and number.
@@ -167,26 +211,11 @@ class SingleVoter:
         self._failure = ""
 
     @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        sync: Callable[[Syncable], Awaitable[None]],
-        rng: random.Random,
-        *,
-        node_id: int = 1,
-        cluster_id: str = "",
-        run_blocking: RunBlocking | None = None,
-        snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
-        on_failure: Callable[[QuorumFailed], None] | None = None,
-    ) -> "SingleVoter":
+    def open(cls, disk: Disk, directory: str, options: QuorumOptions) -> "SingleVoter":
         """Load the metadata, or format a new cluster if there is none. Blocks.
 
-        `sync` awaits an fdatasync without blocking the event loop, and `run_blocking` does the same for a snapshot;
-        None calls it in place, for a disk that does not block. A new cluster gets the id `cluster_id`, or a random one.
-        Raises CommandRefused if an existing cluster has another id. `on_failure` is called once when writing has become
-        impossible: then the broker has to stop. Raises DamagedLog with file and byte if both copies are damaged, and
-        UnknownCommand after a downgrade.
+        Raises CommandRefused if an existing cluster has another id, DamagedLog with file and byte if both copies are
+        damaged, and UnknownCommand after a downgrade.
         """
         mirrored = MirroredDisk(disk, directory)
         for parent in disk.make_directories(copy_of(directory)):
@@ -196,20 +225,9 @@ class SingleVoter:
         known, damage = repair_copies(disk, directory)
         journal = Journal.open(mirrored, f"{directory}/{NAME}")
         image = _replay(journal, known.image if known else Image())
-        image = _formatted(journal, image, cluster_id or image.cluster_id or new_cluster_id(rng))
+        image = _formatted(journal, image, options.cluster_id or image.cluster_id or new_cluster_id(options.rng))
         tidy(disk, directory)
-        return cls(
-            mirrored,
-            directory,
-            journal,
-            image,
-            damage,
-            BrokerId(node_id),
-            sync,
-            run_blocking or _run_here,
-            snapshot_interval_bytes,
-            on_failure,
-        )
+        return cls(mirrored, directory, journal, image, damage, options)
 
     @property
     def image(self) -> Image:
@@ -227,8 +245,8 @@ class SingleVoter:
         return True
 
     def status(self) -> QuorumStatus:
-        index = self._image.index
-        return QuorumStatus(self._node_id, self.term, index, (VoterStatus(self._node_id, index, True, 0),))
+        index, node_id = self._image.index, self._options.node_id
+        return QuorumStatus(node_id, self.term, index, (VoterStatus(node_id, index, True, 0),))
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
         for callback in self._heartbeat_listeners:
@@ -271,7 +289,7 @@ class SingleVoter:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
                 await self._commit(batch)
-                if self._journal.end > self._snapshot_interval_bytes:
+                if self._journal.end > self._options.snapshot_interval_bytes:
                     await self._take_snapshot()
         except Exception as error:
             # A broken disk and a broken invariant end alike: after a failed write nothing more may be written.
@@ -286,7 +304,7 @@ class SingleVoter:
         end = self._journal.end
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await self._sync(self._journal.file)
+        await self._run_blocking(self._journal.file.sync)
         self.files.synced(loop.time() - began, end)
         self._journal.synced(end, index + len(batch) - 1)
         for (_, outcome), refusal in zip(batch, self._apply(batch, index), strict=True):
@@ -322,12 +340,7 @@ class SingleVoter:
             if not outcome.done():
                 outcome.set_exception(QuorumFailed(failure))
         self._waiting = []
-        if self._on_failure is not None:
-            self._on_failure(QuorumFailed(failure))
-
-
-async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
+        self._options.on_failure(QuorumFailed(failure))
 
 
 def _replay(journal: Journal, image: Image) -> Image:

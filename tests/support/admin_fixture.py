@@ -14,6 +14,7 @@ from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from quorum_fixture import options_of_one, run_here
 from replica_fixture import log_directory, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -35,7 +36,6 @@ from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
 from cordwood.replication.waiters import EndOfTickScheduler
-from cordwood.storage.disk import Syncable
 
 NOW_MS = 1_700_000_000_000
 """The fixed time of the broker's clock."""
@@ -50,7 +50,7 @@ class AdminFixture:
         self.settings = Settings(**settings)
         self.runner = asyncio.Runner()
         rng = random.Random(1)
-        self.voter = SingleVoter.open(SimulatedDisk(rng), "/metadata", _sync, rng, cluster_id="test-cluster")
+        self.voter = SingleVoter.open(SimulatedDisk(rng), "/metadata", options_of_one(rng, cluster_id="test-cluster"))
         for broker in range(1, brokers + 1):
             self.register(broker)
             self.unfence(broker)
@@ -59,9 +59,9 @@ class AdminFixture:
             "settings": self.settings,
             "quorum": self.voter,
             "rng": rng,
-            "run_blocking": _run_here,
+            "run_blocking": run_here,
             "turns": Turns(time.perf_counter),
-            "decoding": DecodeQueue(_run_here, Memory.unlimited().decoding),
+            "decoding": DecodeQueue(run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
         }
         self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})
@@ -124,14 +124,6 @@ class AdminFixture:
 
 def _nobody(leader: int) -> LeaderConnection:
     raise AssertionError(f"nothing that is kept here is led by broker {leader}")
-
-
-async def _sync(file: Syncable) -> None:
-    file.sync()
-
-
-async def _run_here(function: Any, *arguments: Any) -> Any:
-    return function(*arguments)
 
 
 def message_of(schema: Any, fields: Mapping[str, Any]) -> Any:

@@ -2,15 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
-from cordwood.storage.disk import Syncable
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions, SingleVoter
 
 DIRECTORY = "/data/metadata"
 COPY = "/data/metadata/copy"
@@ -32,22 +31,23 @@ class QuorumFixture:
         self.open()
 
     def open(self, cluster_id: str = "") -> Image:
-        self.voter = SingleVoter.open(
-            self.disk,
-            DIRECTORY,
-            self.sync,
+        options = options_of_one(
             self.rng,
+            run_blocking=self.run_blocking,
             cluster_id=cluster_id,
             snapshot_interval_bytes=self.snapshot_interval_bytes,
             on_failure=self.failures.append,
         )
+        self.voter = SingleVoter.open(self.disk, DIRECTORY, options)
         self.voter.subscribe(lambda old, new: self.changes.append((old.index, new.index)))
         return self.voter.image
 
-    async def sync(self, file: Syncable) -> None:
-        self.syncs += 1
-        await self.gate.wait()
-        file.sync()
+    async def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        # A sync has no arguments, a snapshot has.
+        if not arguments:
+            self.syncs += 1
+            await self.gate.wait()
+        return function(*arguments)
 
     async def create(self, *names: str) -> list[Image]:
         return await asyncio.gather(*(self.voter.propose(topic(name)) for name in names))
@@ -58,6 +58,20 @@ class QuorumFixture:
 
     def names(self) -> list[str]:
         return list(self.voter.image.topics_by_name)
+
+
+async def run_here(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def options_of_one(rng: random.Random, **options: Any) -> QuorumOptions:
+    """Return the options of broker 1 as the only voter. No failure is expected."""
+
+    def unexpected(failure: object) -> None:
+        raise AssertionError(failure)
+
+    usual = {"run_blocking": run_here, "on_failure": unexpected, "on_refused": unexpected}
+    return QuorumOptions(node_id=ONE, rng=rng, **{**usual, **options})
 
 
 def topic(name: str) -> CreateTopic:

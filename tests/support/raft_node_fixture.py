@@ -5,11 +5,13 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from quorum_fixture import ONE, options_of_one
+
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import SimulatedLoop
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.journal import Journal
-from cordwood.cluster.metadata.raft.library import DEFAULT_TIMING
+from cordwood.cluster.metadata.raft.election import Host
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.messages import (
     Append,
@@ -46,7 +48,11 @@ class NodeFixture:
     def start(self) -> "NodeFixture":
         """Start the node, or restart it from its disk."""
         self.log = RaftLog(Journal.open(self.disk, PATH))
-        self.node = RaftNode(BrokerId(1), self.others, self.log, 0, self, DEFAULT_TIMING, random.Random(7))
+        host = Host(
+            self._loop.time, self.send, self.applied.extend, self.packed_image, self.installing.append, self.readmit
+        )
+        voters = dict.fromkeys((ONE, *self.others), ("", 0))
+        self.node = RaftNode(options_of_one(random.Random(7), voters=voters), self.log, 0, host)
         self.node.may_vote = True
         for other in self.others:
             self.node.connected(other)
@@ -104,23 +110,14 @@ class NodeFixture:
     def last(self, kind: type) -> Message:
         return [message for _, message in self.sent if type(message) is kind][-1]
 
-    def now_s(self) -> float:
-        return self._loop.time()
-
     def send(self, receiver: BrokerId, message: Message) -> bool:
         self.sent.append((receiver, message))
         return True
 
-    def apply(self, rows: tuple[Row, ...]) -> None:
-        self.applied += rows
-
     def packed_image(self) -> Install:
         return Install(self.node.term, self.node.applied_index, self.node.term, b"image")
 
-    def install(self, image: Install) -> None:
-        self.installing.append(image)
-
-    def readmitted(self) -> None:
+    def readmit(self) -> None:
         self.was_readmitted = self.node.may_vote = True
 
 

@@ -1,11 +1,12 @@
 """Raft leader election: pre-votes, votes that count once per voter, and no votes of amnesiacs."""
 
-import random
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.raft.library import Library, Role, Timing
+from cordwood.cluster.metadata.quorum import QuorumOptions
+from cordwood.cluster.metadata.raft.library import Library, Role
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.messages import (
     Install,
@@ -19,30 +20,21 @@ from cordwood.cluster.metadata.raft.messages import (
 )
 
 
-class Host(Protocol):
+@dataclass(frozen=True, slots=True)
+class Host:
     """The environment of a Raft node: its peers, image, disk and clock."""
 
-    def now_s(self) -> float: ...
-
-    def send(self, receiver: BrokerId, message: Message) -> bool:
-        """Send a message. Return False if the receiver is not connected or does not keep up: the node retries later."""
-        ...
-
-    def apply(self, rows: tuple[Row, ...]) -> None:
-        """Apply committed entries."""
-        ...
-
-    def packed_image(self) -> Install | None:
-        """Return an image that ends within the log, for this term, or None while it is being encoded."""
-        ...
-
-    def install(self, image: Install) -> None:
-        """Replace the image, and call `installed` afterwards. A newer image replaces one that is waiting."""
-        ...
-
-    def readmitted(self) -> None:
-        """Make this voter a member, which may vote again. Durable on return."""
-        ...
+    now_s: Callable[[], float]
+    send: Callable[[BrokerId, Message], bool]
+    """Sends a message. Returns False if the receiver is not connected or does not keep up: the node retries later."""
+    apply: Callable[[tuple[Row, ...]], None]
+    """Applies committed entries."""
+    packed_image: Callable[[], Install | None]
+    """Returns an image that ends within the log, for this term, or None while it is being encoded."""
+    install: Callable[[Install], None]
+    """Replaces the image, and calls `installed` afterwards. A newer image replaces one that is waiting."""
+    readmitted: Callable[[], None]
+    """Makes this voter a member, which may vote again. Durable on return."""
 
 
 HUNG_UP_S = (0.15, 0.4)
@@ -52,17 +44,8 @@ HUNG_UP_S = (0.15, 0.4)
 class Elector(Library):
     """The election part of a Raft node. `may_vote` is false for an amnesiac, which has forgotten its votes."""
 
-    def __init__(
-        self,
-        me: BrokerId,
-        others: Iterable[BrokerId],
-        log: RaftLog,
-        applied: int,
-        host: Host,
-        timing: Timing,
-        rng: random.Random,
-    ) -> None:
-        self._me, self.others = me, tuple(sorted(others))
+    def __init__(self, options: QuorumOptions, log: RaftLog, applied: int, host: Host) -> None:
+        self._me, self.others = options.node_id, options.others
         self._host, self.log = host, log
         self.may_vote = False
         self._nonce = 0
@@ -71,7 +54,7 @@ class Elector(Library):
         self._voted_for_us: set[BrokerId] = set()
         self._voted_term = 0
         self._leader_heard_at_s = float("-inf")
-        super().__init__(me, self.others, log, applied, timing, rng)
+        super().__init__(options, log, applied)
 
     def tick(self) -> None:
         """Advance the time. Call this after every message and proposal, and at intervals."""

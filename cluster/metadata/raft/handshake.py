@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from cordwood.cluster.metadata.commands import BrokerId, pack, unpack
+from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
 
 MAGIC = "cordwood-quorum"
@@ -51,6 +52,13 @@ class Membership:
     cluster_id: str
     voters: Collection[BrokerId]
     secret: bytes
+
+    @classmethod
+    def of(cls, options: QuorumOptions, cluster_id: str) -> "Membership":
+        """Return the membership of a broker whose image has this cluster id."""
+        role = PeerRole.VOTER if options.node_id in options.voters else PeerRole.OBSERVER
+        secret, voters = options.secret.encode(), options.voters.keys()
+        return cls(options.node_id, role, cluster_id or options.cluster_id, voters, secret)
 
 
 class HandshakeRefused(Exception):

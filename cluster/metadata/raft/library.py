@@ -6,10 +6,8 @@ and the order of a tick. Not used: its journal, transport, snapshots, replicatio
 
 import asyncio
 import hashlib
-import random
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import IntEnum
 from importlib import resources
 from typing import Any
@@ -19,6 +17,7 @@ from pysyncobj import syncobj
 from pysyncobj.node import Node
 
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.log import RaftLog
 
 SOURCE_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
@@ -31,24 +30,6 @@ class Role(IntEnum):
     FOLLOWER = 0
     CANDIDATE = 1
     LEADER = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The bounds of the election timeout, and the intervals of appends and of ticks."""
-
-    election_timeout_min_s: float = 0.5
-    election_timeout_max_s: float = 1.0
-    append_interval_s: float = 0.1
-    tick_interval_s: float = 0.05
-
-    @property
-    def fallback_s(self) -> float:
-        """The time without a majority after which a leader steps down."""
-        return self.election_timeout_max_s
-
-
-DEFAULT_TIMING = Timing()
 
 
 def check_source() -> None:
@@ -95,12 +76,11 @@ class _Outbox:
 class Library(syncobj.SyncObj):  # type: ignore[misc]
     """PySyncObj's node with public names. The name of each override says which method of the library it replaces."""
 
-    def __init__(
-        self, me: BrokerId, others: Iterable[BrokerId], log: RaftLog, applied: int, timing: Timing, rng: random.Random
-    ) -> None:
+    def __init__(self, options: QuorumOptions, log: RaftLog, applied: int) -> None:
         """Call this on the event loop whose clock the node is to use."""
-        self._rng, self._timing = rng, timing
-        self._nodes = {broker_id: Node(broker_id) for broker_id in sorted(others)}
+        timing = self._timing = options.timing
+        self._rng = options.rng
+        self._nodes = {broker_id: Node(broker_id) for broker_id in options.others}
         configuration = syncobj.SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=True,
@@ -112,7 +92,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             useFork=False,
             password=None,
         )
-        super().__init__(Node(me), list(self._nodes.values()), configuration, transport=_Outbox(self))
+        super().__init__(Node(options.node_id), list(self._nodes.values()), configuration, transport=_Outbox(self))
         self._poller = _NoPoller()
         self._SyncObj__raftLog = log
         self._SyncObj__raftCurrentTerm = max(log.getCurrentTerm(), log.end_term)

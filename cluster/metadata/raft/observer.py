@@ -1,8 +1,7 @@
 """An observer of the metadata quorum: a broker that receives committed entries from any voter and keeps no log."""
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import structlog
 
@@ -12,10 +11,11 @@ from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.quorum import (
     Heartbeat,
     QuorumFailed,
+    QuorumOptions,
     QuorumStatus,
     VoterStatus,
 )
-from cordwood.cluster.metadata.raft.handshake import Membership, Peer, PeerRole
+from cordwood.cluster.metadata.raft.handshake import Peer
 from cordwood.cluster.metadata.raft.machine import Machine, unpacked
 from cordwood.cluster.metadata.raft.messages import (
     Alive,
@@ -25,10 +25,9 @@ from cordwood.cluster.metadata.raft.messages import (
     MalformedMessage,
     Message,
     MyStanding,
-    Propose,
 )
-from cordwood.cluster.metadata.raft.transport import Address, Transport
-from cordwood.replication.tasks import RunBlocking
+from cordwood.cluster.metadata.raft.proposal_forwarder import ObserverProposals
+from cordwood.cluster.metadata.raft.transport import Transport
 
 PATIENCE_S = 2.0
 """The time after which an observer leaves a voter that is silent or knows no leader."""
@@ -39,29 +38,15 @@ _events = structlog.get_logger("quorum")
 class Observer:
     """A metadata quorum as an observer sees it. An observer keeps no state on disk."""
 
-    def __init__(
-        self,
-        node_id: BrokerId,
-        voters: Mapping[BrokerId, Address],
-        rng: random.Random,
-        run_blocking: RunBlocking,
-        *,
-        cluster_id: str = "",
-        secret: str = "",
-        on_failure: Callable[[QuorumFailed], None],
-        on_refused: Callable[[str], None],
-    ) -> None:
-        """`on_failure` and `on_refused` mean that the broker has to stop, as with a voter."""
-        self._node_id, self._voters = node_id, voters
-        self._cluster_id, self._secret = cluster_id, secret.encode()
-        self._run_blocking, self._on_failure, self._on_refused = run_blocking, on_failure, on_refused
-        self._machine = Machine(Image(), 0, rng)
-        self._transport = Transport(self._membership, voters, self, rng)
+    def __init__(self, options: QuorumOptions) -> None:
+        self._options = options
+        self._machine = Machine(Image(), 0, options.rng)
+        self._transport = Transport(options, lambda: self.image.cluster_id, self)
+        self._proposals = ObserverProposals(self._machine, self._transport)
         self._followed: BrokerId | None = None
         self._followed_last = BrokerId(-1)
         self._newest: Committed | None = None
         self._content_at_s = 0.0
-        self._sent_to: tuple[BrokerId, int] | None = None
         self._installing: asyncio.Task[None] | None = None
         self._behind_image: list[Message] = []
         """Messages received after the image that is being decoded."""
@@ -76,7 +61,7 @@ class Observer:
 
     async def formed(self) -> None:
         """Wait until the cluster has an id, and the image has all entries committed before this call."""
-        await self._machine.formed(self._submit)
+        await self._machine.formed(self._proposals.submit)
 
     async def close(self) -> None:
         self._stop(QuorumFailed("the metadata is closed"))
@@ -105,10 +90,10 @@ class Observer:
 
     async def propose(self, command: Command) -> Image:
         """As Quorum.propose."""
-        return await self._machine.propose(command, self._submit)
+        return await self._machine.propose(command, self._proposals.submit)
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
-        for voter in self._voters:
+        for voter in self._options.voters:
             self._transport.send(voter, Alive.of(heartbeat))
 
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
@@ -122,17 +107,14 @@ class Observer:
 
     def status(self) -> QuorumStatus:
         commit_index = 0 if self._newest is None else self._newest.commit_index
-        voters = tuple(
-            VoterStatus(voter, None, self._transport.is_connected(voter), self._heard_ms_ago(voter))
-            for voter in self._voters
-        )
-        ourselves = VoterStatus(self._node_id, self.image.index, True, 0)
+        voters = tuple(self._transport.status(voter, None) for voter in self._options.voters)
+        ourselves = VoterStatus(self._options.node_id, self.image.index, True, 0)
         return QuorumStatus(self.leader_id, self.term, max(commit_index, self.image.index), voters, (ourselves,))
 
     def connected(self, peer: Peer) -> None:
         if self._followed is None:
             self._follow(peer.broker_id)
-        self._sent_to = None
+        self._proposals.send_again()
 
     def disconnected(self, peer: Peer) -> None:
         if peer.broker_id == self._followed:
@@ -150,7 +132,7 @@ class Observer:
 
     def refused(self, reason: str) -> None:
         if self._failure is None:
-            self._on_refused(reason)
+            self._options.on_refused(reason)
 
     def _take(self, message: Message) -> None:
         if self._installing is not None:
@@ -167,17 +149,17 @@ class Observer:
                 return
             case _:
                 raise MalformedMessage(f"{type(message).__name__} to an observer")
-        self._send_proposals()
+        self._proposals.send(self.leader_id, self._followed, self.term)
 
     async def _install(self, message: Install) -> None:
         """Decode an image in a thread and install it. 10,000 partitions take some 50 ms."""
         try:
-            image = await self._run_blocking(unpacked, message)
+            image = await self._options.run_blocking(unpacked, message)
             behind = self._installed()
             self._machine.install(image, message.index_term)
             for each in behind:
                 self._take(each)
-            self._send_proposals()
+            self._proposals.send(self.leader_id, self._followed, self.term)
         except MalformedMessage as malformed:
             _events.error("image.malformed", voter=self._followed, index=message.index, reason=str(malformed))
             # `_look_around` follows another voter.
@@ -206,22 +188,6 @@ class Observer:
         if message.leader_id is not None:
             self._content_at_s = self._loop.time()
 
-    def _submit(self, entry: bytes) -> None:
-        if self._sent_to is not None:
-            self._transport.send(self._sent_to[0], Propose(entry))
-
-    def _send_proposals(self) -> None:
-        """Send all unanswered proposals to a new leader, directly or through the followed voter."""
-        leader = self.leader_id
-        if leader is None or self._followed is None:
-            self._sent_to = None
-            return
-        receiver = leader if self._transport.is_connected(leader) else self._followed
-        if self._sent_to != (receiver, self.term):
-            self._sent_to = receiver, self.term
-            for entry in self._machine.unanswered():
-                self._transport.send(receiver, Propose(entry))
-
     def _look_around(self) -> None:
         if self._installing is None and self._loop.time() - self._content_at_s > PATIENCE_S:
             self._follow_another()
@@ -238,20 +204,12 @@ class Observer:
     def _follow(self, voter: BrokerId) -> None:
         self._followed = self._followed_last = voter
         self._content_at_s = self._loop.time()
-        self._sent_to = None
+        self._proposals.send_again()
         self._transport.send(voter, Follow(self.image.index))
-
-    def _membership(self) -> Membership:
-        cluster_id = self.image.cluster_id or self._cluster_id
-        return Membership(self._node_id, PeerRole.OBSERVER, cluster_id, self._voters.keys(), self._secret)
-
-    def _heard_ms_ago(self, peer: BrokerId) -> int | None:
-        heard_at_s = self._transport.heard_at_s(peer)
-        return None if heard_at_s is None else round((self._loop.time() - heard_at_s) * 1000)
 
     def _fail(self, error: Exception) -> None:
         self._stop(QuorumFailed(f"the metadata log cannot be replicated: {error}"))
-        self._on_failure(QuorumFailed(str(error)))
+        self._options.on_failure(QuorumFailed(str(error)))
 
     def _stop(self, failure: QuorumFailed) -> None:
         self._failure = failure

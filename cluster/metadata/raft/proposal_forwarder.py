@@ -1,17 +1,32 @@
 """Forwarding of metadata proposals to the leader, and retransmission after a leader change or reconnection."""
 
-from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.raft.handshake import PeerRole
-from cordwood.cluster.metadata.raft.machine import Machine
-from cordwood.cluster.metadata.raft.messages import Propose
+from collections.abc import Callable
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.metadata.commands import BrokerId, UnknownCommand, decode
+from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.proposers import may_propose
+from cordwood.cluster.metadata.quorum import QuorumOptions
+from cordwood.cluster.metadata.raft.entry import TAG_BYTES
+from cordwood.cluster.metadata.raft.entry import decode as decode_entry
+from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
+from cordwood.cluster.metadata.raft.machine import ENTRY_BYTES_MAX, Machine
+from cordwood.cluster.metadata.raft.messages import MalformedMessage, Propose
 from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.transport import Transport
+
+_events = structlog.get_logger("quorum")
 
 
 class ProposalForwarder:
     """The proposals of this voter, and those it takes as the leader, until the next tick."""
 
-    def __init__(self, node: RaftNode, machine: Machine, transport: Transport) -> None:
+    def __init__(
+        self, options: QuorumOptions, node: RaftNode, machine: Machine, transport: Transport, wake: Callable[[], None]
+    ) -> None:
+        self._options, self._wake = options, wake
         self._node, self._machine, self._transport = node, machine, transport
         self._waiting: list[bytes] = []
         self._sent_to: tuple[BrokerId, int] | None = None
@@ -19,12 +34,21 @@ class ProposalForwarder:
     def submit(self, entry: bytes) -> None:
         """Take an entry of this voter. The machine keeps the entry until it is answered."""
         self._waiting.append(entry)
+        self._wake()
 
-    def take(self, proposal: Propose, sender: PeerRole) -> None:
-        """Take an entry of another broker, which retransmits it if necessary."""
+    def take(self, peer: Peer, proposal: Propose) -> None:
+        """Take an entry of another broker, which retransmits it if necessary. Raises MalformedMessage.
+
+        A refusal is not answered: a broker proposes no command that it would refuse itself.
+        """
+        try:
+            self._check(peer.broker_id, proposal.entry)
+        except (CommandRefused, UnknownCommand) as refusal:
+            _events.warning("proposal.refused", broker=peer.broker_id, reason=str(refusal))
+            return
         if self._node.is_leader:
             self._waiting.append(proposal.entry)
-        elif sender is PeerRole.OBSERVER and self._node.leader is not None:
+        elif peer.role is PeerRole.OBSERVER and self._node.leader is not None:
             # Forward only an observer's proposal, so that no proposal loops while voters disagree on the leader.
             self._transport.send(self._node.leader, proposal)
 
@@ -51,3 +75,43 @@ class ProposalForwarder:
             self._waiting.clear()
         else:
             self._waiting = [entry for entry in self._waiting if not self._transport.send(leader, Propose(entry))]
+
+    def _check(self, sender: BrokerId, proposed: bytes) -> None:
+        """Raises MalformedMessage, UnknownCommand, CommandRefused."""
+        if not TAG_BYTES <= len(proposed) <= ENTRY_BYTES_MAX:
+            raise MalformedMessage(f"an entry of {len(proposed)} bytes")
+        entry = decode_entry(proposed)
+        if entry.command:
+            command = decode(entry.command)
+            if not may_propose(command, sender, self._options.voters):
+                message = f"{type(command).__name__} is not for broker {sender} to propose."
+                raise CommandRefused(ErrorCode.cluster_authorization_failed, message)
+            self._options.admit(command, self._machine.image)
+
+
+class ObserverProposals:
+    """The proposals of an observer: sent to the leader, directly or through the followed voter."""
+
+    def __init__(self, machine: Machine, transport: Transport) -> None:
+        self._machine, self._transport = machine, transport
+        self._sent_to: tuple[BrokerId, int] | None = None
+
+    def submit(self, entry: bytes) -> None:
+        """Send an entry if there is a leader. The machine keeps the entry until it is answered."""
+        if self._sent_to is not None:
+            self._transport.send(self._sent_to[0], Propose(entry))
+
+    def send_again(self) -> None:
+        """Retransmit with the next `send`: proposals in flight may be lost."""
+        self._sent_to = None
+
+    def send(self, leader: BrokerId | None, followed: BrokerId | None, term: int) -> None:
+        """Send all unanswered proposals to a new leader."""
+        if leader is None or followed is None:
+            self._sent_to = None
+            return
+        receiver = leader if self._transport.is_connected(leader) else followed
+        if self._sent_to != (receiver, term):
+            self._sent_to = receiver, term
+            for entry in self._machine.unanswered():
+                self._transport.send(receiver, Propose(entry))

@@ -1,13 +1,13 @@
 """A voter's disk work, one task at a time, off the event loop if possible: flush, snapshot, install, scrub."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Callable
 
 import structlog
 
 from cordwood.cluster.metadata import journal, snapshot
 from cordwood.cluster.metadata.file_measures import FileMeasures
+from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.machine import Machine, unpacked
 from cordwood.cluster.metadata.raft.messages import Install, MalformedMessage
@@ -25,29 +25,14 @@ TAIL_ENTRIES = 1_000
 """Entries that stay in the log before a snapshot's end, for followers that were briefly disconnected."""
 
 
-class RunBlocking(Protocol):
-    """Runs a function in a thread, and awaits it without blocking the event loop."""
-
-    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]: ...
-
-
 class RaftDisk:
     """The disk work of one voter. Constructed before the node, which `run` takes. An error from `run` is final."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        log: RaftLog,
-        machine: Machine,
-        run_blocking: RunBlocking,
-        snapshot_interval_bytes: int,
-    ) -> None:
+    def __init__(self, disk: Disk, directory: str, log: RaftLog, machine: Machine, options: QuorumOptions) -> None:
         self._disk, self._directory = disk, directory
         self._log, self._machine = log, machine
-        self._run_blocking = run_blocking
-        self._interval_bytes = snapshot_interval_bytes
-        self._snapshot_at_bytes = snapshot_interval_bytes
+        self._run_blocking = options.run_blocking
+        self._interval_bytes = self._snapshot_at_bytes = options.snapshot_interval_bytes
         self._snapshot_index = machine.image.index
         self.files = FileMeasures(log.bytes_on_disk)
         self._to_install: Install | None = None

@@ -1,6 +1,6 @@
 """The standings of this voter and its peers: the decisions of `formation`, made durable."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -14,45 +14,56 @@ _events = structlog.get_logger("quorum")
 
 
 class Standings:
-    """The standings of all voters. A change of the right to vote is on disk before a peer receives `own`."""
+    """The standings of all voters. A change of the right to vote is on disk before `changed` is called with `own`."""
 
-    def __init__(self, disk: Disk, directory: str, own: Standing, others: Sequence[BrokerId]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        own: Standing,
+        others: Sequence[BrokerId],
+        changed: Callable[[Standing], None],
+    ) -> None:
         self._disk, self._directory = disk, directory
-        self._others = others
+        self._others, self._changed = others, changed
         self._heard: dict[BrokerId, Standing] = {}
         self._is_stuck = False
         self.own = own
 
     def heard(self, voter: BrokerId, standing: int) -> None:
-        """Record a peer's standing. Raises MalformedMessage."""
+        """Record a peer's standing, and decide this voter's again. Raises MalformedMessage."""
         if standing not in list(Standing):
             raise MalformedMessage(f"standing {standing}")
         self._heard[voter] = Standing(standing)
+        self.decide()
 
     def lost(self, voter: BrokerId) -> None:
         """Forget the standing of a voter that has disconnected: the standing may change before it reconnects."""
         self._heard.pop(voter, None)
 
-    def decided(self) -> Standing:
-        """Return this voter's standing, decided from all known standings."""
+    def decide(self) -> None:
+        """Decide this voter's standing from all known standings."""
         self._tell_whether_stuck()
-        return decide(self.own, self._others, self._heard)
+        self.become(decide(self.own, self._others, self._heard))
 
-    def own_with(self, term: int, log_end: int) -> Standing:
-        """Return this voter's standing: a founder that has voted or has entries becomes a member."""
+    def advance(self, term: int, log_end: int) -> None:
+        """Make a founder that has voted or has entries a member."""
         if self.own is Standing.FOUNDING and (term or log_end):
-            return Standing.MEMBER
-        return self.own
+            self.become(Standing.MEMBER)
 
-    def become(self, standing: Standing) -> bool:
-        """Take a standing. Return whether it changed. It is durable on return if it decides on voting. Blocks."""
+    def readmitted(self) -> None:
+        """Make this voter a member, which may vote again."""
+        self.become(Standing.MEMBER)
+
+    def become(self, standing: Standing) -> None:
+        """Take a standing. It is durable on return if it decides on voting. Blocks."""
         if standing is self.own:
-            return False
+            return
         if self.own.may_vote != standing.may_vote or self.own is Standing.EMPTY:
             storage.write_standing(self._disk, self._directory, standing)
         _events.info("voter.standing", was=self.own.name.lower(), now=standing.name.lower())
         self.own = standing
-        return True
+        self._changed(standing)
 
     def _tell_whether_stuck(self) -> None:
         """Log a lost quorum once each time that it occurs."""

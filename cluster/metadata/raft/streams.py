@@ -1,6 +1,5 @@
 """The streams of committed entries that a voter sends to its observers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordwood.cluster.metadata.commands import BrokerId
@@ -22,8 +21,8 @@ class _Stream:
 class ObserverStreams:
     """One stream for each observer that requested it."""
 
-    def __init__(self, node: RaftNode, host: Host, leader: Callable[[], BrokerId | None]) -> None:
-        self._node, self._host, self._leader = node, host, leader
+    def __init__(self, node: RaftNode, host: Host) -> None:
+        self._node, self._host = node, host
         self._streams: dict[BrokerId, _Stream] = {}
 
     def follow(self, observer: BrokerId, index: int) -> None:
@@ -55,7 +54,7 @@ class ObserverStreams:
         entries: tuple[Row, ...] = ()
         if stream.next_index <= applied:
             entries = node.log.between(stream.next_index - 1, applied, APPEND_BYTES_MAX)
-        now_s, status = self._host.now_s(), (self._leader(), node.term)
+        now_s, status = self._host.now_s(), (node.leader, node.term)
         if not entries and status == stream.told and now_s - stream.told_at_s < STATUS_INTERVAL_S:
             return False
         if not self._host.send(observer, Committed(*status, node.commit_index, entries)):

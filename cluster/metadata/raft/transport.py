@@ -1,13 +1,13 @@
 """The quorum transport: one connection to each peer, dialled again after it breaks."""
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.quorum import Address, QuorumOptions, VoterStatus
 from cordwood.cluster.metadata.raft.connection import RaftConnection
 from cordwood.cluster.metadata.raft.handshake import (
     NONCE_BYTES,
@@ -30,8 +30,6 @@ PEERS_MAX = 256
 STRANGERS_MAX = 64
 """Incoming connections before the end of the handshake. A peer begins the handshake with its first bytes."""
 
-Address = tuple[str, int]
-
 _events = structlog.get_logger("quorum")
 
 
@@ -52,19 +50,13 @@ class PeerEvents(Protocol):
 class Transport:
     """The connections of one broker. A voter dials the voters of lower ids, an observer dials all voters."""
 
-    def __init__(
-        self,
-        membership: Callable[[], Membership],
-        voters: Mapping[BrokerId, Address],
-        events: PeerEvents,
-        rng: random.Random,
-    ) -> None:
-        self._membership, self._voters, self._events, self._rng = membership, voters, events, rng
-        me = membership()
-        self._me = me.broker_id
-        self._dials = {voter for voter in voters if voter != me.broker_id}
-        if me.role is PeerRole.VOTER:
-            self._dials = {voter for voter in self._dials if voter < me.broker_id}
+    def __init__(self, options: QuorumOptions, cluster_id: Callable[[], str], events: PeerEvents) -> None:
+        """`cluster_id` returns the id in the newest image, which is empty before the cluster is formed."""
+        self._options, self._cluster_id, self._events = options, cluster_id, events
+        self._me, self._voters = options.node_id, options.voters
+        self._dials = set(options.others)
+        if self._me in self._voters:
+            self._dials = {voter for voter in self._dials if voter < self._me}
         self._connections: dict[BrokerId, RaftConnection] = {}
         self._strangers: dict[RaftConnection, BrokerId | None] = {}
         """Connections before the end of the handshake, each with the voter that was dialled, or None."""
@@ -110,17 +102,20 @@ class Transport:
     def connected_observers(self) -> list[BrokerId]:
         return [peer for peer in self._connections if peer not in self._voters]
 
-    def heard_at_s(self, peer: BrokerId) -> float | None:
-        """Return the time of the last bytes from a connected peer, or None."""
+    def status(self, peer: BrokerId, log_end: int | None) -> VoterStatus:
+        """Return the status of another voter or an observer."""
         connection = self._connections.get(peer)
-        return None if connection is None else connection.heard_at_s
+        if connection is None:
+            return VoterStatus(peer, log_end, False, None)
+        silent_s = asyncio.get_running_loop().time() - connection.heard_at_s
+        return VoterStatus(peer, log_end, True, round(silent_s * 1000))
 
     def shake_hands(self, connection: RaftConnection, send: Callable[[bytes], None]) -> Handshake:
         dialled = self._strangers[connection] = connection.dialled
-        nonce = self._rng.randbytes(NONCE_BYTES)
+        nonce = self._options.rng.randbytes(NONCE_BYTES)
         if dialled is None:
             self._make_room()
-        return Handshake(self._membership(), dialled, nonce, send)
+        return Handshake(Membership.of(self._options, self._cluster_id()), dialled, nonce, send)
 
     def established(self, connection: RaftConnection) -> None:
         peer = connection.peer

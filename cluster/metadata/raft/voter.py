@@ -1,32 +1,28 @@
 """A voter of the metadata quorum: Raft on this broker's disk and network, with the interface of Quorum."""
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
 import structlog
-from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, UnknownCommand, decode
-from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.listeners import Listener
-from cordwood.cluster.metadata.proposers import Admit, admit_any, may_propose
 from cordwood.cluster.metadata.quorum import (
-    SNAPSHOT_INTERVAL_BYTES,
     Heartbeat,
     QuorumFailed,
+    QuorumOptions,
     QuorumStatus,
     VoterStatus,
     new_cluster_id,
 )
 from cordwood.cluster.metadata.raft import storage
-from cordwood.cluster.metadata.raft.entry import TAG_BYTES
-from cordwood.cluster.metadata.raft.entry import decode as decode_entry
-from cordwood.cluster.metadata.raft.handshake import Membership, Peer, PeerRole
-from cordwood.cluster.metadata.raft.library import DEFAULT_TIMING, Timing, check_source
-from cordwood.cluster.metadata.raft.machine import ENTRY_BYTES_MAX, Machine
+from cordwood.cluster.metadata.raft.election import Host
+from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
+from cordwood.cluster.metadata.raft.leadership import Leadership
+from cordwood.cluster.metadata.raft.library import check_source
+from cordwood.cluster.metadata.raft.machine import Machine
 from cordwood.cluster.metadata.raft.messages import (
     Alive,
     Append,
@@ -37,148 +33,89 @@ from cordwood.cluster.metadata.raft.messages import (
     Message,
     MyStanding,
     Propose,
-    Row,
     Standing,
 )
 from cordwood.cluster.metadata.raft.node import RaftNode
+from cordwood.cluster.metadata.raft.packed_image import PackedImage
 from cordwood.cluster.metadata.raft.proposal_forwarder import ProposalForwarder
-from cordwood.cluster.metadata.raft.raft_disk import RaftDisk, RunBlocking
+from cordwood.cluster.metadata.raft.raft_disk import RaftDisk
 from cordwood.cluster.metadata.raft.standings import Standings
 from cordwood.cluster.metadata.raft.storage import Stored
 from cordwood.cluster.metadata.raft.streams import ObserverStreams
-from cordwood.cluster.metadata.raft.transport import Address, Transport
-from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.cluster.metadata.raft.ticker import Ticker
+from cordwood.cluster.metadata.raft.transport import Transport
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 
 _events = structlog.get_logger("quorum")
 
 
-@dataclass(frozen=True, slots=True)
-class _PackedImage:
-    """The encoded image after entry `index` of this term."""
-
-    index: int
-    term: int
-    image: bytes
-
-
 class RaftQuorum:
     """A metadata quorum of several voters, as one voter runs it.
 
-    Call `open`, then `start`, `formed`, and at last `close`. Before `start`, only `image`, `damage` and `subscribe` may
-    be used.
+    Its parts: `RaftNode` elects and replicates, `Standings` decides who may vote, `Machine` applies, `RaftDisk` writes,
+    `Transport` connects, `ProposalForwarder`, `PackedImage` and `ObserverStreams` send, and `Ticker` says when. Call
+    `open`, then `start`, `formed`, and at last `close`. Before `start`, only `image`, `damage` and `subscribe` may be
+    used.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        stored: Stored,
-        node_id: BrokerId,
-        voters: Mapping[BrokerId, Address],
-        bind: Address,
-        run_blocking: RunBlocking,
-        rng: random.Random,
-        cluster_id: str,
-        secret: str,
-        snapshot_interval_bytes: int,
-        on_failure: Callable[[QuorumFailed], None],
-        on_refused: Callable[[str], None],
-        timing: Timing,
-        admit: Admit,
-    ) -> None:
-        """Use `open`, which describes the arguments."""
-        self._node_id, self._voters, self._bind = node_id, voters, bind
-        self._others = tuple(sorted(voter for voter in voters if voter != node_id))
-        self._rng, self._timing, self._admit = rng, timing, admit
-        self._cluster_id, self._secret = cluster_id, secret.encode()
-        self._on_failure, self._on_refused = on_failure, on_refused
+    def __init__(self, disk: Disk, directory: str, stored: Stored, options: QuorumOptions) -> None:
+        """Use `open`."""
+        self._options, self._node_id, self._others = options, options.node_id, options.others
         self._failure: QuorumFailed | None = None
         self._log = stored.log
-        self._machine = Machine(stored.image, stored.image_term, rng)
-        self._raft_disk = RaftDisk(disk, directory, stored.log, self._machine, run_blocking, snapshot_interval_bytes)
-        self._standings = Standings(disk, directory, stored.standing, self._others)
+        self._machine = Machine(stored.image, stored.image_term, options.rng)
+        self._raft_disk = RaftDisk(disk, directory, stored.log, self._machine, options)
+        self._standings = Standings(disk, directory, stored.standing, self._others, self._standing_changed)
         self.damage = stored.damage
         """The damage that `open` found. The damaged files are in quarantine."""
         self.files = self._raft_disk.files
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         self._hang_up_listeners: list[Callable[[BrokerId], None]] = []
-        self._leadership_listeners: list[Callable[[bool], None]] = []
-        self._was_leader = False
+        self._leadership = Leadership()
         self._formatted_in_term = 0
         self._applied_by: dict[BrokerId, int] = {}
-        self._run_blocking = run_blocking
-        self._packed: _PackedImage | None = None
-        self._packing: asyncio.Task[None] | None = None
 
     @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        node_id: BrokerId,
-        voters: Mapping[BrokerId, Address],
-        bind: Address,
-        run_blocking: RunBlocking,
-        rng: random.Random,
-        *,
-        cluster_id: str = "",
-        secret: str = "",
-        snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
-        on_failure: Callable[[QuorumFailed], None],
-        on_refused: Callable[[str], None],
-        timing: Timing = DEFAULT_TIMING,
-        admit: Admit = admit_any,
-    ) -> "RaftQuorum":
+    def open(cls, disk: Disk, directory: str, options: QuorumOptions) -> "RaftQuorum":
         """Load the metadata. Damaged files are moved aside, and the other voters send the metadata again. Blocks.
 
-        `voters` has all voters, this one included; this one listens at `bind`. A new cluster gets the id `cluster_id`,
-        or a random one. `on_failure` is called once when this voter has failed, `on_refused` when the other voters
-        refuse it: in both cases the broker has to stop. `admit` validates the commands of other brokers. Raises
-        storage.WrongMetadata and RuntimeError with a message for the operator.
+        Raises storage.WrongMetadata and RuntimeError with a message for the operator.
         """
         check_source()
-        stored = storage.read(disk, directory)
-        return cls(
-            disk,
-            directory,
-            stored,
-            node_id,
-            voters,
-            bind,
-            run_blocking,
-            rng,
-            cluster_id,
-            secret,
-            snapshot_interval_bytes,
-            on_failure,
-            on_refused,
-            timing,
-            admit,
-        )
+        return cls(disk, directory, storage.read(disk, directory), options)
 
     async def start(self) -> int:
         """Listen, connect to the other voters, and start Raft. Return the port. Raises OSError."""
-        self._loop = asyncio.get_running_loop()
-        applied = self._machine.image.index
-        self._node = RaftNode(self._node_id, self._others, self._log, applied, self, self._timing, self._rng)
+        loop = asyncio.get_running_loop()
+        options, machine = self._options, self._machine
+        self._transport = Transport(options, lambda: machine.image.cluster_id, self)
+        self._ticker = Ticker(
+            partial(self._guarded, self._tick), options.timing.tick_interval_s, lambda: self._node.deadline_s
+        )
+        self._packed = PackedImage(self._log, machine, options.run_blocking, self._ticker.wake)
+        host = Host(
+            loop.time,
+            self._transport.send,
+            machine.apply,
+            lambda: self._packed.message(self._node.term),
+            self._raft_disk.install,
+            self._standings.readmitted,
+        )
+        self._node = RaftNode(options, self._log, machine.image.index, host)
         self._node.may_vote = self._standings.own.may_vote
-        self._transport = Transport(self._membership, self._voters, self, self._rng)
-        self._forwarding = ProposalForwarder(self._node, self._machine, self._transport)
-        self._streams = ObserverStreams(self._node, self, lambda: self.leader_id)
-        self._tick_handle: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        port = await self._transport.listen(self._bind)
-        self._keeping = self._loop.create_task(self._keep(), name="metadata disk")
-        self._reconsider()
+        self._forwarding = ProposalForwarder(options, self._node, machine, self._transport, self._ticker.wake)
+        self._streams = ObserverStreams(self._node, host)
+        port = await self._transport.listen(options.bind)
+        self._keeping = loop.create_task(self._keep(), name="metadata disk")
+        self._standings.decide()
         self._transport.start()
-        self._let_time_pass()
+        self._ticker.start()
         return port
 
     async def formed(self) -> None:
         """Wait until the cluster has an id, and the image has all entries committed before this call."""
-        await self._machine.formed(self._submit)
+        await self._machine.formed(self._forwarding.submit)
 
     async def close(self) -> None:
         """Resign if this voter leads, and write everything to disk."""
@@ -189,8 +126,7 @@ class RaftQuorum:
         await self._transport.close()
         await self._raft_disk.close(self._node, is_sound=is_sound)
         self._keeping.cancel()
-        if self._packing is not None:
-            self._packing.cancel()
+        self._packed.close()
 
     @property
     def image(self) -> Image:
@@ -204,17 +140,12 @@ class RaftQuorum:
     def is_leader(self) -> bool:
         return self._failure is None and self._node.is_active
 
-    @property
-    def leader_id(self) -> BrokerId | None:
-        """The leader as far as this voter knows, or None."""
-        return self._node.leader
-
     def subscribe(self, listener: Listener) -> None:
         self._machine.subscribe(listener)
 
     async def propose(self, command: Command) -> Image:
         """As Quorum.propose. Without a leader, the proposal waits for one until its timeout."""
-        return await self._machine.propose(command, self._submit)
+        return await self._machine.propose(command, self._forwarding.submit)
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
         for voter in self._others:
@@ -228,54 +159,23 @@ class RaftQuorum:
         self._hang_up_listeners.append(callback)
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
-        self._leadership_listeners.append(callback)
-        if self._was_leader:
-            callback(True)
+        self._leadership.subscribe(callback)
 
     def status(self) -> QuorumStatus:
-        voters = tuple(map(self._voter_status, self._voters))
+        statuses = {self._node_id: VoterStatus(self._node_id, self._log.end, True, 0)}
+        for voter in self._others:
+            progress = self._node.progress_of(voter)
+            statuses[voter] = self._transport.status(voter, None if progress is None else progress.stored)
+        voters = tuple(statuses[voter] for voter in self._options.voters)
         observers = tuple(
-            VoterStatus(observer, self._applied_by.get(observer), True, self._heard_ms_ago(observer))
+            self._transport.status(observer, self._applied_by.get(observer))
             for observer in self._transport.connected_observers()
         )
-        return QuorumStatus(self.leader_id, self.term, self._node.commit_index, voters, observers)
+        return QuorumStatus(self._node.leader, self.term, self._node.commit_index, voters, observers)
 
     async def scrub(self) -> list[DamagedLog]:
         """Compare the files on disk with memory, and rewrite those that differ. Return the damage."""
         return await self._raft_disk.scrub(self._node)
-
-    def now_s(self) -> float:
-        return self._loop.time()
-
-    def send(self, receiver: BrokerId, message: Message) -> bool:
-        return self._transport.send(receiver, message)
-
-    def apply(self, rows: tuple[Row, ...]) -> None:
-        self._machine.apply(rows)
-
-    def packed_image(self) -> Install | None:
-        packed = self._packed
-        if packed is None or packed.index < self._log.base_index:
-            # The log no longer has the entries after this image: encode a newer one for the next attempt.
-            if self._packing is None:
-                self._packing = self._loop.create_task(self._pack(self._machine.whole), name="metadata image")
-            return None
-        return Install(self._node.term, packed.index, packed.term, packed.image)
-
-    async def _pack(self, whole: Snapshot) -> None:
-        """Encode an image in a thread: 10,000 partitions take some 50 ms."""
-        try:
-            image: bytes = await self._run_blocking(snapshot.encode, whole.image)
-            self._packed = _PackedImage(whole.image.index, whole.term, image)
-        finally:
-            self._packing = None
-        self._wake()
-
-    def install(self, image: Install) -> None:
-        self._raft_disk.install(image)
-
-    def readmitted(self) -> None:
-        self._stand_as(Standing.MEMBER)
 
     def connected(self, peer: Peer) -> None:
         if peer.role is PeerRole.VOTER:
@@ -297,7 +197,7 @@ class RaftQuorum:
 
     def refused(self, reason: str) -> None:
         if self._failure is None:
-            self._on_refused(reason)
+            self._options.on_refused(reason)
 
     def _take(self, peer: Peer, message: Message) -> None:
         match message:
@@ -307,7 +207,7 @@ class RaftQuorum:
                 self._applied_by[peer.broker_id] = message.applied_index
                 self._heard(message.heartbeat())
             case Propose():
-                self._take_proposal(peer, message)
+                self._forwarding.take(peer, message)
             case Follow():
                 self._streams.follow(peer.broker_id, message.index)
             case Committed():
@@ -316,61 +216,22 @@ class RaftQuorum:
                 raise MalformedMessage(f"{type(message).__name__} from an observer")
             case MyStanding():
                 self._standings.heard(peer.broker_id, message.standing)
-                self._reconsider()
             case _:
                 if isinstance(message, Append | Install) and self._standings.own is Standing.EMPTY:
                     # A leader exists, so the cluster exists, whether or not this voter was a member.
-                    self._stand_as(Standing.AMNESIAC)
+                    self._standings.become(Standing.AMNESIAC)
                 self._node.receive(peer.broker_id, message)
-        self._wake()
-
-    def _take_proposal(self, peer: Peer, proposal: Propose) -> None:
-        """Take a proposal. A refusal is not answered: a broker proposes no command that it would refuse itself."""
-        try:
-            self._check_proposal(peer.broker_id, proposal.entry)
-        except (CommandRefused, UnknownCommand) as refusal:
-            _events.warning("proposal.refused", broker=peer.broker_id, reason=str(refusal))
-            return
-        self._forwarding.take(proposal, peer.role)
-
-    def _check_proposal(self, sender: BrokerId, proposed: bytes) -> None:
-        """Raises MalformedMessage, UnknownCommand, CommandRefused."""
-        if not TAG_BYTES <= len(proposed) <= ENTRY_BYTES_MAX:
-            raise MalformedMessage(f"an entry of {len(proposed)} bytes")
-        entry = decode_entry(proposed)
-        if entry.command:
-            command = decode(entry.command)
-            if not may_propose(command, sender, self._voters):
-                message = f"{type(command).__name__} is not for broker {sender} to propose."
-                raise CommandRefused(ErrorCode.cluster_authorization_failed, message)
-            self._admit(command, self.image)
-
-    def _submit(self, entry: bytes) -> None:
-        self._forwarding.submit(entry)
-        self._wake()
-
-    def _wake(self) -> None:
-        """Schedule one tick for everything that arrives before it."""
-        if self._tick_handle is None and self._failure is None:
-            self._tick_handle = self._loop.call_soon(self._guarded, self._tick)
-
-    def _let_time_pass(self) -> None:
-        """Tick at intervals, and no later than an election is due: voters with equal ticks would stand together."""
-        self._wake()
-        due_s = self._node.deadline_s - self.now_s()
-        delay_s = min(due_s, self._timing.tick_interval_s) if due_s > 0 else self._timing.tick_interval_s
-        self._timer = self._loop.call_later(delay_s, self._let_time_pass)
+        self._ticker.wake()
 
     def _tick(self) -> None:
-        self._tick_handle = None
         node = self._node
         self._forwarding.send()
         node.tick()
         if node.commit_index > node.applied_index:
-            self._wake()
-        self._stand_as(self._standings.own_with(node.term, node.log.end))
+            self._ticker.wake()
+        self._standings.advance(node.term, node.log.end)
         self._format()
-        self._tell_leadership()
+        self._leadership.become(is_active=self.is_leader, term=node.term)
         self._streams.pump()
         self._raft_disk.look()
 
@@ -378,47 +239,21 @@ class RaftQuorum:
         """Propose the id of a new cluster."""
         if self.is_leader and not self.image.cluster_id and self._formatted_in_term != self.term:
             self._formatted_in_term = self.term
-            command = FormatCluster(self._cluster_id or new_cluster_id(self._rng))
+            command = FormatCluster(self._options.cluster_id or new_cluster_id(self._options.rng))
             self._node.append(self._machine.entry(command))
-
-    def _tell_leadership(self) -> None:
-        if self.is_leader != self._was_leader:
-            self._was_leader = not self._was_leader
-            _events.info("quorum.leads" if self._was_leader else "quorum.leads_no_more", term=self.term)
-            for callback in self._leadership_listeners:
-                callback(self._was_leader)
 
     def _heard(self, heartbeat: Heartbeat) -> None:
         for callback in self._heartbeat_listeners:
             callback(heartbeat)
 
-    def _reconsider(self) -> None:
-        self._stand_as(self._standings.decided())
-
-    def _stand_as(self, standing: Standing) -> None:
-        if self._standings.become(standing):
-            self._node.may_vote = standing.may_vote
-            for other in self._others:
-                self._transport.send(other, MyStanding(standing))
-
-    def _membership(self) -> Membership:
-        cluster_id = self.image.cluster_id or self._cluster_id
-        return Membership(self._node_id, PeerRole.VOTER, cluster_id, self._voters.keys(), self._secret)
-
-    def _voter_status(self, voter: BrokerId) -> VoterStatus:
-        if voter == self._node_id:
-            return VoterStatus(voter, self._log.end, True, 0)
-        progress = self._node.progress_of(voter)
-        log_end = None if progress is None else progress.stored
-        return VoterStatus(voter, log_end, self._transport.is_connected(voter), self._heard_ms_ago(voter))
-
-    def _heard_ms_ago(self, peer: BrokerId) -> int | None:
-        heard_at_s = self._transport.heard_at_s(peer)
-        return None if heard_at_s is None else round((self.now_s() - heard_at_s) * 1000)
+    def _standing_changed(self, standing: Standing) -> None:
+        self._node.may_vote = standing.may_vote
+        for other in self._others:
+            self._transport.send(other, MyStanding(standing))
 
     async def _keep(self) -> None:
         try:
-            await self._raft_disk.run(self._node, self._wake)
+            await self._raft_disk.run(self._node, self._ticker.wake)
         except Exception as error:
             self._fail(error)
 
@@ -441,16 +276,11 @@ class RaftQuorum:
             _events.error("quorum.failed", exc_info=error)
             failure = QuorumFailed(f"the metadata log cannot be written: {error}")
             self._stop(failure)
-            self._on_failure(failure)
+            self._options.on_failure(failure)
 
     def _stop(self, failure: QuorumFailed) -> None:
         """Stop taking part."""
         self._failure = failure
         self._machine.fail(failure)
-        for handle in (self._timer, self._tick_handle):
-            if handle is not None:
-                handle.cancel()
-        if self._was_leader:
-            self._was_leader = False
-            for callback in self._leadership_listeners:
-                callback(False)
+        self._ticker.close()
+        self._leadership.end()

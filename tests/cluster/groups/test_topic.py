@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
+from quorum_fixture import options_of_one
 from replica_fixture import log_directory, surroundings_of
 from structlog.testing import capture_logs
 
@@ -30,7 +31,6 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Failure, OnSynced
 from cordwood.replication.waiters import EndOfTickScheduler
-from cordwood.storage.disk import Syncable
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, encode
 
@@ -64,7 +64,7 @@ class NodeFixture:
     async def start(self) -> None:
         end_of_tick = EndOfTickScheduler(asyncio.get_running_loop())
         directory = log_directory(self.disk, "/data", lambda _: None, DirectSyncer(), end_of_tick)
-        self.voter = SingleVoter.open(self.disk, "/data/metadata", sync, self.rng)
+        self.voter = SingleVoter.open(self.disk, "/data/metadata", options_of_one(self.rng))
         self.damage: list[DamagedLog] = []
         context = replace(
             surroundings_of(ONE, end_of_tick),
@@ -128,10 +128,6 @@ class NodeFixture:
 
 def nobody_to_fetch_from(leader: int) -> LeaderConnection:
     raise AssertionError(f"there is no broker {leader} in these stories")
-
-
-async def sync(file: Syncable) -> None:
-    file.sync()
 
 
 async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -61,7 +61,7 @@ def append_as_leader(quorum: SimulatedQuorum, leader: int, command: bytes) -> No
     """Append a command as a leader of a newer version does, without an admission check."""
     voter = quorum.quorums[leader]
     voter._node.append(entry.encode(quorum.rng.randbytes(8), voter.image.index, command))
-    voter._wake()
+    voter._ticker.wake()
 
 
 def images(quorum: SimulatedQuorum) -> list[Image]:

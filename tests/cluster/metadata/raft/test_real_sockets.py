@@ -13,10 +13,9 @@ from broker_fixture import free_port
 
 from cordwood.chaos.sim.quorum import setting
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.quorum import QuorumUnavailable
+from cordwood.cluster.metadata.quorum import Address, QuorumOptions, QuorumUnavailable
 from cordwood.cluster.metadata.raft.messages import Standing
 from cordwood.cluster.metadata.raft.observer import Observer
-from cordwood.cluster.metadata.raft.transport import Address
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
 from cordwood.storage.real_disk import RealDisk
 
@@ -35,29 +34,12 @@ class Loopback:
 
     async def start(self, *voters: int) -> None:
         for voter in voters:
-            quorum = self.quorums[voter] = RaftQuorum.open(
-                RealDisk(0),
-                self.metadata(voter).as_posix(),
-                BrokerId(voter),
-                self.addresses,
-                self.address(voter),
-                self._run_blocking,
-                random.Random(),
-                on_failure=self.failures.append,
-                on_refused=self.failures.append,
-            )
+            directory, options = self.metadata(voter).as_posix(), self._options(voter)
+            quorum = self.quorums[voter] = RaftQuorum.open(RealDisk(0), directory, options)
             await quorum.start()
 
     async def observe(self) -> Observer:
-        on_trouble = self.failures.append
-        self.observer = Observer(
-            BrokerId(7),
-            self.addresses,
-            random.Random(),
-            run_blocking=self._run_blocking,
-            on_failure=on_trouble,
-            on_refused=on_trouble,
-        )
+        self.observer = Observer(self._options(7))
         await self.observer.start()
         await self.observer.formed()
         return self.observer
@@ -99,6 +81,17 @@ class Loopback:
         if self.observer is not None:
             await self.observer.close()
         await self.stop(*self.quorums)
+
+    def _options(self, broker: int) -> QuorumOptions:
+        return QuorumOptions(
+            node_id=BrokerId(broker),
+            rng=random.Random(),
+            run_blocking=self._run_blocking,
+            on_failure=self.failures.append,
+            on_refused=self.failures.append,
+            voters=self.addresses,
+            bind=self.addresses.get(BrokerId(broker), ("", 0)),
+        )
 
     async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
