@@ -28,7 +28,6 @@ from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
-from cordwood.cluster.kafka.connection import LENGTH_BYTES
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
@@ -37,6 +36,7 @@ from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader, leader_in
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.producer_ids import ProducerIds
+from cordwood.cluster.kafka.receive_buffer import LENGTH_BYTES
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.server import Server

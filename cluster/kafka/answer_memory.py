@@ -8,8 +8,8 @@ largest response is cancelled and its connection closed; of equals, the newest.
 import asyncio
 from collections.abc import Callable
 
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.message_writer import ANSWER_BYTES_MAX, CHUNK_BYTES, Answer
-from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.resources.memory import MemoryPool
 from cordwood.cluster.resources.turns import Steps, Turns
 

@@ -1,53 +1,53 @@
-"""A client connection: zero-copy request parsing, and an ordered response queue with backpressure.
+"""A client connection: the asyncio protocol around a `ReceiveBuffer` and an `AnswerQueue`.
 
-Each connection reuses one receive buffer. A request is parsed in place, in the protocol callback, and appends a slot to
-the response queue. Its handler fills the slot. All responses that are ready at the head of the queue are sent in one
-write. A slot may hold slices of a log; the connection reads a slice piece by piece as the client takes it.
+A request is parsed in place in the receive buffer, in the protocol callback, and has a slot in the response queue. Its
+handler fills the slot. All responses that are ready at the head of the queue are sent in one write. A slot may hold
+slices of a log; the connection reads a slice piece by piece as the client takes it.
 
 The memory that a client makes the broker hold is counted in pools shared by all connections (docs/adr/0026).
 """
 
 import asyncio
-import mmap
-import struct
-from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Protocol, cast
 
 import structlog
 
-from cordwood.cluster.kafka.connection_owner import REQUEST_BYTES_MIN, Owner, why_not
+from cordwood.cluster.kafka.answer_queue import AnswerQueue, Slot
+from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
-from cordwood.cluster.kafka.slot import Slot
+from cordwood.cluster.kafka.keep_alive import KeepAlive
+from cordwood.cluster.kafka.receive_buffer import BUFFER_BYTES_USUAL, FrameRefused, ReceiveBuffer
 from cordwood.cluster.resources.memory import MemoryPool
-from cordwood.replication.channel import Chunk
+from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.frames import FIRST_KEY_BYTE
-from cordwood.storage.errors import DamagedLog
-from cordwood.storage.segment import NotInMemory
+from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.slices import Slice
 
-BUFFER_BYTES_MIN = 4 << 10
-BUFFER_BYTES_USUAL = 256 << 10
-BUFFER_BYTES_KEPT = 16 << 20
-"""Up to this size a buffer stays as large as its largest request, since allocation is slow. A larger one is freed."""
-BUFFER_BYTES_STEP = 4 << 20
-REQUEST_BYTES = 2 << 10
-"""Memory counted for one pending request, in addition to a share of its size."""
-SIZE_SHARE_SHIFT = 4
-"""A share of 1/16: the batches of a Produce request are already in the log."""
-PENDING_BYTES_MAX = 2 << 20
-"""Above this, the connection is not read until some of its requests are answered."""
-FREE_BYTES = 16 << 10
-"""The oldest pending request of a connection may hold this much even if the pool is full."""
-PIECES_BYTES = 512 << 10
-JOINED_BYTES_MAX = 16 << 10
-"""Up to this size one copy is cheaper than a gathering write."""
-LENGTH_BYTES = 4
-_read_size = struct.Struct(">i").unpack_from
 _events = structlog.get_logger("connection")
 
 
 Handle = Callable[["Connection", memoryview, Slot], None]
+
+
+class Owner(Protocol):
+    """The server of a connection."""
+
+    keep_alive: KeepAlive
+
+    end_of_tick: EndOfTickScheduler
+    read_piece: ReadPiece
+    request_bytes_max: int
+    other_bytes_max: int
+    """Maximum size of a request of any API but Produce."""
+    memory: ConnectionMemory
+
+    def opened(self, connection: "Connection") -> None: ...
+
+    def closed(self, connection: "Connection") -> None: ...
+
+    def damaged(self, damage: DamagedLog) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -66,46 +66,22 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._memory, self._pools = owner.memory, owner.memory.pools
         self._transport: asyncio.Transport | None = None
-        self._buffer: bytearray | mmap.mmap = bytearray()
-        self._room = 0
-        """Bytes of the buffer that may be written to: a large buffer is filled in steps."""
-        self._room_wanted, self._whole_bytes = BUFFER_BYTES_MIN, 0
-        """Room and size that the buffer gets before the next read; 0 if the room is sufficient."""
-        self._start = self._end = self.receive_bytes = 0
-        self._slots: deque[Slot] = deque()
-        self._out: deque[Chunk] = deque()
-        self.pending_bytes = 0
-        self.unsent_bytes = 0
-        """Unsent bytes of responses, counted while the client does not take them."""
+        self.is_open = False
+        self.received = ReceiveBuffer(self._pools, owner.request_bytes_max, owner.other_bytes_max)
+        self.answers = AnswerQueue(self._pools)
         self.stalled_at = 0.0
-        self.is_alone = self._is_frozen = False
-        """Whether one request is handled exclusively, and whether it is still read from the receive buffer."""
         self.waits_for: MemoryPool | None = None
-        self._is_reading, self._may_write, self._is_fetching_piece = True, True, False
+        self._is_reading = True
         self.partial_since = 0.0
-
-    @property
-    def is_open(self) -> bool:
-        return self._transport is not None
 
     @property
     def is_waited_for(self) -> bool:
         """Whether a response is pending. Such a connection is not idle."""
-        return bool(self._slots or self._out)
+        return bool(self.answers.slots or self.answers.chunks)
 
     @property
     def is_arriving(self) -> bool:
-        return self._is_reading and self._end > self._start
-
-    @property
-    def partial_bytes(self) -> int:
-        """Bytes received of an incomplete request."""
-        return self._end - self._start
-
-    @property
-    def pending_since(self) -> float | None:
-        """Arrival time of the oldest pending request; None if there is none."""
-        return self._slots[0].taken_at if self._slots else None
+        return self._is_reading and self.received.waiting_bytes > 0
 
     def partial_for(self, now: float) -> float:
         """Return the seconds since `partial_since`; 0 if no request is incomplete, or the connection is not read."""
@@ -113,11 +89,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def stalled_for(self, now: float) -> float:
         """Return the seconds since the client last took response bytes; 0 if the transport accepts writes."""
-        if self._may_write:
+        if self.answers.may_write:
             return 0.0
-        before = self.unsent_bytes
+        before = self.answers.unsent_bytes
         self._count_unsent()
-        if self.unsent_bytes < before:
+        if self.answers.unsent_bytes < before:
             self.stalled_at = now
         return now - self.stalled_at
 
@@ -133,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not subclasses of asyncio.Transport.
         self._transport = cast(asyncio.Transport, transport)
+        self.is_open = True
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         self._opened_at = self.last_active = self._loop.time()
@@ -144,7 +121,6 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.keep_alive.apply(connected)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._transport = None
         self._release()
         self._owner.closed(self)
         if self.on_closed is not None:
@@ -156,7 +132,6 @@ class Connection(asyncio.BufferedProtocol):
             if reason is not None:
                 _events.warning("connection.closed", client=self.client_host, listener=self.listener, reason=reason)
             self._transport.abort()
-            self._transport = None
             self._release()
 
     def admit_broker(self, refusal: str) -> None:
@@ -176,35 +151,23 @@ class Connection(asyncio.BufferedProtocol):
         """Queue frames that answer no request. They leave in queue order, at the end of this event-loop iteration."""
         if self._transport is not None:
             slot = Slot(self, 0)
-            self._slots.append(slot)
+            self.answers.slots.append(slot)
             slot.fill(chunks)
-
-    def no_answer_is_due(self) -> None:
-        """Remove the last slot: the frame being handled is no request and gets no response."""
-        self.hold(-self._slots.pop().held_bytes)
 
     def reserve(self, slot: Slot, size: int, alone: bool) -> bool:
         """Implement `Slot.reserve`. The slot belongs to the request being handled."""
-        is_first = self._slots[0] is slot
-        pool = self._pools.pending
-        size = min(size, pool.limit)
-        if alone and not is_first:
-            self.is_alone = True
-        elif (is_first and size <= FREE_BYTES) or pool.has_room(size):
-            self.is_alone |= alone
-            slot.held_bytes += size
-            self.hold(size)
+        if self.answers.reserve(slot, size, alone=alone):
             return True
-        else:
-            self._memory.wait(self, pool)
-        self._start -= LENGTH_BYTES + slot.size
-        self.no_answer_is_due()
+        if not self.answers.is_alone:
+            self._memory.wait(self, self._pools.pending)
+        self.received.put_back(slot.size)
+        self.answers.withdraw()
         self._stop_reading()
         return False
 
     def freeze(self) -> None:
         """Keep the receive buffer unchanged, with the request being handled in it, until `thaw`."""
-        self._is_frozen = True
+        self.received.is_frozen = True
 
     def keep(self, frame: memoryview) -> memoryview:
         """Return a stable view of the request being handled: a copy if small, else the frozen buffer until `thaw`."""
@@ -215,77 +178,68 @@ class Connection(asyncio.BufferedProtocol):
 
     def thaw(self, *, shrinks: bool = False) -> None:
         """Release the frozen buffer, and handle the next request if it may be handled."""
-        if self._is_frozen:
-            self._is_frozen = False
+        if self.received.is_frozen:
+            self.received.is_frozen = False
             if shrinks:
                 self.shrink()
             self.wake()
-
-    def hold(self, size: int) -> None:
-        if self._transport is not None:
-            self.pending_bytes += size
-            self._pools.pending.used += size
 
     def try_again(self) -> None:
         """Retry the allocation that a full pool refused."""
         self.waits_for = None
         if self._transport is not None:
-            self._make_room()
-            if self.waits_for is None and self._has_room():
+            self.received.make_room()
+            self._grow_if_wanted()
+            if self._may_handle():
                 self.partial_since = self.partial_since and self._loop.time()
                 self._read_on()
 
-    def get_buffer(self, _size_hint: int) -> memoryview:
-        if self._room_wanted:
-            self._resize()
-        return memoryview(self._buffer)[self._end : self._room]
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        # Not a method of the buffer, as with `end` below: that would be one more call for each read.
+        received = self.received
+        if received.room_wanted:
+            received.resize()
+        return received.space[received.end : received.room]
 
     def buffer_updated(self, count: int) -> None:
-        self._end += count
+        received = self.received
+        received.end += count
         self.last_active = self._loop.time()
-        filled = self._end == self._room
+        filled = received.end == received.room
         self._take_frames()
-        if filled and self._room < BUFFER_BYTES_USUAL and self._transport is not None:
-            self._want(BUFFER_BYTES_USUAL)
-        if self._end == self._start:
+        if filled and received.room < BUFFER_BYTES_USUAL and self._transport is not None:
+            self._may_grow(BUFFER_BYTES_USUAL)
+        if received.end == received.start:
             self.partial_since = 0.0
         elif not self.partial_since:
             self.partial_since = self.last_active
 
-    def eof_received(self) -> bool:
-        return False
-
     def pause_writing(self) -> None:
-        self._may_write = False
+        self.answers.may_write = False
         self.stalled_at = self._loop.time()
 
     def resume_writing(self) -> None:
-        self._may_write = True
-        self._pools.unsent.used -= self.unsent_bytes
-        self.unsent_bytes = 0
+        self.answers.resume()
         self.wake()
 
     def wake(self) -> None:
         """Send the responses that are ready at the head of the queue."""
-        slots, out = self._slots, self._out
-        now: float | None = None
-        answered_bytes = 0
-        while slots and (chunks := slots[0].chunks) is not None:
-            out.extend(chunks)
-            slot = slots.popleft()
-            answered_bytes += slot.held_bytes
-            if (api := slot.api) is not None:
-                if now is None:
-                    now = api.clock()
-                api.done(slot.size, chunks, now - slot.began)
-        self.pending_bytes -= answered_bytes
-        self._pools.pending.used -= answered_bytes
-        if not slots:
-            self.is_alone = False
-        self._pump()
-        if not self._may_write:
+        answers = self.answers
+        try:
+            output = answers.next_output()
+            while output is not None and self._transport is not None:
+                if isinstance(output, Slice):
+                    self._loop.create_task(self._read_piece(output))
+                elif isinstance(output, list):
+                    self._transport.writelines(output)
+                else:
+                    self._transport.write(output)
+                output = answers.next_output() if answers.chunks else None
+        except (StorageError, OSError) as error:
+            self._cannot_read(error)
+        if not answers.may_write:
             self._count_unsent()
-        if not self._is_reading and self.waits_for is None and self._has_room():
+        if not self._is_reading and self._may_handle():
             self._read_on()
 
     def fail(self, error: Exception) -> None:
@@ -293,22 +247,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def shrink(self) -> None:
         """Free the receive buffer if it is empty."""
-        if self._start == self._end and self._transport is not None and not self._is_frozen:
-            self._buffer = bytearray()
-            self._start = self._end = self._room = 0
-            self._room_wanted = BUFFER_BYTES_MIN
-            self._count_received(0)
+        self.received.shrink()
 
     def _release(self) -> None:
         """Free all memory: a long poll may still reference the connection, and must not keep its buffers alive."""
-        self._slots.clear()
-        self._out.clear()
-        self._buffer = bytearray()
-        self._pools.pending.used -= self.pending_bytes
-        self.pending_bytes = 0
-        self._count_received(0)
-        self._pools.unsent.used -= self.unsent_bytes
-        self.unsent_bytes = 0
+        self._transport = None
+        self.is_open = False
+        self.received.release()
+        self.answers.release()
         self._memory.closed(self)
 
     def _read_on(self) -> None:
@@ -324,157 +270,52 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _take_frames(self) -> None:
-        view = memoryview(self._buffer).toreadonly()
-        while self._transport is not None and self._is_reading and self._end - self._start >= LENGTH_BYTES:
-            size: int = _read_size(view, self._start)[0]
-            begin = self._start + LENGTH_BYTES
-            is_usual = REQUEST_BYTES_MIN <= size <= self._owner.other_bytes_max
-            if not is_usual and (reason := why_not(self._owner, size, view[begin : self._end])):
-                self.close(reason)
+        """Handle the requests that have arrived, until one has to wait."""
+        received, answers = self.received, self.answers
+        while self._is_reading and self._transport is not None:
+            try:
+                frame = received.next_frame()
+            except FrameRefused as refused:
+                self.close(str(refused))
                 return
-            end = begin + size
-            if end > self._end:
-                break
-            if not self._has_room():
+            if frame is None:
+                if received.is_frozen or received.wanted_bytes:
+                    self._grow_if_wanted()
+                return
+            size = len(frame)
+            slot = answers.admit(self, size)
+            if slot is None:
+                received.put_back(size)
                 self._stop_reading()
-                break
-            self._start = end
-            self._take(view[begin:end], size)
-        self._make_room()
+                return
+            self.partial_since = 0.0
+            self._handle(self, frame, slot)
 
-    def _take(self, frame: memoryview, size: int) -> None:
-        self.partial_since = 0.0
-        slot = Slot(self, size)
-        slot.held_bytes = held_bytes = REQUEST_BYTES + (size >> SIZE_SHARE_SHIFT)
-        self._slots.append(slot)
-        self.pending_bytes += held_bytes
-        self._pools.pending.used += held_bytes
-        self._handle(self, frame, slot)
+    def _may_handle(self) -> bool:
+        """Return whether the next request may be handled."""
+        return self.waits_for is None and not self.received.is_frozen and self.answers.has_room()
 
-    def _has_room(self) -> bool:
-        """Whether the next request may be handled."""
-        if not self._may_write or self._is_frozen:
-            # Handle no further request of a client that does not take its responses.
-            return False
-        if not self._slots:
-            return True
-        if self.is_alone or self.pending_bytes > PENDING_BYTES_MAX:
-            return False
-        pool = self._pools.pending
-        return pool.used <= pool.own or pool.has_room(0)
-
-    def _make_room(self) -> None:
-        """Make room past the received bytes. The buffer grows as it fills, never by a frame's claimed length alone."""
-        waiting = self._end - self._start
-        if self._is_frozen or self._transport is None:
+    def _grow_if_wanted(self) -> None:
+        """Grow the receive buffer if an incomplete request fills it. Stop reading if it cannot grow, or is frozen."""
+        size = self.received.wanted_bytes
+        if size and not self._may_grow(size):
+            self._memory.wait(self, self._pools.receive if size <= BUFFER_BYTES_USUAL else self._pools.large)
+        if self.received.is_frozen or self.received.wanted_bytes:
             self._stop_reading()
-            return
-        if waiting == 0:
-            self._start = self._end = 0
-            if len(self._buffer) > BUFFER_BYTES_KEPT:
-                self.shrink()
-            return
-        need = LENGTH_BYTES
-        if waiting >= LENGTH_BYTES:
-            need += int.from_bytes(self._buffer[self._start : self._start + 4], "big", signed=True)
-        if self._start and self._start + max(need, waiting + 1) > self._room:
-            self._buffer[:waiting] = self._buffer[self._start : self._end]
-            self._start, self._end = 0, waiting
-        if waiting == self._room and need > waiting:
-            size = max(BUFFER_BYTES_USUAL, min(4 * waiting, waiting + BUFFER_BYTES_STEP, need))
-            if not self._want(size, need):
-                self._memory.wait(self, self._pools.receive if size <= BUFFER_BYTES_USUAL else self._pools.large)
-                self._stop_reading()
 
-    def _want(self, size: int, whole: int = 0) -> bool:
-        """Reserve a buffer of `size` bytes for a request of `whole` bytes. Return False if the pools are full."""
-        if not self.is_broker and not self._may_receive(size, whole):
-            self._memory.reclaim()
-            if not self._may_receive(size, whole):
-                return False
-        self._room_wanted, self._whole_bytes = size, max(size, whole)
-        self._count_received(size)
-        return True
-
-    def _may_receive(self, size: int, whole: int) -> bool:
-        before, receive, large = self.receive_bytes, self._pools.receive, self._pools.large
-        # A request that would not fit into the common limit beside the other pools may exceed it.
-        above = receive.above if whole > large.limit - receive.above else 0
-        return receive.has_room(size - before, above) and large.has_room(_large(size) - _large(before))
-
-    def _resize(self) -> None:
-        self._room, self._room_wanted = self._room_wanted, 0
-        if self._room <= len(self._buffer):
-            return
-        before, end = self._buffer, self._end
-        if self._room <= BUFFER_BYTES_USUAL:
-            self._buffer = bytearray(self._room)
-        else:
-            # Pages that were never written take no memory, and munmap returns all pages immediately.
-            self._buffer = mmap.mmap(-1, self._whole_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._buffer[:end] = before[:end]
-
-    def _count_received(self, size: int) -> None:
-        pools, before = self._pools, self.receive_bytes
-        pools.receive.used += size - before
-        pools.large.used += _large(size) - _large(before)
-        self.receive_bytes = size
+    def _may_grow(self, size: int) -> bool:
+        """Grow the receive buffer, if need be after all connections have freed their empty ones."""
+        if self.received.grow(size, by_force=self.is_broker):
+            return True
+        self._memory.reclaim()
+        return self.received.grow(size)
 
     def _count_unsent(self) -> None:
-        if self._transport is None:
-            return
-        size = self._transport.get_write_buffer_size()
-        for chunk in self._out:
-            if chunk.__class__ is bytes:
-                size += len(chunk)
-        pool, before = self._pools.unsent, self.unsent_bytes
-        pool.used += size - before
-        self.unsent_bytes = size
-        if not before or not pool.has_room(0):
-            self._memory.stalled(self)
-
-    def _pump(self) -> None:
-        out = self._out
-        while out and self._may_write and self._transport is not None and not self._is_fetching_piece:
-            chunk = out[0]
-            if len(out) == 1 and isinstance(chunk, bytes):
-                out.clear()
-                self._transport.write(chunk)
-                return
-            if isinstance(chunk, Slice):
-                self._send_piece(chunk)
-                continue
-            texts: list[Any] = []
-            while out and isinstance(out[0], bytes):
-                texts.append(out.popleft())
-            if out and isinstance(out[0], Slice) and out[0].size <= PIECES_BYTES:
-                texts += self._take_piece(out[0])
-                if self._transport is None:
-                    return
-            if sum(map(len, texts)) > JOINED_BYTES_MAX:
-                self._transport.writelines(texts)
-            else:
-                self._transport.write(texts[0] if len(texts) == 1 else b"".join(texts))
-
-    def _send_piece(self, chunk: Slice) -> None:
-        piece = self._take_piece(chunk)
-        if piece and self._transport is not None:
-            self._transport.write(piece[0])
-
-    def _take_piece(self, chunk: Slice) -> list[Any]:
-        """Return the next piece of the head slice, or nothing if a thread must first read it from disk."""
-        try:
-            piece = chunk.next_piece(wait=False)
-        except NotInMemory:
-            self._is_fetching_piece = True
-            self._loop.create_task(self._read_piece(chunk))
-            return []
-        except Exception as error:
-            self._cannot_read(error)
-            return []
-        if not chunk.size:
-            self._out.popleft()
-        return [piece]
+        if self._transport is not None:
+            before = self.answers.unsent_bytes
+            self.answers.count_unsent(self._transport.get_write_buffer_size())
+            if not before or not self._pools.unsent.has_room(0):
+                self._memory.stalled(self)
 
     async def _read_piece(self, chunk: Slice) -> None:
         try:
@@ -482,21 +323,13 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self._cannot_read(error)
             return
-        self._is_fetching_piece = False
+        self.answers.piece_read(chunk)
         if self._transport is not None:
-            if not chunk.size:
-                self._out.popleft()
             self._transport.write(piece)
-            self._pump()
-            if not self._may_write:
-                self._count_unsent()
+            self.wake()
 
     def _cannot_read(self, error: Exception) -> None:
         """Close: a response was sent in part and cannot be completed. The client's retry gets an error code."""
         if isinstance(error, DamagedLog):
             self._owner.damaged(error)
         self.close(f"a response could not be read from the log: {error!r}")
-
-
-def _large(size: int) -> int:
-    return size if size > BUFFER_BYTES_USUAL else 0

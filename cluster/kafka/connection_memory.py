@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from cordwood.cluster.kafka.answer_queue import AnswerQueue
+from cordwood.cluster.kafka.receive_buffer import ReceiveBuffer
 from cordwood.cluster.resources.memory import Memory, MemoryPool
 
 RETRY_INTERVAL_S = 0.05
@@ -23,28 +25,20 @@ class Holder(Protocol):
     """A connection's memory usage."""
 
     is_broker: bool
-    unsent_bytes: int
     waits_for: MemoryPool | None
     """The full pool that the connection waits for; None if there is none."""
     partial_since: float
     """When the incomplete request began to arrive, or reading it resumed; 0 if no request is incomplete."""
 
-    receive_bytes: int
-    """Bytes of its receive buffer."""
-    pending_bytes: int
-    """Bytes counted for its pending requests."""
+    @property
+    def received(self) -> ReceiveBuffer: ...
 
     @property
-    def partial_bytes(self) -> int: ...
+    def answers(self) -> AnswerQueue: ...
 
     @property
     def is_arriving(self) -> bool:
         """Whether a request is incomplete and the connection is being read."""
-        ...
-
-    @property
-    def pending_since(self) -> float | None:
-        """Arrival time of the oldest pending request; None if there is none."""
         ...
 
     def stalled_for(self, now: float) -> float:
@@ -146,35 +140,36 @@ class ConnectionMemory:
 
     def _end_stalled(self) -> None:
         pool = self.pools.unsent
-        self._stalled = {connection: None for connection in self._stalled if connection.unsent_bytes}
+        self._stalled = {connection: None for connection in self._stalled if connection.answers.unsent_bytes}
         for guilty in sorted(self._stalled_clients(), key=self._unsent_guilt, reverse=True):
             if pool.used <= pool.limit // 4 * 3:
                 break
             pool.closes += 1
-            stalled_s = guilty.stalled_for(self._loop.time())
-            guilty.close(f"{guilty.unsent_bytes} bytes of responses have not been read for {stalled_s:.1f} s")
+            stalled_s, size = guilty.stalled_for(self._loop.time()), guilty.answers.unsent_bytes
+            guilty.close(f"{size} bytes of responses have not been read for {stalled_s:.1f} s")
 
     def _end_one_stalled(self) -> None:
         """Close the connection with the highest guilt of those stalled for longer than HELD_S_MAX."""
-        clients = [connection for connection in self._stalled_clients() if connection.unsent_bytes > HELD_BYTES_LARGE]
+        clients = [each for each in self._stalled_clients() if each.answers.unsent_bytes > HELD_BYTES_LARGE]
         guilty = max(clients, key=self._unsent_guilt, default=None)
         if guilty is not None and guilty.stalled_for(self._loop.time()) > HELD_S_MAX:
             self.pools.unsent.closes += 1
-            guilty.close(f"{guilty.unsent_bytes} bytes of responses are not read, and other clients wait for memory")
+            size = guilty.answers.unsent_bytes
+            guilty.close(f"{size} bytes of responses are not read, and other clients wait for memory")
 
     def _stalled_clients(self) -> list[Holder]:
         return [connection for connection in self._stalled if not connection.is_broker]
 
     def _unsent_guilt(self, connection: Holder) -> float:
-        return guilt(connection.unsent_bytes, connection.stalled_for(self._loop.time()))
+        return guilt(connection.answers.unsent_bytes, connection.stalled_for(self._loop.time()))
 
     def _pending_guilt(self, connection: Holder) -> float:
-        since = connection.pending_since
-        return guilt(connection.pending_bytes, 0.0 if since is None else self._loop.time() - since)
+        since = connection.answers.pending_since
+        return guilt(connection.answers.pending_bytes, 0.0 if since is None else self._loop.time() - since)
 
     def _receive_guilt(self, connection: Holder) -> float:
         since = connection.partial_since
-        return guilt(connection.receive_bytes, self._loop.time() - since if since else 0.0)
+        return guilt(connection.received.held_bytes, self._loop.time() - since if since else 0.0)
 
     def _schedule(self) -> None:
         if self._timer is None:
@@ -204,11 +199,12 @@ class ConnectionMemory:
             self._give_back()
         if is_crowded or pools.pending.name in wanted:
             least = HELD_BYTES_FREE if pools.pending.name in wanted else HELD_BYTES_LARGE
-            guilty = guiltiest([each for each in clients if each.pending_since is not None], self._pending_guilt)
-            holders = [each for each in guilty if each.pending_bytes > least]
+            waited_for = [each for each in clients if each.answers.pending_since is not None]
+            guilty = guiltiest(waited_for, self._pending_guilt)
+            holders = [each for each in guilty if each.answers.pending_bytes > least]
             self._end(pools.pending, [holder for holder in holders if self._is_unanswered(holder)])
         if is_crowded or not wanted.isdisjoint((pools.receive.name, pools.large.name)):
-            holders = [each for each in clients if each.receive_bytes > HELD_BYTES_FREE]
+            holders = [each for each in clients if each.received.held_bytes > HELD_BYTES_FREE]
             stuck = [holder for holder in holders if holder.waits_for is None and self._is_stuck(holder)]
             if not stuck and len(holders) > 1 and all(holder.waits_for is not None for holder in holders):
                 stuck = [max(holders, key=lambda holder: holder.partial_since)]
@@ -217,24 +213,24 @@ class ConnectionMemory:
     def _end(self, pool: MemoryPool, holders: list[Holder]) -> None:
         for holder in holders:
             pool.closes += 1
-            size = holder.receive_bytes + holder.pending_bytes
+            size = holder.received.held_bytes + holder.answers.pending_bytes
             holder.close(
                 f"it holds {size} bytes of an incomplete request without progress, and other clients wait for memory"
             )
 
     def _is_unanswered(self, holder: Holder) -> bool:
-        since = holder.pending_since
+        since = holder.answers.pending_since
         return since is not None and self._loop.time() - since > HELD_S_MAX
 
     def _is_stuck(self, holder: Holder) -> bool:
         """Whether an incomplete request arrives too slowly, or waits for an earlier request that is not answered."""
         if not holder.is_arriving:
-            return holder.partial_bytes > 0 and self._is_unanswered(holder)
-        now = self._loop.time()
-        since, before = self._arrivals.setdefault(holder, (now, holder.partial_bytes))
-        arrived = holder.partial_bytes - before
+            return holder.received.waiting_bytes > 0 and self._is_unanswered(holder)
+        now, waiting_bytes = self._loop.time(), holder.received.waiting_bytes
+        since, before = self._arrivals.setdefault(holder, (now, waiting_bytes))
+        arrived = waiting_bytes - before
         if arrived >= 0 and now - since <= HELD_S_MAX:
             return False
-        self._arrivals[holder] = now, holder.partial_bytes
+        self._arrivals[holder] = now, waiting_bytes
         # Fewer bytes than before belong to another request: the previous one is complete.
         return 0 <= arrived < (now - since) * ARRIVAL_BYTES_PER_SECOND_MIN

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import (
@@ -26,7 +27,6 @@ from cordwood.cluster.kafka.measured import Measured
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
-from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.follower_connections import FollowerConnections
@@ -93,7 +93,7 @@ class Dispatcher:
         head: RequestHead | None = None
         try:
             if frame[0] >= FIRST_KEY_BYTE:
-                connection.no_answer_is_due()
+                connection.answers.withdraw()
                 self._follower_connections.handle(connection, frame)
                 if not connection.is_broker:
                     connection.is_broker = connection.is_open

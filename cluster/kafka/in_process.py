@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from cordwood.cluster.kafka.connection import LENGTH_BYTES, Connection, Handle
+from cordwood.cluster.kafka.connection import Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
+from cordwood.cluster.kafka.receive_buffer import LENGTH_BYTES
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import Chunk, ReadPiece
@@ -81,7 +82,7 @@ class InProcessChannel:
 
     def _feed(self) -> None:
         connection, unread = self._connection, self._unread
-        while unread and self._is_read and self._is_open:
+        while unread and self._is_read and connection.is_open:
             rest = unread[0]
             room = connection.get_buffer(len(rest))
             count = min(len(room), len(rest))

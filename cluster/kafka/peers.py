@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
-from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import Channel, ReadPiece
 from cordwood.replication.frames import MalformedFrame
@@ -35,7 +35,7 @@ class Peers:
         """Connect to a broker; `received` is called with each frame. Raises OSError."""
 
         def handle(connection: Connection, frame: memoryview, _slot: Slot) -> None:
-            connection.no_answer_is_due()
+            connection.answers.withdraw()
             try:
                 received(frame)
             except MalformedFrame as malformed:

@@ -16,6 +16,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v16 import FetchResponse
 
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
@@ -34,7 +35,6 @@ from cordwood.cluster.kafka.fetch_sessions import (
     WrongSessionEpoch,
 )
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
-from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.wire import decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.replication.log_directory import LogDirectory

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 
 from cordwood.cluster.kafka import produce_request
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
@@ -27,7 +28,6 @@ from cordwood.cluster.kafka.leader_hints import FindLeader, Leader, current_lead
 from cordwood.cluster.kafka.produce_request import PartitionData, read_lone, read_produce
 from cordwood.cluster.kafka.produce_request import ProduceRequest as Request
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
-from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.wire import Malformed, compact_string, legacy_string, uvarint
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
@@ -216,7 +216,6 @@ class ProduceHandler:
 
     def _begin(self, slot: Slot, steps: Steps[bool]) -> None:
         """Handle the rest of a large request in slices of the loop's time. The connection's next request waits."""
-        slot.connection.is_alone = True
         slot.connection.freeze()
         task = self._loop.create_task(self._in_turns(slot.connection, steps))
         self._tasks.add(task)
@@ -233,7 +232,6 @@ class ProduceHandler:
             connection.close(f"{KEY.name} failed: {error!r}")
         finally:
             if is_handled:
-                connection.is_alone = False
                 connection.thaw()
 
     def _fill_later(self, slot: Slot, encoding: Steps[bytes]) -> None:
@@ -297,7 +295,6 @@ class ProduceHandler:
 
     def _check_beside(self, pending: PendingProduce, unchecked: Sequence[Unchecked], acks: int) -> None:
         """Append these batches once their records have been checked. Until then the client's next request waits."""
-        pending.slot.connection.is_alone = True
         pending.slot.connection.freeze()
         task = self._loop.create_task(self._append_checked(pending, unchecked, acks))
         self._tasks.add(task)
@@ -321,7 +318,6 @@ class ProduceHandler:
             _events.exception("request.failed", api=KEY.name, client=connection.client_host)
             connection.close(f"{KEY.name} failed: {error!r}")
         finally:
-            connection.is_alone = False
             connection.thaw()
 
     async def _check_records(self, batch: Bytes, config: LogConfig) -> None:

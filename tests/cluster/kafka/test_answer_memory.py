@@ -8,10 +8,10 @@ import pytest
 
 from cordwood.chaos.sim.loop import run as simulate
 from cordwood.cluster.kafka.answer_memory import LARGEST_BYTES, AnswerMemory
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.message_writer import CHUNK_BYTES, Answer
-from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.resources.memory import MemoryPool
 from cordwood.cluster.resources.turns import FREE_STEPS, SLICE_STEPS, Steps, Turns
 from cordwood.replication.waiters import EndOfTickScheduler

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from cordwood.chaos.sim.loop import run
 from cordwood.cluster.kafka.connection_memory import HELD_BYTES_LARGE, HELD_S_MAX, ConnectionMemory
@@ -17,15 +18,22 @@ class Connection:
     memory: Memory
     pending_bytes: int = 0
     unsent_bytes: int = 0
-    receive_bytes: int = 0
+    held_bytes: int = 0
     is_broker: bool = False
     stalled_at: float = 0.0
     pending_since: float | None = 0.0
     waits_for: MemoryPool | None = None
     partial_since: float = 0.0
-    partial_bytes: int = 0
+    waiting_bytes: int = 0
     is_arriving: bool = False
     reasons: list[str | None] = field(default_factory=list)
+
+    @property
+    def received(self) -> Any:
+        """This object, with the names of a ReceiveBuffer."""
+        return self
+
+    answers = received
 
     def stalled_for(self, now: float) -> float:
         return now - self.stalled_at
@@ -40,8 +48,8 @@ class Connection:
         self.reasons.append(reason)
         self.memory.pending.used -= self.pending_bytes
         self.memory.unsent.used -= self.unsent_bytes
-        self.memory.receive.used -= self.receive_bytes
-        self.pending_bytes = self.unsent_bytes = self.receive_bytes = self.partial_bytes = 0
+        self.memory.receive.used -= self.held_bytes
+        self.pending_bytes = self.unsent_bytes = self.held_bytes = self.waiting_bytes = 0
         self.pending_since = None
 
 
@@ -81,7 +89,7 @@ def closed_in_full_pool(pool: str, guilty: list[Connection], bystanders: list[Co
         connections = [*bystanders, *guilty]
         pools = ConnectionMemory(memory, lambda: connections)
         memory.pending.used = sum(connection.pending_bytes for connection in connections)
-        memory.receive.used = sum(connection.receive_bytes for connection in connections)
+        memory.receive.used = sum(connection.held_bytes for connection in connections)
         full: MemoryPool = getattr(memory, pool)
         full.limit = full.used
 
@@ -108,8 +116,8 @@ def test_requests_that_hold_little_are_not_closed_for_those_that_hold_much() -> 
 
 def test_a_part_of_a_small_request_is_not_closed_for_parts_of_large_ones() -> None:
     memory = Memory.of(LARGEST, 1000)
-    hogs = [Connection(memory, receive_bytes=MIB, partial_bytes=MIB, is_arriving=True, partial_since=0.1) for _ in "ab"]
-    slow = [Connection(memory, receive_bytes=16_384, partial_bytes=9_000, is_arriving=True, partial_since=-30.0)]
+    hogs = [Connection(memory, held_bytes=MIB, waiting_bytes=MIB, is_arriving=True, partial_since=0.1) for _ in "ab"]
+    slow = [Connection(memory, held_bytes=16_384, waiting_bytes=9_000, is_arriving=True, partial_since=-30.0)]
     closed_in_full_pool("receive", hogs, slow, memory)
 
 

@@ -6,13 +6,14 @@ from typing import Any, NoReturn
 
 import pytest
 
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.codec import is_flexible, read_head
-from cordwood.cluster.kafka.connection import BUFFER_BYTES_MIN, Connection
+from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_request import read_fetch
 from cordwood.cluster.kafka.in_process import InProcess, InProcessChannel
 from cordwood.cluster.kafka.produce_request import TOPIC_NAME_CHARS_MAX, read_produce
-from cordwood.cluster.kafka.slot import Slot
+from cordwood.cluster.kafka.receive_buffer import BUFFER_BYTES_MIN
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX, STRING_BYTES_MAX, TAGS_MAX, Malformed, uvarint
 from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.replication.waiters import EndOfTickScheduler

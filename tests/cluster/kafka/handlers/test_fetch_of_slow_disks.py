@@ -11,8 +11,9 @@ from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
 from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
+from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.codec import is_flexible, read_head
-from cordwood.cluster.kafka.connection import Connection, Slot
+from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import READS_AHEAD_MAX, SLOW_DISK_S, FetchHandler
 from cordwood.cluster.kafka.in_process import InProcess
