@@ -11,7 +11,7 @@
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.kafka.request_measures import ApiMeasures
 from cordwood.cluster.resources.memory import Memory
@@ -90,8 +90,6 @@ class AnswerQueue:
         self.is_alone = False
         """Whether one request is handled exclusively, or the next one is to be."""
         self._is_reading = self._is_closed = False
-        self._cold: Slice | None = None
-        """A slice to return next, whose next piece is not in memory."""
 
     @property
     def pending_since(self) -> float | None:
@@ -143,11 +141,8 @@ class AnswerQueue:
             self.pending_bytes += size
             self._pools.pending.used += size
 
-    def next_output(self) -> Bytes | list[Bytes] | Slice | None:
-        """Return what comes next: bytes, a list to write together, or a slice to read in a thread; None to wait.
-
-        Raises as Slice.next_piece.
-        """
+    def take_answered(self) -> Bytes | list[Bytes] | Slice | None:
+        """Take the answered slots at the head, and return as `next_output`."""
         slots, out = self.slots, self.chunks
         now: float | None = None
         answered_bytes = 0
@@ -163,33 +158,34 @@ class AnswerQueue:
         self._pools.pending.used -= answered_bytes
         if not slots:
             self.is_alone = False
-        if (cold := self._cold) is not None:
-            self._cold = None
-            return cold
+        if len(out) == 1 and self.may_write and out[0].__class__ is bytes:
+            return out.popleft()
+        return self.next_output()
+
+    def next_output(self) -> Bytes | list[Bytes] | Slice | None:
+        """Return what comes next: bytes, a list to write together, or a slice to read in a thread; None to wait.
+
+        Raises as Slice.next_piece.
+        """
+        out = self.chunks
         if not out or self._is_reading or not self.may_write:
             return None
-        if len(out) == 1 and isinstance(out[0], bytes):
-            return out.popleft()
-        return self._next_of_several()
-
-    def _next_of_several(self) -> Bytes | list[Bytes] | Slice:
-        """Return bytes together with a piece of the slice that follows, if it is small, or with a part of the slice."""
-        out, texts = self.chunks, list[Bytes]()
-        while out and isinstance(chunk := out[0], bytes):
-            texts.append(chunk)
-            out.popleft()
+        texts: list[Any] = []
+        while out and out[0].__class__ is bytes:
+            texts.append(out.popleft())
         if out and isinstance(chunk := out[0], Slice) and (not texts or chunk.size <= PIECES_BYTES):
             try:
-                texts.append(chunk.next_piece(wait=False))
+                piece = chunk.next_piece(wait=False)
+            except NotInMemory:
+                if not texts:
+                    self._is_reading = True
+                    return chunk
+            else:
                 if not chunk.size:
                     out.popleft()
-            except NotInMemory:
-                self._is_reading = True
                 if not texts:
-                    return chunk
-                self._cold = chunk
-        if len(texts) == 1:
-            return texts[0]
+                    return piece
+                texts.append(piece)
         return texts if sum(map(len, texts)) > JOINED_BYTES_MAX else b"".join(texts)
 
     def piece_read(self, chunk: Slice) -> None:

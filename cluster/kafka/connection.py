@@ -17,7 +17,8 @@ from cordwood.cluster.kafka.answer_queue import AnswerQueue, Slot
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
 from cordwood.cluster.kafka.keep_alive import KeepAlive
-from cordwood.cluster.kafka.receive_buffer import BUFFER_BYTES_USUAL, FrameRefused, ReceiveBuffer
+from cordwood.cluster.kafka.receive_buffer import BUFFER_BYTES_USUAL, ReceiveBuffer
+from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.memory import MemoryPool
 from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.frames import FIRST_KEY_BYTE
@@ -151,8 +152,9 @@ class Connection(asyncio.BufferedProtocol):
         """Queue frames that answer no request. They leave in queue order, at the end of this event-loop iteration."""
         if self._transport is not None:
             slot = Slot(self, 0)
+            slot.chunks = chunks
             self.answers.slots.append(slot)
-            slot.fill(chunks)
+            self.end_of_tick.answered(self)
 
     def reserve(self, slot: Slot, size: int, alone: bool) -> bool:
         """Implement `Slot.reserve`. The slot belongs to the request being handled."""
@@ -181,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.received.is_frozen:
             self.received.is_frozen = False
             if shrinks:
-                self.shrink()
+                self.received.shrink()
             self.wake()
 
     def try_again(self) -> None:
@@ -224,17 +226,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def wake(self) -> None:
         """Send the responses that are ready at the head of the queue."""
-        answers = self.answers
+        answers, slots = self.answers, self.answers.slots
         try:
-            output = answers.next_output()
+            output = answers.take_answered() if slots and slots[0].chunks is not None else answers.next_output()
             while output is not None and self._transport is not None:
-                if isinstance(output, Slice):
-                    self._loop.create_task(self._read_piece(output))
+                if not isinstance(output, (list, Slice)):
+                    self._transport.write(output)
                 elif isinstance(output, list):
                     self._transport.writelines(output)
                 else:
-                    self._transport.write(output)
-                output = answers.next_output() if answers.chunks else None
+                    self._loop.create_task(self._read_piece(output))
+                output = answers.next_output() if answers.chunks and answers.may_write else None
         except (StorageError, OSError) as error:
             self._cannot_read(error)
         if not answers.may_write:
@@ -244,10 +246,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def fail(self, error: Exception) -> None:
         self.close(f"a response could not be sent: {error!r}")
-
-    def shrink(self) -> None:
-        """Free the receive buffer if it is empty."""
-        self.received.shrink()
 
     def _release(self) -> None:
         """Free all memory: a long poll may still reference the connection, and must not keep its buffers alive."""
@@ -275,8 +273,8 @@ class Connection(asyncio.BufferedProtocol):
         while self._is_reading and self._transport is not None:
             try:
                 frame = received.next_frame()
-            except FrameRefused as refused:
-                self.close(str(refused))
+            except Malformed as malformed:
+                self.close(str(malformed))
                 return
             if frame is None:
                 if received.is_frozen or received.wanted_bytes:

@@ -45,8 +45,6 @@ class Holder(Protocol):
         """Return the seconds since the client last read any response bytes."""
         ...
 
-    def shrink(self) -> None: ...
-
     def try_again(self) -> None: ...
 
     def close(self, reason: str | None = None) -> None: ...
@@ -119,7 +117,7 @@ class ConnectionMemory:
         if self._may_reclaim:
             self._may_reclaim = False
             for connection in self._connections():
-                connection.shrink()
+                connection.received.shrink()
             self._schedule()
 
     def stalled(self, connection: Holder) -> None:

@@ -13,6 +13,7 @@ import mmap
 import struct
 
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.memory import Memory
 
 BUFFER_BYTES_MIN = 4 << 10
@@ -27,10 +28,6 @@ KEY_BYTES = 2
 _read_size = struct.Struct(">i").unpack_from
 _read_key = struct.Struct(">h").unpack_from
 _NOTHING = memoryview(bytearray())
-
-
-class FrameRefused(Exception):
-    """A frame whose size is out of bounds."""
 
 
 class ReceiveBuffer:
@@ -52,13 +49,13 @@ class ReceiveBuffer:
         return self.end - self.start
 
     def next_frame(self) -> memoryview | None:
-        """Return the next frame, if it is complete. Raises FrameRefused."""
+        """Return the next frame, if it is complete. Raises Malformed."""
         waiting = self.end - self.start
         if self.is_frozen:
             return None
         if not waiting:
             self.start = self.end = 0
-            if len(self.space) > BUFFER_BYTES_KEPT:
+            if self.held_bytes > BUFFER_BYTES_KEPT:
                 self.shrink()
             return None
         if waiting >= LENGTH_BYTES:
@@ -137,11 +134,11 @@ class ReceiveBuffer:
         return (size if size > BUFFER_BYTES_USUAL else 0) - (before if before > BUFFER_BYTES_USUAL else 0)
 
     def _check(self, size: int, begin: int) -> None:
-        """Raise FrameRefused unless a frame of this size may be a Produce request, as far as is known yet."""
+        """Raise Malformed unless a frame of this size may be a Produce request, as far as is known yet."""
         if not REQUEST_BYTES_MIN <= size <= self._request_bytes_max:
-            raise FrameRefused(
+            raise Malformed(
                 f"a request of {size} bytes: the limits are {REQUEST_BYTES_MIN} to {self._request_bytes_max}"
                 " (socket.request.max.bytes)"
             )
         if self.end - begin >= KEY_BYTES and (key := _read_key(self._view, begin)[0]) != ApiKey.PRODUCE:
-            raise FrameRefused(f"a request of {size} bytes to API {key}: the limit is {self._other_bytes_max}")
+            raise Malformed(f"a request of {size} bytes to API {key}: the limit is {self._other_bytes_max}")

@@ -193,5 +193,5 @@ class Server:
             elif not connection.is_waited_for and idle_s > idle_after_s:
                 connection.close()
             elif idle_s > SHRINK_AFTER_S:
-                connection.shrink()
+                connection.received.shrink()
         self._sweep_later()

@@ -60,9 +60,6 @@ class Timing:
         return self.election_timeout_max_s
 
 
-DEFAULT_TIMING = Timing()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumOptions:
     """The options of one broker's part in the quorum. A single voter uses no option of the network or of elections."""
@@ -82,7 +79,7 @@ class QuorumOptions:
     """The id of the cluster, if it is known. A new cluster gets it, or a random one."""
     secret: str = ""
     snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES
-    timing: Timing = DEFAULT_TIMING
+    timing: Timing = field(default_factory=Timing)
     admit: Admit = admit_any
     """Validates the commands of other brokers."""
 

@@ -40,7 +40,7 @@ WORKER = "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81
         (f"{SYNCED};EndOfTickScheduler.run (waiters.py:103);FollowerConnection.wake (follower_connection.py:170)",
          "replicate (push)"),
         (f"{SYNCED};EndOfTickScheduler.run (waiters.py:103);Connection.wake (connection.py:204);"
-         "Connection._pump (connection.py:287);write (libc.so.6)", "send"),
+         "AnswerQueue.next_output (answer_queue.py:120);deque.extend (libc.so.6)", "send"),
         (f"{SYNCED};PendingProduce.one_done (produce.py:83);encode (produce.py:147)", "respond (encode)"),
         (SYNCED, "flush (completion)"),
         (f"{LOOP};RaftQuorum._tick (cordwood/cluster/metadata/raft/voter.py:9);Connection._write (connection.py:108)",

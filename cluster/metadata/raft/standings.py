@@ -51,10 +51,6 @@ class Standings:
         if self.own is Standing.FOUNDING and (term or log_end):
             self.become(Standing.MEMBER)
 
-    def readmitted(self) -> None:
-        """Make this voter a member, which may vote again."""
-        self.become(Standing.MEMBER)
-
     def become(self, standing: Standing) -> None:
         """Take a standing. It is durable on return if it decides on voting. Blocks."""
         if standing is self.own:

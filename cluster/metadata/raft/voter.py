@@ -100,7 +100,7 @@ class RaftQuorum:
             machine.apply,
             lambda: self._packed.message(self._node.term),
             self._raft_disk.install,
-            self._standings.readmitted,
+            partial(self._standings.become, Standing.MEMBER),
         )
         self._node = RaftNode(options, self._log, machine.image.index, host)
         self._node.may_vote = self._standings.own.may_vote
