@@ -53,10 +53,10 @@ _events = structlog.get_logger("quorum")
 class RaftQuorum:
     """A metadata quorum of several voters, as one voter runs it.
 
-    Its parts: `RaftNode` elects and replicates, `Standings` decides who may vote, `Machine` applies, `RaftDisk` writes,
-    `Transport` connects, `ProposalForwarder`, `PackedImage` and `ObserverStreams` send, and `Ticker` says when. Call
-    `open`, then `start`, `formed`, and at last `close`. Before `start`, only `image`, `damage` and `subscribe` may be
-    used.
+    Its parts: `RaftNode` elects and replicates, `Standings` decides on the right to vote, `Machine` applies entries,
+    `RaftDisk` writes, `Transport` connects, `ProposalForwarder`, `PackedImage` and `ObserverStreams` send, and `Ticker`
+    schedules. Call `open`, then `start`, `formed`, and at last `close`. Before `start`, only `image`, `damage` and
+    `subscribe` may be used.
     """
 
     def __init__(self, disk: Disk, directory: str, stored: Stored, options: QuorumOptions) -> None:
