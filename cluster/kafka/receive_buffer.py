@@ -87,8 +87,7 @@ class ReceiveBuffer:
 
     def grow(self, size: int, *, by_force: bool = False) -> bool:
         """Reserve a buffer of `size` bytes for the next read. Return False if the pools are full."""
-        pools, more = self._pools, size - self.held_bytes
-        if not by_force and not (pools.receive.has_room(more) and pools.large.has_room(self._large(size))):
+        if not by_force and not self._may_hold(size):
             return False
         self.room_wanted, self.wanted_bytes = size, 0
         self._count(size)
@@ -122,6 +121,12 @@ class ReceiveBuffer:
         self.space = self._view = _NOTHING
         self.start = self.end = self.room = self.wanted_bytes = self._frame_bytes = 0
         self.room_wanted = BUFFER_BYTES_MIN
+
+    def _may_hold(self, size: int) -> bool:
+        receive, large = self._pools.receive, self._pools.large
+        # A request that would not fit into the common limit beside the other pools may exceed it.
+        above = receive.above if self._frame_bytes > large.limit - receive.above else 0
+        return receive.has_room(size - self.held_bytes, above) and large.has_room(self._large(size))
 
     def _count(self, size: int) -> None:
         self._pools.receive.used += size - self.held_bytes
