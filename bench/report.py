@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from cordwood.bench.charts import number
-from cordwood.bench.floors import at_best
 from cordwood.bench.goals import (
     LINKEDIN,
     GoalResult,
     against_kafka,
     against_limit,
+    at_best,
     held_back,
     shares,
     verdicts,

@@ -1,15 +1,25 @@
-"""Rounds of the benchmark: all systems in turn, with fresh brokers each, so that the comparison is fair."""
+"""Rounds of the benchmark: all systems in turn, with fresh brokers each, and the leader killed in failover lines."""
 
+import os
+import signal
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.bench import failover, second_opinion
+from confluent_kafka.admin import AdminClient
+
+from cordwood.bench import second_opinion
 from cordwood.bench.generator import Generator, LoadFailed
 from cordwood.bench.lines import PARTITIONS, TOPICS, WARM_UP, Figure, GeneratorMode, LineOutcome, LoadLine, figures
 from cordwood.bench.machine import forget_files, largest_resident_mb, warm_memory
 from cordwood.bench.systems import Running, System
+
+KILL_AFTER_S = 2.0
+PARTITION = 0
+"""The partition that the generator writes to."""
 
 
 @dataclass(slots=True)
@@ -129,9 +139,31 @@ class _Round:
     def _carry_out(self, line: LoadLine, running: Running) -> LineOutcome:
         match line.mode:
             case GeneratorMode.FAILOVER:
-                return failover.run(line, running, self.generator)
+                return run_failover(line, running, self.generator)
             case GeneratorMode.JAVA:
                 assert self.java_libs is not None, "lines for Java are left out where there is none"
                 return second_opinion.run(line, running.bootstrap, running.pids, self.java_libs)
             case _:
                 return self.generator.run(line, running.bootstrap, running.pids)
+
+
+def run_failover(line: LoadLine, running: Running, generator: Generator) -> LineOutcome:
+    """Kill the leader's process during the load.
+
+    Raises LoadFailed where a record was never acknowledged, or the load ended before the leader was killed.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        killed = beside.submit(_kill_leader, line.topic, running)
+        outcome = generator.run(line, running.bootstrap, running.pids)
+        is_too_late = not killed.done()
+        killed.result()
+    if is_too_late:
+        raise LoadFailed(f"{line.name}: the load ended before the leader was killed.")
+    return outcome
+
+
+def _kill_leader(topic: str, running: Running) -> None:
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    time.sleep(KILL_AFTER_S)
+    leader = admin.list_topics(topic, 10).topics[topic].partitions[PARTITION].leader
+    os.kill(running.pids[leader - 1], signal.SIGKILL)

@@ -1,15 +1,131 @@
 """Scaling with consumers at the end of one partition: end-to-end latency at a steady produce rate."""
 
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+
 from cordwood.bench.growth.curves import Area
-from cordwood.bench.growth.place import BenchPlace, allow_many_files, cpu_seconds, create_topic
-from cordwood.bench.growth.tail_load import tail
+from cordwood.bench.growth.place import (
+    RECORD_BYTES,
+    TOPIC,
+    BenchPlace,
+    allow_many_files,
+    cpu_seconds,
+    create_topic,
+    end_offset,
+)
+from cordwood.bench.growth.wire import FetchFrame, ProduceFrame
 from cordwood.chaos.live.report import quantile
+from cordwood.storage.records import Record, encode
 
 COUNTS = (1, 10, 100, 500)
 RATE = 1000
 """Records a second, each in a request of its own."""
 SECONDS = 15.0
 P99_MAX_MS = 100.0
+WAIT_MS = 500
+GRACE_S = 5.0
+"""The time that the last records have to arrive."""
+BUFFER_BYTES = 2 << 20
+_DUE = struct.Struct(">d")
+_SIZE = struct.Struct(">i")
+# A batch ends with the value, which begins with its due time, and a byte that says that there are no headers.
+_FILLER = bytes(RECORD_BYTES - _DUE.size)
+_BEHIND_DUE = len(_FILLER) + 1
+
+
+@dataclass(slots=True)
+class TailResult:
+    """The consumers' results. Latencies count from the time when a record was due, not when it was sent."""
+
+    seconds: float
+    latencies_ms: list[float] = field(default_factory=list)
+    missing: int = 0
+
+    @property
+    def delivered(self) -> int:
+        return len(self.latencies_ms)
+
+
+class _Consumer:
+    """One connection with one Fetch always in flight."""
+
+    def __init__(self, address: tuple[str, int], offset: int) -> None:
+        self.socket = _connected(address)
+        self._offset = offset
+        self._request = FetchFrame(TOPIC, 0, wait_ms=WAIT_MS)
+        self._batch: struct.Struct | None = None
+        self._ask()
+
+    def readable(self, buffer: bytearray, tailed: TailResult) -> None:
+        """Receive a whole answer, add the latencies of its records, and fetch from the next offset."""
+        view = memoryview(buffer)
+        got = self.socket.recv_into(view)
+        while got < _SIZE.size or got < _SIZE.size + _SIZE.unpack_from(buffer)[0]:
+            count = self.socket.recv_into(view[got:])
+            if not count:
+                raise ConnectionError("the broker ended a consumer's connection")
+            got += count
+        batches = self._request.batches_in(view[_SIZE.size : got])
+        if len(batches):
+            now = time.time()
+            if self._batch is None:
+                size = 12 + int.from_bytes(batches[8:12], "big")
+                self._batch = struct.Struct(f">{size - _BEHIND_DUE - _DUE.size}xd{_BEHIND_DUE}x")
+            tailed.latencies_ms += [(now - due) * 1000 for (due,) in self._batch.iter_unpack(batches)]
+            self._offset = int.from_bytes(batches[:8], "big") + len(batches) // self._batch.size
+        self._ask()
+
+    def _ask(self) -> None:
+        self.socket.sendall(self._request.at(self._offset))
+
+
+def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
+    """Produce `rate` records a second to partition 0 for `seconds`. Return each consumer's latency of each record.
+
+    Raises RequestFailed, OSError.
+    """
+    host, _, port = address.rpartition(":")
+    place, offset = (host, int(port)), end_offset(address)
+    tailed, poll, buffer = TailResult(seconds), select.epoll(), bytearray(BUFFER_BYTES)
+    members = [_Consumer(place, offset) for _ in range(consumers)]
+    by_fd = {member.socket.fileno(): member for member in members}
+    producer = _connected(place)
+    try:
+        for fd in (*by_fd, producer.fileno()):
+            poll.register(fd, select.EPOLLIN)
+        records = round(rate * seconds)
+        began, sent = time.time(), 0
+        until = began + seconds + GRACE_S
+        while tailed.delivered < records * consumers and (now := time.time()) < until:
+            while sent < records and began + sent / rate <= now:
+                producer.sendall(_request(began + sent / rate))
+                sent += 1
+            for fd, _ in poll.poll(1 / rate):
+                member = by_fd.get(fd)
+                if member is None:
+                    producer.recv(BUFFER_BYTES)
+                else:
+                    member.readable(buffer, tailed)
+    finally:
+        poll.close()
+        for connection in (producer, *(member.socket for member in members)):
+            connection.close()
+    tailed.missing = records * consumers - tailed.delivered
+    return tailed
+
+
+def _request(due: float) -> bytes:
+    batch = encode([Record(0, int(due * 1000), None, _DUE.pack(due) + _FILLER)])
+    return ProduceFrame(TOPIC, 0, batch).frame
+
+
+def _connected(address: tuple[str, int]) -> socket.socket:
+    connected = socket.create_connection(address)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
 
 
 def measure(place: BenchPlace) -> Area:

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 from requirements import Requirement, check
 
-from cordwood.bench import failover
 from cordwood.bench.generator import Generator, load_generator
 from cordwood.bench.lines import PARTITIONS, GeneratorMode, LoadLine
 from cordwood.bench.load_in_python import paced
+from cordwood.bench.rounds import run_failover
 from cordwood.bench.systems import Cordwood, Running
 
 RECORDS = 6_000
@@ -77,7 +77,7 @@ def test_a_killed_leader_is_a_gap_between_acks_and_no_lost_record(generator: Gen
         generator.create_topic(running.bootstrap, TOPIC, PARTITIONS, 3)
         undisturbed = generator.run(replace(line, seconds=1.0), running.bootstrap, running.pids)
         assert undisturbed.records == 100
-        outcome = failover.run(line, running, generator)
+        outcome = run_failover(line, running, generator)
         killed = [pid for pid in running.pids if not _is_alive(pid)]
     assert len(killed) == 1
     assert outcome.records == 400

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from cordwood.bench.growth.consumers import tail
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.page import files
 from cordwood.bench.growth.place import (
@@ -21,7 +22,6 @@ from cordwood.bench.growth.place import (
     start_s,
 )
 from cordwood.bench.growth.report import charts, load, save, sentences, show
-from cordwood.bench.growth.tail_load import tail
 from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, RequestFailed, batch_of
 from cordwood.storage.batch import headers
 from cordwood.storage.records import decode

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from cordwood.bench.failover import KILL_AFTER_S
 from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, LOOPBACK
 from cordwood.bench.lines import LINES, GeneratorMode, LineOutcome, LoadLine, chosen, figures, fitting
 from cordwood.bench.measured import ratio
-from cordwood.bench.rounds import Samples
+from cordwood.bench.rounds import KILL_AFTER_S, Samples
 from cordwood.bench.second_opinion import sent
 
 

@@ -7,8 +7,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cordwood.bench.floors import at_best
-from cordwood.bench.goals import LINKEDIN, RATIOS, against_kafka, against_limit, held_back, shares, verdicts, winner
+from cordwood.bench.goals import (
+    LINKEDIN,
+    RATIOS,
+    against_kafka,
+    against_limit,
+    at_best,
+    held_back,
+    shares,
+    verdicts,
+    winner,
+)
 from cordwood.bench.limits import DISK_WRITE, FLUSH_P50, FLUSH_P99, FLUSHES, LOOPBACK, MachineLimits
 from cordwood.bench.lines import LINES, GeneratorMode, LineOutcome, figures, fitting
 from cordwood.bench.measured import MeasuredCluster, MeasuredRun
