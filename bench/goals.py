@@ -147,8 +147,8 @@ def held_back(part: MeasuredCluster, limits: MachineLimits, *names: str) -> list
 def at_best(part: MeasuredCluster, figure: str, limits: MachineLimits) -> float | None:
     """Return the bound as a multiple of Kafka's figure. None if no answer waits for the disk, or a limit is missing.
 
-    The bound is the figure without a flush (“cordwood, os”) and one flush of an idle disk; for a rate, at most the disk's
-    own rate. It is seldom reached: flushes take processor time too.
+    The bound is the figure without a flush (“cordwood, os”) and one flush of an idle disk; for a rate, at most the
+    disk's own rate. It is seldom reached: flushes take processor time too.
     """
     pair, unflushed = part.ours_and_kafkas(figure), part.results.get(figure, {}).get(UNFLUSHED)
     if pair is None or unflushed is None or (best := _with_a_flush(unflushed, limits)) is None:

@@ -6,8 +6,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from cordwood.spark.columns import Columns
+from cordwood.spark.errors import said_plainly
 from cordwood.spark.filters import Narrowing, left_for_spark, useful
-from cordwood.spark.plain_errors import said_plainly
 from cordwood.spark.planner import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import OffsetRange
 from cordwood.spark.read_options import ReadOptions

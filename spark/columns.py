@@ -6,8 +6,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from cordwood.spark.suggestions import nearest
-from cordwood.spark.user_errors import WrongSchema
+from cordwood.spark.errors import WrongSchema, nearest
 
 
 class Column(StrEnum):

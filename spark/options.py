@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from cordwood.spark.client.settings import Address, addresses
-from cordwood.spark.suggestions import nearest
-from cordwood.spark.user_errors import UserError, WrongOption
+from cordwood.spark.errors import UserError, WrongOption, nearest
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

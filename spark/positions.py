@@ -3,27 +3,27 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from cordwood.spark.errors import WrongOption
 from cordwood.spark.ranges import EARLIEST, LATEST, TopicPartition
-from cordwood.spark.user_errors import WrongOption
 
 
 @dataclass(frozen=True, slots=True)
-class AtOffset:
+class OffsetPosition:
     """An offset given by the user."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class TimestampPosition:
     """The first record at or after a time in ms; or EARLIEST or LATEST."""
 
     timestamp_ms: int
 
 
-Position = AtOffset | AtTime
+Position = OffsetPosition | TimestampPosition
 
-AT_EARLIEST, AT_LATEST = AtTime(EARLIEST), AtTime(LATEST)
+AT_EARLIEST, AT_LATEST = TimestampPosition(EARLIEST), TimestampPosition(LATEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from cordwood.spark.admission import BatchLimits
 from cordwood.spark.client.settings import ClientSettings
+from cordwood.spark.errors import UserError, WrongOption
 from cordwood.spark.offsets import from_json
 from cordwood.spark.options import Options, bootstrap, in_option
-from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, AtOffset, AtTime, Position, Positions
+from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, Position, Positions, TimestampPosition
 from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, TopicPartition
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
-from cordwood.spark.user_errors import UserError, WrongOption
 
 
 class ReadMode(StrEnum):
@@ -202,7 +202,7 @@ def _ending(options: Options) -> Positions:
 def _check_order(starting: Positions, ending: Positions) -> None:
     for place, start in starting.named.items():
         end = ending.named.get(place)
-        if isinstance(start, AtOffset) and isinstance(end, AtOffset) and start.offset > end.offset:
+        if isinstance(start, OffsetPosition) and isinstance(end, OffsetPosition) and start.offset > end.offset:
             raise WrongOption(
                 f"{starting.option} has {start.offset} for {place}, which is after {end.offset} of {ending.option}"
             )
@@ -216,9 +216,9 @@ def _positions(options: Options, end: str, words: Mapping[str, Position], defaul
     at, by_time, by_offset = f"{end}Timestamp", f"{end}OffsetsByTimestamp", f"{end}Offsets"
     timestamp_ms = options.number(at, 0)
     if timestamp_ms is not None:
-        return Positions(at, AtTime(timestamp_ms))
+        return Positions(at, TimestampPosition(timestamp_ms))
     if options.given([by_time]):
-        return _named(options, by_time, AtTime, {})
+        return _named(options, by_time, TimestampPosition, {})
     text = options.text(by_offset)
     if text is None:
         return Positions(by_offset, default)
@@ -229,7 +229,7 @@ def _positions(options: Options, end: str, words: Mapping[str, Position], defaul
             f"{by_offset} cannot be {text} here: it can be {' or '.join(words)}, or an offset for each partition"
         )
     special = {"earliest": EARLIEST, "latest": LATEST}
-    return _named(options, by_offset, AtOffset, {special[word]: position for word, position in words.items()})
+    return _named(options, by_offset, OffsetPosition, {special[word]: position for word, position in words.items()})
 
 
 def _named(options: Options, name: str, kind: Callable[[int], Position], special: Mapping[int, Position]) -> Positions:

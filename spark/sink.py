@@ -1,6 +1,6 @@
 """The Spark sink: writes rows as records, at least once, with an idempotent producer and acks=all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cordwood.spark.columns import Column
-from cordwood.spark.errors import NotWritten
-from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.errors import NotWritten, UserError, said_plainly
 from cordwood.spark.sink_options import SinkOptions
-from cordwood.spark.user_errors import UserError
 
 ROOM_WAIT_S = 0.1
 ANY_PARTITION = -1
@@ -28,38 +26,32 @@ class Written(WriterCommitMessage):
     records: int
 
 
-class BatchSink(DataSourceArrowWriter):
+class _Sink:
+    """The writer that Spark sends to each task."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        """Take the options. Do not connect yet."""
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write all rows of one task, and return once all in-sync replicas have acknowledged them (acks=all).
+
+        Raises NotWritten, and UserError for an invalid row.
+        """
+        with said_plainly():
+            delivery = Delivery(self._options)
+            for batch in iterator:
+                for row in rows_of(batch):
+                    delivery.send(row)
+            return Written(delivery.finish())
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
     """The writer of df.write."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        """Take the options. Do not connect yet."""
-        self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write all rows of one task. Raises NotWritten, and UserError for an invalid row."""
-        return write_rows(self._options, iterator)
-
-
-class StreamSink(DataSourceStreamArrowWriter):
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """The writer of df.writeStream. A retried batch is written again, so there is nothing to commit or abort."""
-
-    def __init__(self, options: SinkOptions) -> None:
-        """Take the options. Do not connect yet."""
-        self._options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write all rows of one task of a micro-batch. Raises NotWritten, and UserError for an invalid row."""
-        return write_rows(self._options, iterator)
-
-
-def write_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Write rows, and return once all of them are acknowledged by all in-sync replicas (acks=all)."""
-    with said_plainly():
-        delivery = Delivery(options)
-        for batch in batches:
-            for row in rows_of(batch):
-                delivery.send(row)
-        return Written(delivery.finish())
 
 
 class Delivery:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cordwood.spark.columns import Column
+from cordwood.spark.errors import WrongOption, WrongSchema, nearest
 from cordwood.spark.options import Options, bootstrap
-from cordwood.spark.suggestions import nearest
-from cordwood.spark.user_errors import WrongOption, WrongSchema
 
 Setting = str | int | bool
 

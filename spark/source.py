@@ -11,12 +11,11 @@ from pyspark.sql.types import StructType
 
 from cordwood.spark.batch_source import BatchReader, NarrowingBatchReader
 from cordwood.spark.columns import Columns
-from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.errors import WrongSchema, said_plainly
 from cordwood.spark.read_options import ReadMode, read_options
 from cordwood.spark.sink import BatchSink, StreamSink
 from cordwood.spark.sink_options import sink_options
 from cordwood.spark.stream_source import StreamReader
-from cordwood.spark.user_errors import WrongSchema
 
 
 class DefaultSource(DataSource):

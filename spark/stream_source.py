@@ -16,10 +16,8 @@ from pyspark.sql.streaming.datasource import (
 
 from cordwood.spark.admission import admit, backlog_of, should_wait
 from cordwood.spark.columns import Columns
-from cordwood.spark.errors import DataLost
-from cordwood.spark.initial import batch_between, ends_of, first_end
-from cordwood.spark.offsets import Json, Offsets, to_json
-from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.errors import DataLost, said_plainly
+from cordwood.spark.offsets import Json, Offsets, batch_between, ends_of, first_end, to_json
 from cordwood.spark.planner import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import TopicPartition
 from cordwood.spark.read_options import ReadOptions

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 
 from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
-from cordwood.spark.errors import OffsetsGone
+from cordwood.spark.errors import OffsetsGone, WrongOption, nearest
 from cordwood.spark.offsets import Offsets
-from cordwood.spark.positions import AtOffset, AtTime, Position
+from cordwood.spark.positions import OffsetPosition, Position, TimestampPosition
 from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
 from cordwood.spark.read_options import NoRecordSoLate, ReadOptions
 from cordwood.spark.subscription import ByPartition, wanted_places, wanted_topics
-from cordwood.spark.suggestions import nearest
-from cordwood.spark.user_errors import WrongOption
 
 HOW_TO_GO_ON = "set failOnDataLoss to false to continue with the remaining records"
 
@@ -83,11 +81,13 @@ class Survey:
         return {place: offset for place, offset in found.items() if offset != NO_OFFSET}
 
     def _at_times(self, wanted: Mapping[TopicPartition, Position]) -> Offsets:
-        return self._cluster.offsets({place: at.timestamp_ms for place, at in wanted.items() if isinstance(at, AtTime)})
+        return self._cluster.offsets(
+            {place: at.timestamp_ms for place, at in wanted.items() if isinstance(at, TimestampPosition)}
+        )
 
     def _within_log(self, wanted: Mapping[TopicPartition, Position], option: str) -> Offsets:
         """Return the offsets given by the user. Raises WrongOption if one is past the end."""
-        named = {place: at.offset for place, at in wanted.items() if isinstance(at, AtOffset)}
+        named = {place: at.offset for place, at in wanted.items() if isinstance(at, OffsetPosition)}
         for place, end in self.latest(set(named)).items():
             if named[place] > end:
                 raise WrongOption(f"{option} has {named[place]} for {place}, whose records end at {end}")

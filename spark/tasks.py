@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from cordwood.spark.columns import Columns
-from cordwood.spark.errors import OffsetsGone
-from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.errors import OffsetsGone, said_plainly
 from cordwood.spark.range_reader import read_range
 from cordwood.spark.ranges import OffsetRange
 from cordwood.spark.read_options import ReadOptions

@@ -6,9 +6,8 @@ from spark_scenario import Driver, Log, read_batch
 
 from cordwood.spark.batch_source import BatchReader
 from cordwood.spark.columns import Columns
-from cordwood.spark.errors import OffsetsGone
+from cordwood.spark.errors import OffsetsGone, WrongOption
 from cordwood.spark.read_options import read_options
-from cordwood.spark.user_errors import WrongOption
 
 
 def test_all_committed_records_of_the_topics_are_read(log: Log) -> None:

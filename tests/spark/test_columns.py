@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from cordwood.spark.columns import Column, Columns
-from cordwood.spark.user_errors import WrongSchema
+from cordwood.spark.errors import WrongSchema
 
 
 def test_the_columns_are_those_of_sparks_kafka_source() -> None:

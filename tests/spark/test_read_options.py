@@ -8,11 +8,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from cordwood.spark import sink_options
 from cordwood.spark.admission import BatchLimits
-from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, AtOffset, AtTime
+from cordwood.spark.errors import WrongOption
+from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, TimestampPosition
 from cordwood.spark.ranges import Isolation, TopicPartition
 from cordwood.spark.read_options import KNOWN, ReadMode, ReadOptions, read_options
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern
-from cordwood.spark.user_errors import WrongOption
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 
@@ -66,13 +66,13 @@ def test_a_batch_begins_at_the_earliest_and_a_stream_at_the_latest() -> None:
 
 def test_offsets_are_named_for_each_partition() -> None:
     positions = parsed(startingOffsets='{"t": {"0": 23, "1": -2}}').starting
-    assert positions.of({FIRST, SECOND}) == {FIRST: AtOffset(23), SECOND: AT_EARLIEST}
+    assert positions.of({FIRST, SECOND}) == {FIRST: OffsetPosition(23), SECOND: AT_EARLIEST}
 
 
 def test_a_time_wins_over_times_for_each_partition_and_these_over_offsets() -> None:
     times = {"startingOffsetsByTimestamp": '{"t": {"0": 5}}', "startingOffsets": "earliest"}
-    assert parsed(**times).starting.named == {FIRST: AtTime(5)}
-    assert parsed(startingTimestamp="7", **times).starting.everywhere == AtTime(7)
+    assert parsed(**times).starting.named == {FIRST: TimestampPosition(5)}
+    assert parsed(startingTimestamp="7", **times).starting.everywhere == TimestampPosition(7)
 
 
 @pytest.mark.parametrize(("delay", "milliseconds"), [("1h", 3_600_000), ("15 min", 900_000), ("3s", 3000), ("20", 20)])

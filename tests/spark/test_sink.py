@@ -7,10 +7,9 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from spark_scenario import Log
 
-from cordwood.spark.errors import NotWritten
-from cordwood.spark.sink import Written, write_rows
+from cordwood.spark.errors import NotWritten, UserError
+from cordwood.spark.sink import BatchSink, Written
 from cordwood.spark.sink_options import sink_options
-from cordwood.spark.user_errors import UserError
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SPARK_NAMES = {pa.string(): "string", pa.binary(): "binary", pa.int32(): "int"}
@@ -20,7 +19,9 @@ HEADERS_NAME = "array<struct<key:string,value:binary>>"
 def write(log: Log, *tables: pa.RecordBatch, **given: str) -> Written:
     """Write the tables as one task of `df.write` does."""
     fields = [(field.name, SPARK_NAMES.get(field.type, HEADERS_NAME)) for field in tables[0].schema]
-    return write_rows(sink_options({"bootstrapServers": log.bootstrap, **given}, fields, overwrite=False), tables)
+    return BatchSink(sink_options({"bootstrapServers": log.bootstrap, **given}, fields, overwrite=False)).write(
+        iter(tables)
+    )
 
 
 def table(**columns: Sequence[object]) -> pa.RecordBatch:

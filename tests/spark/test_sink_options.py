@@ -2,8 +2,8 @@
 
 import pytest
 
+from cordwood.spark.errors import UserError
 from cordwood.spark.sink_options import SinkOptions, sink_options
-from cordwood.spark.user_errors import UserError
 
 GIVEN = {"kafka.bootstrap.servers": "one:9092", "topic": "t"}
 VALUE = [("value", "string")]

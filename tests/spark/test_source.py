@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from spark_scenario import SparkScenario
 
-from cordwood.spark.initial import ends_of
+from cordwood.spark.offsets import ends_of
 from cordwood.spark.ranges import TopicPartition
 
 

@@ -9,8 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from scripted_broker import ScriptedBroker
 from spark_scenario import Driver, Log
 
-from cordwood.spark.errors import DataLost
-from cordwood.spark.user_errors import WrongOption
+from cordwood.spark.errors import DataLost, WrongOption
 from cordwood.storage.records import Record, encode
 
 
