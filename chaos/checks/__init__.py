@@ -1,25 +1,18 @@
-"""History checkers: consistency anomalies in client observations and replica contents, one module per class."""
+"""History checkers: consistency anomalies in client observations and replica contents, one function per class."""
 
-from cordwood.chaos.checks.aborted_read import aborted_reads, aborted_writes
-from cordwood.chaos.checks.altered_read import altered_reads
 from cordwood.chaos.checks.anomaly import Anomaly, count_by_kind
-from cordwood.chaos.checks.duplicate import duplicates
+from cordwood.chaos.checks.dirty_read import aborted_reads, aborted_writes, uncommitted_reads
 from cordwood.chaos.checks.evidence import Evidence
+from cordwood.chaos.checks.garbage_read import altered_reads, unsent_reads
 from cordwood.chaos.checks.group_regress import group_regresses
-from cordwood.chaos.checks.inconsistent_offsets import inconsistent_offsets
-from cordwood.chaos.checks.last_stable import wrong_last_stables
 from cordwood.chaos.checks.log_start import invented_log_starts, log_start_regresses, undone_deletions
-from cordwood.chaos.checks.lost_write import lost_from_replicas, lost_writes
-from cordwood.chaos.checks.nonmonotonic_poll import nonmonotonic_polls
-from cordwood.chaos.checks.nonmonotonic_send import nonmonotonic_sends
-from cordwood.chaos.checks.poll_skip import poll_skips
+from cordwood.chaos.checks.lost_write import lost_from_replicas, lost_writes, unseen
 from cordwood.chaos.checks.replica_divergence import replica_divergences
+from cordwood.chaos.checks.session_order import nonmonotonic_polls, nonmonotonic_sends, poll_skips
 from cordwood.chaos.checks.stale_read import stale_epoch_ends, stale_reads
 from cordwood.chaos.checks.unavailable import unavailables
-from cordwood.chaos.checks.uncommitted_read import uncommitted_reads
-from cordwood.chaos.checks.unseen import unseen
-from cordwood.chaos.checks.unsent_read import unsent_reads
-from cordwood.chaos.checks.watermark_regress import watermark_regresses
+from cordwood.chaos.checks.unique_offsets import duplicates, inconsistent_offsets
+from cordwood.chaos.checks.watermark import watermark_regresses, wrong_last_stables
 from cordwood.chaos.checks.wrong_epoch_end import wrong_epoch_ends
 from cordwood.chaos.checks.wrong_lookup import wrong_lookups
 from cordwood.chaos.history import History
