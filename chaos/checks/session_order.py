@@ -4,8 +4,8 @@
 - poll-skip: a consumer that was not reassigned receives a later record than the next one.
 - nonmonotonic-send: a later send of one producer has a lower or equal offset in the partition.
 
-The classes are those of Jepsen's kafka workload. Adya has no such classes, because Adya's classes do not order the reads
-and writes of one session.
+The classes are those of Jepsen's kafka workload. Adya has no such classes, because Adya's classes do not order the
+reads and writes of one session.
 """
 
 from collections.abc import Iterator

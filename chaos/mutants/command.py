@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.chaos.mutants import record, report
+from cordwood.chaos.mutants import report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
 from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome
 from cordwood.chaos.mutants.killers import ROOT, PytestFile, pin, pinned
@@ -61,7 +61,7 @@ def mutants(
     if is_pinning:
         raise typer.Exit(0 if asyncio.run(_pin_all(wanted)) else 1)
     try:
-        kept = None if recorded is None else ResultFile(recorded, record.KIND, {"mutants": len(wanted)})
+        kept = None if recorded is None else ResultFile(recorded, report.KIND, {"mutants": len(wanted)})
         outcomes = asyncio.run(_hunt_all(wanted, jobs, kept, math.inf if minutes is None else minutes * MINUTE_S))
         if kept is not None and len(outcomes) == len(wanted):
             kept.end()
@@ -102,7 +102,7 @@ def _changed_files(commit: str) -> set[str]:
 
 async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: ResultFile | None, real_s: float) -> list[MutantOutcome]:
     """Return the outcomes of all mutants begun in time, in their order: those of the record, and new ones."""
-    known = {} if kept is None else record.outcomes(kept.rows)
+    known = {} if kept is None else report.outcomes(kept.rows)
     hunt, turn, end_s = Hunt(pinned()), asyncio.Semaphore(jobs), time.monotonic() + real_s
 
     async def hunted(mutant: Mutant) -> MutantOutcome | None:
@@ -114,7 +114,7 @@ async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: ResultFile | None
             outcome = await hunt.run(mutant)
         typer.echo(report.line(outcome))
         if kept is not None:
-            kept.add(record.row(outcome))
+            kept.add(report.row(outcome))
         return outcome
 
     return [outcome for outcome in await asyncio.gather(*map(hunted, wanted)) if outcome is not None]

@@ -9,7 +9,7 @@ import pytest
 import typer.testing
 
 import cordwood
-from cordwood.chaos.mutants import command, killers, page, record, report
+from cordwood.chaos.mutants import command, killers, page, report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
 from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome, MutantVerdict
 from cordwood.chaos.mutants.killers import Killer, PytestFile, Seeds, parsed
@@ -130,13 +130,13 @@ def test_a_hunt_that_was_broken_off_goes_on_where_it_was(run: Callable[..., tupl
     words = ["--only", "no-pre-vote", "--only", "no-truncation", "--record", path, "--json"]
     exit_code, said = run(*words, "--minutes", "0")
     assert (exit_code, json.loads(said.splitlines()[-1])["not_run"]) == (0, 2)
-    kept = ResultFile(path, record.KIND, {"mutants": 2})
-    kept.add(record.row(CAUGHT))
+    kept = ResultFile(path, report.KIND, {"mutants": 2})
+    kept.add(report.row(CAUGHT))
     exit_code, said = run(*words)
     assert (exit_code, json.loads(said.splitlines()[-1])["survivors"]) == (1, ["no-truncation"])
-    kept = ResultFile(path, record.KIND, {"mutants": 2})
+    kept = ResultFile(path, report.KIND, {"mutants": 2})
     assert kept.is_whole
-    assert record.outcomes(kept.rows)["no-pre-vote"] == CAUGHT
+    assert report.outcomes(kept.rows)["no-pre-vote"] == CAUGHT
 
 
 def test_an_unknown_name_gets_a_sentence(run: Callable[..., tuple[int, str]]) -> None:
@@ -162,8 +162,8 @@ def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
     unfit = MutantOutcome(
         BY_NAME["no-pre-vote"], CAUGHT.killer, MutantVerdict.UNFIT, "it fails without it too: watermark-regress"
     )
-    rows = list(map(record.row, (CAUGHT, SURVIVED, unfit)))
-    text = page.page(Result(record.KIND, "abc", "2026-11-23T08:00:00+00:00", {}, {"mutants": 4}, rows, is_whole=False))
+    rows = list(map(report.row, (CAUGHT, SURVIVED, unfit)))
+    text = page.page(Result(report.KIND, "abc", "2026-11-23T08:00:00+00:00", {}, {"mutants": 4}, rows, is_whole=False))
     assert "Commit abc, 2026-11-23: 1 of 3 mutants caught" in text
     assert "interrupted: 1 of 4 mutants were not run" in text
     assert "- `no-pre-vote` (quorum 1..9): it fails without it too: watermark-regress" in text
