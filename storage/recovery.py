@@ -6,12 +6,14 @@ Damage is kept, skipped, and never served.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.storage.batch import HEADER_BYTES, MAGIC, BatchHeader, check, peek
-from cordwood.storage.disk import Bytes, File, read_around
+from cordwood.storage.disk import File, read_around
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.index import Index
+
+if TYPE_CHECKING:
+    from cordwood.storage.segment import Segment
 
 SCAN_BYTES = 1 << 20
 SECTOR_BYTES = 512
@@ -30,29 +32,11 @@ class Tear(NamedTuple):
     what: str
 
 
-class Recoverable(Protocol):
-    """Parts of a segment that recovery needs: file, index, and methods that add what was found."""
-
-    base_offset: int
-    end_offset: int
-    size: int
-
-    @property
-    def file(self) -> File: ...
-
-    @property
-    def index(self) -> Index: ...
-
-    def note(self, offset: int, size: int, max_timestamp: int, pieces: tuple[Bytes]) -> None: ...
-
-    def note_damage(self, size: int) -> None: ...
-
-
 BatchCheck = Callable[[BatchHeader], None]
 """Check of each whole batch; raises CorruptBatch if the batch cannot be right all the same."""
 
 
-def scan(segment: Recoverable, check_batch: BatchCheck) -> Tear | None:
+def scan(segment: "Segment", check_batch: BatchCheck) -> Tear | None:
     """Add batch by batch from `segment.size` on. Return None if the file ends at a batch boundary, or the tear.
 
     Preallocated space that was never written is a tear too, with nothing but a hole in it.
@@ -87,7 +71,7 @@ def must_not_fall_back(header: BatchHeader, due: int) -> None:
         raise CorruptBatch(f"offset {header.base_offset}, but {due} was expected")
 
 
-def scan_all(segment: Recoverable) -> None:
+def scan_all(segment: "Segment") -> None:
     """Add every readable batch, and skip the damage between them."""
 
     def check_batch(header: BatchHeader) -> None:
@@ -97,7 +81,7 @@ def scan_all(segment: Recoverable) -> None:
         pass
 
 
-def step_over(segment: Recoverable, tear: Tear) -> bool:
+def step_over(segment: "Segment", tear: Tear) -> bool:
     """Skip damage: record the bytes up to the next whole batch as damaged. Return False if none follows.
 
     A later batch counts only if its offset is above the tear's, so that stale bytes do not pass for records.

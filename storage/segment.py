@@ -11,10 +11,9 @@ from contextlib import closing, suppress
 from crc32c import crc32c
 
 from cordwood.storage.batch import HEADER_BYTES, BatchHeader, peek
-from cordwood.storage.damaged import DamagedIntervals
 from cordwood.storage.disk import Bytes, Disk, File, read_around
 from cordwood.storage.errors import DamagedLog, read_failed
-from cordwood.storage.index import Index, Interval, empty
+from cordwood.storage.index import DamagedIntervals, Index, Interval, empty
 from cordwood.storage.index import read as read_index
 from cordwood.storage.manifest import UNKNOWN_TIMESTAMP, SealedSegment
 from cordwood.storage.open_segments import OpenSegments

@@ -24,15 +24,6 @@ CHECKPOINTS = frozenset({RECOVERY_FILE, EPOCHS_FILE})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A place on disk that does not have what was written there."""
-
-    path: str
-    position: int
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
 class BatchLine:
     """One batch, as `log dump` shows it. Times in milliseconds, sizes in bytes."""
 
@@ -65,7 +56,7 @@ def dump_segment(disk: Disk, path: str) -> Iterator[BatchLine]:
         file.close()
 
 
-def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> Iterator[Finding]:
+def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> Iterator[DamagedLog]:
     """Verify everything in a partition's directory. `mark` is its flushed end, None if there is none."""
     names = disk.list_directory(directory)
     for name in names:
@@ -78,29 +69,29 @@ def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> 
         if name.endswith(".log"):
             yield from check.run(path)
         elif name.endswith(".index") and f"{name.removesuffix('.index')}.log" not in names:
-            yield Finding(path, 0, "an index without its segment")
+            yield DamagedLog(path, 0, "an index without its segment")
     if mark is not None and check.due < mark.end_offset:
-        yield Finding(directory, 0, f"the log ends at offset {check.due}, but was flushed up to {mark.end_offset}")
+        yield DamagedLog(directory, 0, f"the log ends at offset {check.due}, but was flushed up to {mark.end_offset}")
 
 
-def _losses(disk: Disk, directory: str) -> Iterator[Finding]:
+def _losses(disk: Disk, directory: str) -> Iterator[DamagedLog]:
     """Yield segments of the manifest that are missing or short. Damage of the manifest itself is not reported here."""
     known = load_state(disk, directory)
     for row in known.segments or ():
         loss = loss_of(disk, segment_path(directory, row.base_offset), row.size)
         if row.end_offset > known.log_start and loss is not None:
-            yield Finding(loss.path, loss.position, loss.what)
+            yield loss
 
 
-def verify_checkpoint(disk: Disk, path: str) -> Iterator[Finding]:
+def verify_checkpoint(disk: Disk, path: str) -> Iterator[DamagedLog]:
     """Verify a file written by `checkpoint.write`."""
     try:
         checkpoint.read(disk, path)
     except DamagedLog as damage:
-        yield Finding(damage.path, damage.position, damage.what)
+        yield damage
 
 
-def verify_segment(disk: Disk, path: str) -> Iterator[Finding]:
+def verify_segment(disk: Disk, path: str) -> Iterator[DamagedLog]:
     """Verify one segment and its index."""
     yield from _SegmentCheck(disk, None).run(path)
 
@@ -113,14 +104,14 @@ class _SegmentCheck:
         self.due = -1
         self._latest_epoch = -1
 
-    def run(self, path: str) -> Iterator[Finding]:
+    def run(self, path: str) -> Iterator[DamagedLog]:
         base = int(path.rpartition("/")[2].removesuffix(".log"))
         if self.due not in (-1, base):
-            yield Finding(path, 0, f"the segment begins at offset {base}, but the previous one ends at {self.due}")
+            yield DamagedLog(path, 0, f"the segment begins at offset {base}, but the previous one ends at {self.due}")
         self.due = base
         index, damage = self._index(path, base)
         if damage is not None:
-            yield Finding(damage.path, damage.position, damage.what)
+            yield damage
         file = self._disk.open(path)
         try:
             for interval in index:
@@ -139,33 +130,35 @@ class _SegmentCheck:
         finally:
             file.close()
 
-    def _check_interval(self, file: File, interval: Interval, base: int) -> Iterator[Finding]:
+    def _check_interval(self, file: File, interval: Interval, base: int) -> Iterator[DamagedLog]:
         data = file.pread(interval.size, interval.position)
         if crc32c(data) != interval.crc:
             at, what = _first_damage(data)
-            yield Finding(file.path, interval.position + at, what)
+            yield DamagedLog(file.path, interval.position + at, what)
             self.due = -1
             return
         if self.due not in (-1, base + interval.offset) and base + interval.offset < self.due:
-            yield Finding(file.path, interval.position, f"offset {base + interval.offset}, but {self.due} was expected")
+            yield DamagedLog(
+                file.path, interval.position, f"offset {base + interval.offset}, but {self.due} was expected"
+            )
         position = 0
         while position < len(data):
             header = peek(data, position)
             position, self.due = position + header.size, header.end
             self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
 
-    def _check_rest(self, file: File, start: int) -> Iterator[Finding]:
+    def _check_rest(self, file: File, start: int) -> Iterator[DamagedLog]:
         position = start
         try:
             for position, header in _batches(file, start):
                 complaint = self._complaint(header)
                 if complaint is not None:
-                    yield Finding(file.path, position, complaint)
+                    yield DamagedLog(file.path, position, complaint)
                 self.due, self._latest_epoch = header.end, max(self._latest_epoch, header.leader_epoch)
                 position += header.size
         except CorruptBatch as corrupt:
             if not self._is_torn(file, position):
-                yield Finding(file.path, _first_non_zero(file, position), str(corrupt))
+                yield DamagedLog(file.path, _first_non_zero(file, position), str(corrupt))
 
     def _is_torn(self, file: File, position: int) -> bool:
         """Return whether a batch is merely unfinished: the next in order, never flushed, and with a hole in it."""

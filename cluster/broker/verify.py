@@ -14,7 +14,6 @@ from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.verify import (
     CHECKPOINTS,
     BatchLine,
-    Finding,
     dump_segment,
     verify_checkpoint,
     verify_partition,
@@ -26,7 +25,7 @@ WHOLE_FILES = frozenset((*CHECKPOINTS, identity.NAME, storage.STANDING, RUN_FILE
 """Names of files in the framing of `storage/checkpoint.py`."""
 
 
-def verify(disk: Disk, path: str) -> Iterator[Finding]:
+def verify(disk: Disk, path: str) -> Iterator[DamagedLog]:
     """Yield the damage in a file, a partition, or a whole data directory. Writes nothing. Raises OSError."""
     names = _names(disk, path)
     if names is None:
@@ -51,12 +50,12 @@ def dump(disk: Disk, path: str) -> Iterator[BatchLine]:
             yield from dump(disk, f"{path}/{name}")
 
 
-def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[Finding]:
+def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[DamagedLog]:
     marks: FlushedOffsets | None = None
     for name in names:
         if name == MARKS_FILE:
             marks = FlushedOffsets(disk.open(f"{path}/{name}"))
-            yield from map(_finding, marks.damage)
+            yield from marks.damage
         elif name == METADATA:
             yield from _verify_metadata(disk, f"{path}/{name}")
         elif name != TOPICS:
@@ -69,17 +68,17 @@ def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[
                 yield from verify_partition(disk, f"{path}/{TOPICS}/{topic}/{partition}", mark)
 
 
-def _verify_metadata(disk: Disk, path: str) -> Iterator[Finding]:
+def _verify_metadata(disk: Disk, path: str) -> Iterator[DamagedLog]:
     """Yield the damage of each metadata file, in both copies if there are two; without any, check them together."""
-    found: list[Finding] = []
+    found: list[DamagedLog] = []
     for directory in (path, copy_of(path)):
         for name in disk.list_directory(directory) if disk.exists(directory) else ():
             found += _verify_file(disk, f"{directory}/{name}")
     check = storage.verify if disk.exists(f"{path}/{storage.STANDING}") else mirror_repair.verify
-    yield from found or map(_finding, check(disk, path))
+    yield from found or check(disk, path)
 
 
-def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
+def _verify_file(disk: Disk, path: str) -> Iterator[DamagedLog]:
     name = path.rpartition("/")[2]
     if name.endswith(LOG):
         yield from verify_segment(disk, path)
@@ -92,15 +91,11 @@ def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
         try:
             journal.check(path, file.pread(file.size(), 0))
         except DamagedLog as damage:
-            yield _finding(damage)
+            yield damage
         finally:
             file.close()
     elif name == MARKS_FILE:
-        yield from map(_finding, FlushedOffsets(disk.open(path)).damage)
-
-
-def _finding(damage: DamagedLog) -> Finding:
-    return Finding(damage.path, damage.position, damage.what)
+        yield from FlushedOffsets(disk.open(path)).damage
 
 
 def _names(disk: Disk, path: str) -> list[str] | None:
