@@ -5,12 +5,11 @@ checksums, their order and the flushed end; the index, the checkpoints and the f
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from crc32c import crc32c
 
 from cordwood.storage import checkpoint
-from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader, Compression, check, peek
+from cordwood.storage.batch import HEADER_BYTES, MAGIC, BatchHeader, check, peek
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.flushed_offsets import FlushedOffset
@@ -23,32 +22,13 @@ from cordwood.storage.state import load as load_state
 CHECKPOINTS = frozenset({RECOVERY_FILE, EPOCHS_FILE})
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLine:
-    """One batch, as `log dump` shows it. Times in milliseconds, sizes in bytes."""
-
-    path: str
-    position: int
-    base_offset: int
-    end_offset: int
-    records: int
-    size: int
-    leader_epoch: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    codec: str
-    is_control: bool
-
-
-def dump_segment(disk: Disk, path: str) -> Iterator[BatchLine]:
-    """Yield the batches of one segment. Raises DamagedLog at the first that is not whole."""
+def dump_segment(disk: Disk, path: str) -> Iterator[tuple[str, int, BatchHeader]]:
+    """Yield path, position and header of each batch. Raises DamagedLog at the first that is not whole."""
     file = disk.open(path)
     position = 0
     try:
         for position, header in _batches(file, 0):
-            yield _line(path, position, header)
+            yield path, position, header
             position += header.size
     except CorruptBatch as corrupt:
         raise DamagedLog(path, _first_non_zero(file, position), str(corrupt)) from corrupt
@@ -215,22 +195,3 @@ def _first_non_zero(file: File, position: int) -> int:
             return position + len(data) - len(rest)
         position += len(data)
     return length
-
-
-def _line(path: str, position: int, header: BatchHeader) -> BatchLine:
-    codec = header.attributes & CODEC_MASK
-    return BatchLine(
-        path=path,
-        position=position,
-        base_offset=header.base_offset,
-        end_offset=header.end,
-        records=header.record_count,
-        size=header.size,
-        leader_epoch=header.leader_epoch,
-        max_timestamp=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        codec=Compression(codec).name.lower() if codec <= Compression.ZSTD else str(codec),
-        is_control=header.is_control,
-    )

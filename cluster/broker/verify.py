@@ -8,12 +8,12 @@ from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.raft import storage
 from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS, names_in, place_of
 from cordwood.replication.run_mark import RUN_FILE
+from cordwood.storage.batch import BatchHeader
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.verify import (
     CHECKPOINTS,
-    BatchLine,
     dump_segment,
     verify_checkpoint,
     verify_partition,
@@ -39,8 +39,8 @@ def verify(disk: Disk, path: str) -> Iterator[DamagedLog]:
             yield from verify(disk, f"{path}/{name}")
 
 
-def dump(disk: Disk, path: str) -> Iterator[BatchLine]:
-    """Yield the batches of a segment, or of all segments in a directory. Raises DamagedLog, OSError."""
+def dump(disk: Disk, path: str) -> Iterator[tuple[str, int, BatchHeader]]:
+    """Yield path, position and header of each batch of a segment or a directory. Raises DamagedLog, OSError."""
     names = _names(disk, path)
     if names is None:
         yield from dump_segment(disk, path)

@@ -96,12 +96,10 @@ def reset(
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
     """Reset a group's committed offsets. It must have no running members. Without --execute nothing is changed."""
-    from cordwood.cluster.cli import positions
+    from cordwood.cluster.cli.offsets import describe_topic, parse_position, partitions_in, resolve
 
-    position = positions.parse(to, "--to")
+    position = parse_position(to, "--to")
     with admin_client(servers) as admin:
-        from cordwood.cluster.cli.offsets import describe_topic, partitions_in, resolve
-
         committed = _committed(admin, group)
         if topic:
             names = [name for wanted in topic for name in partitions_in(describe_topic(admin, wanted))]

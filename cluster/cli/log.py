@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ from cordwood.storage.errors import DamagedLog
 from cordwood.storage.real_disk import RealDisk, RealFile
 
 if TYPE_CHECKING:
-    from cordwood.storage.verify import BatchLine
+    from cordwood.storage.batch import BatchHeader
 
 app = typer.Typer(no_args_is_help=True, help="Read logs on disk without a broker.")
 
@@ -28,20 +28,18 @@ LogPath = Annotated[
 @app.command()
 def dump(path: LogPath, as_json: AsJson = False) -> None:
     """Print one line for each batch: its position, offsets, epoch, producer and codec."""
-    from dataclasses import asdict
-
     from cordwood.cluster.broker.verify import dump as batches
 
     shown = ""
     with _reading(path) as disk:
-        for batch in batches(disk, str(path)):
+        for file, position, header in batches(disk, str(path)):
             if as_json:
-                print_json_line(asdict(batch))
+                print_json_line({"path": file, "position": position, **_fields(header)})
                 continue
-            if batch.path != shown:
-                shown = batch.path
+            if file != shown:
+                shown = file
                 typer.echo(shown)
-            typer.echo(_in_words(batch))
+            typer.echo(_in_words(position, header))
 
 
 @app.command()
@@ -54,7 +52,7 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
 
     findings = []
     size = _size(path)
-    with _reading(path) as disk, progress_bar("verifying", size, in_bytes=True) as read:
+    with _reading(path) as disk, progress_bar("verifying", size) as read:
         disk.told = read
         for finding in findings_in(disk, str(path)):
             findings.append(finding)
@@ -69,13 +67,37 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
         raise Failure(f"{path} is damaged: {len(findings)} findings.")
 
 
-def _in_words(batch: "BatchLine") -> str:
-    producer = f"  producer {batch.producer_id} epoch {batch.producer_epoch} sequence {batch.base_sequence}"
+def _fields(header: "BatchHeader") -> dict[str, Any]:
+    """Return the JSON fields of a batch. Times in milliseconds, sizes in bytes."""
+    return {
+        "base_offset": header.base_offset,
+        "end_offset": header.end,
+        "records": header.record_count,
+        "size": header.size,
+        "leader_epoch": header.leader_epoch,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "codec": _codec(header),
+        "is_control": header.is_control,
+    }
+
+
+def _in_words(position: int, header: "BatchHeader") -> str:
+    producer = f"  producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
     return (
-        f"  byte {batch.position}: offsets {batch.base_offset} to {batch.end_offset}, {batch.records} records, "
-        f"{batch.size} bytes, {batch.codec}, leader epoch {batch.leader_epoch}, latest {_moment(batch.max_timestamp)}"
-        f"{producer if batch.producer_id >= 0 else ''}{'  control' if batch.is_control else ''}"
+        f"  byte {position}: offsets {header.base_offset} to {header.end}, {header.record_count} records, {header.size}"
+        f" bytes, {_codec(header)}, leader epoch {header.leader_epoch}, latest {_moment(header.max_timestamp)}"
+        f"{producer if header.producer_id >= 0 else ''}{'  control' if header.is_control else ''}"
     )
+
+
+def _codec(header: "BatchHeader") -> str:
+    from cordwood.storage.batch import CODEC_MASK, Compression
+
+    codec = header.attributes & CODEC_MASK
+    return Compression(codec).name.lower() if codec <= Compression.ZSTD else str(codec)
 
 
 def _moment(timestamp_ms: int) -> str:

@@ -1,10 +1,11 @@
-"""Offset look-ups: log start, last stable offset, and the offset of a position in each partition."""
+"""Positions as an option, and offset look-ups: log start, last stable offset, a position in each partition."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
 
 from cordwood.cluster.cli.client import answer, no_such_topic
-from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, NoPosition, Position, parse
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
@@ -23,6 +24,14 @@ Offsets = dict[PartitionName, int]
 def partitions_in(topic: "TopicDescription") -> list[PartitionName]:
     """Return the partitions of a described topic, in its order."""
     return [PartitionName(topic.name, partition.id) for partition in topic.partitions]
+
+
+def parse_position(text: str, option: str) -> Position:
+    """Parse the position given to `option`. Raises Failure with exit code 2."""
+    try:
+        return parse(text)
+    except NoPosition as mistake:
+        raise Failure(f"{option} {text.strip()!r} is {mistake}", ExitCode.USAGE) from None
 
 
 def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":

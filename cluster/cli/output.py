@@ -59,8 +59,8 @@ def note(sentence: str) -> None:
 
 
 @contextmanager
-def progress_bar(doing: str, total: int | None, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error while the block runs. Yield a function that takes each further amount done.
+def progress_bar(doing: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error while the block runs. Yield a function that takes each further number of bytes.
 
     Without a terminal on standard error nothing is drawn. `total` is None if it is unknown.
     """
@@ -70,9 +70,8 @@ def progress_bar(doing: str, total: int | None, *, in_bytes: bool = False) -> It
     from rich import progress
     from rich.console import Console
 
-    counted = progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn()
     described = progress.TextColumn("{task.description}")
-    columns = (described, progress.BarColumn(), counted, progress.TimeRemainingColumn())
+    columns = (described, progress.BarColumn(), progress.DownloadColumn(), progress.TimeRemainingColumn())
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(doing, total=total)
         yield lambda amount: bars.advance(task, amount)

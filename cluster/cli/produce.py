@@ -154,7 +154,7 @@ def _require_topic(producer: "Producer", topic: str, servers: str) -> None:
 
 
 def _send_all(producer: "Producer", topic: str, source: BinaryIO, separator: bytes | None, tally: Tally) -> None:
-    with progress_bar("producing", _size(source), in_bytes=True) as read:
+    with progress_bar("producing", _size(source)) as read:
         for number, line in enumerate(lines(source, read), 1):
             key: bytes | None = None
             value = line

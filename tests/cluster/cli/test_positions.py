@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.positions import parse
+from cordwood.cluster.cli.offsets import parse_position
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
 
 NOON_MS = 1785412800000
@@ -24,12 +24,12 @@ NOON_MS = 1785412800000
     ],
 )
 def test_positions_are_read_as_written(text: str, position: Position) -> None:
-    assert parse(text, "--from") == position
+    assert parse_position(text, "--from") == position
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-1", "@", "@now", "1.5", "2026-13-01", "1960-01-01", str(1 << 64)])
 def test_what_is_no_position_is_refused_with_the_forms_there_are(text: str) -> None:
     with pytest.raises(Failure) as refused:
-        parse(text, "--from")
+        parse_position(text, "--from")
     assert refused.value.exit_code is ExitCode.USAGE
     assert "--from" in refused.value.sentence
