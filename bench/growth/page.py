@@ -1,13 +1,10 @@
 """The page of scaling measurements and its charts, from one saved result: docs/growth.md is one."""
 
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from cordwood.bench.charts import number
 from cordwood.bench.growth.curves import Area
-from cordwood.bench.growth.report import charts, flatness, load, sentences
+from cordwood.bench.growth.report import charts, flatness, sentences
 
 PICTURES = "pictures/performance"
 HEAD = """# Growth
@@ -20,17 +17,6 @@ NONE = f"""{HEAD}
 
 No run is recorded: `make growth RECORD=docs/results/growth.jsonl` writes one, at a commit.
 """
-
-
-def main(
-    result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of bench/results/.")],
-    into: Annotated[Path, typer.Argument(file_okay=False, help="The directory for the page and its charts.")],
-) -> None:
-    """Write a page of any result, to look at. `python docs/generate` makes the one in docs/ from a recorded run."""
-    for name, text in files(*load(result)).items():
-        path = into / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def files(about: dict[str, Any], areas: list[Area]) -> dict[str, str]:
@@ -64,7 +50,3 @@ def _table(area: Area) -> str:
         values = dict(curve.points)
         rows.append([curve.name, curve.unit, *(number(values[x]) if x in values else "" for x in xs)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -63,12 +62,6 @@ def save(directory: Path, areas: Sequence[Area], about: Mapping[str, object]) ->
     stored = {**about, "areas": [asdict(area) for area in areas]}
     path.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
     return path
-
-
-def load(path: Path) -> tuple[dict[str, Any], list[Area]]:
-    """Load a file that `save` wrote: facts about the run, and its areas."""
-    stored = json.loads(path.read_text())
-    return stored, [Area.loaded(area) for area in stored.pop("areas")]
 
 
 def flatness() -> str:

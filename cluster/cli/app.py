@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from cordwood import __version__
-from cordwood.cluster.cli import cluster, consume, group, log, partition, produce, ready, serve, status, topic, up
+from cordwood.cluster.cli import cluster, consume, group, log, partition, produce, serve, status, topic, up
 from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
 
 
@@ -101,7 +101,7 @@ app.command()(up.down)
 app.command()(status.status)
 app.add_typer(cluster.app, name="cluster")
 app.command()(serve.serve)
-app.command()(ready.ready)
+app.command()(serve.ready)
 app.add_typer(topic.app, name="topic")
 app.add_typer(partition.app, name="partition")
 app.command()(produce.produce)

@@ -1,9 +1,57 @@
-"""`cordwood serve`: one broker in the foreground."""
+"""`cordwood serve` and `cordwood ready`: one broker in the foreground, and its health check over HTTP."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.settings import ConfigFile, Overrides, settings_of
+from cordwood.cluster.cli.exits import ExitCode, Failure
+
+if TYPE_CHECKING:
+    from cordwood.cluster.config.settings import Settings
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        envvar="CORDWOOD_CONFIG",
+        show_envvar=True,
+        help="A TOML file with Kafka's key names.",
+    ),
+]
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override the file and the environment; may be repeated."),
+]
+
+ANSWER_TIMEOUT_S = 5.0
+_WILDCARDS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses by which a broker that listens on all interfaces is reached from its own machine."""
+
+
+def settings_of(config: Path | None, overrides: list[str] | None) -> "Settings":
+    """Return the settings from file, environment and options. Raises Failure (exit code 2) with every mistake."""
+    from cordwood.cluster.config.sources import ConfigMistakes, load
+
+    toml = None if config is None else _text_of(config)
+    try:
+        return load(toml, os.environ, overrides or [])
+    except ConfigMistakes as mistakes:
+        raise Failure("\ncordwood: ".join(mistakes.sentences), ExitCode.USAGE) from None
+
+
+def _text_of(config: Path) -> str:
+    """Return a configuration file's text. Raises Failure with exit code 2."""
+    try:
+        return config.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot read the configuration file {config}: {error.strerror}.", ExitCode.USAGE) from None
+    except UnicodeDecodeError:
+        raise Failure(f"the configuration file {config} is not UTF-8 text.", ExitCode.USAGE) from None
 
 
 def serve(config: ConfigFile = None, overrides: Overrides = None) -> None:
@@ -21,3 +69,38 @@ def serve(config: ConfigFile = None, overrides: Overrides = None) -> None:
         raise Failure(f"the broker cannot start: {error}") from error
     if code:
         raise typer.Exit(code)
+
+
+def ready(config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """Check whether the broker with these settings is ready.
+
+    For health checks. Reads the same configuration as `cordwood serve` and asks that broker over HTTP (http.listen).
+    Exits with 0 if the broker is in contact with the controller and serves requests.
+    """
+    from cordwood.cluster.config.listeners import http_address
+
+    address = http_address(settings_of(config, overrides))
+    if address is None or address[1] == 0:
+        raise Failure(
+            "http.listen has no port: set it to HOST:PORT, which the health check connects to.", ExitCode.USAGE
+        )
+    host, port = address
+    typer.echo(answer(_WILDCARDS.get(host, host), port))
+
+
+def answer(host: str, port: int) -> str:
+    """Return the broker's answer if it is ready. Raises Failure with its reason if it is not."""
+    from http.client import HTTPConnection, HTTPException
+
+    connection = HTTPConnection(host, port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        said = response.read().decode().strip()
+    except (OSError, HTTPException) as error:
+        raise Failure(f"no broker answers over HTTP at {host}:{port} ({error}).", ExitCode.UNREACHABLE) from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise Failure(said)
+    return said

@@ -147,7 +147,7 @@ def _start(
 ) -> None:
     """Start the brokers that do not run, and wait until all can be used. Add those started to `ours`, by process."""
     from cordwood.cluster.cli.local import processes
-    from cordwood.cluster.cli.local.readiness import Awaited, wait_until_usable
+    from cordwood.cluster.cli.local.processes import Awaited, wait_until_usable
 
     awaited = [Awaited(member) for member in members]
     for broker in awaited:

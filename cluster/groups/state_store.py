@@ -14,14 +14,14 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.formats import encode_group_key
-from cordwood.cluster.groups.loader import load
 from cordwood.cluster.groups.offsets import Changes
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Content, Readiness, Shard, as_records, changes_as_contents
 from cordwood.cluster.groups.topic import OffsetsTopic, partition_of
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.batch import CONTROL, check, split
 from cordwood.storage.errors import StorageError
-from cordwood.storage.records import encode
+from cordwood.storage.records import decode, encode
 
 RECORDS_PER_BATCH_MAX = 2000
 COMPACTION_RECORDS_MIN = 4_000
@@ -31,6 +31,9 @@ COMPACTION_RATIO = 8
 _ItemT = TypeVar("_ItemT")
 _ResultT = TypeVar("_ResultT")
 _events = structlog.get_logger("groups")
+
+TURN_S = 0.004
+"""Seconds of loading after which the event loop gets a turn."""
 
 
 class GroupStateStore:
@@ -208,6 +211,50 @@ class GroupStateStore:
             _events.warning("groups.not_compacted", partition=shard.partition, error=str(refusal))
         finally:
             shard.is_compacting = False
+
+
+async def load(topic: OffsetsTopic, shard: Shard, end: int) -> None:
+    """Fill the shard from the records below `end`. Raises Refused, also if the leadership ends, and StorageError."""
+    loop = asyncio.get_running_loop()
+    turn = _Turn(loop)
+    newest: dict[bytes, bytes] = {}
+    offset = topic.bounds(shard.leadership).start
+    while offset < end:
+        data = await topic.read(shard.leadership, offset)
+        if not data:
+            break
+        for batch in split(data):
+            offset = max(offset, _take_newest(batch, offset, newest))
+            await turn.maybe_end()
+    for _ in shard.restore(newest.items()):
+        await turn.maybe_end()
+    shard.begin_sessions(round(loop.time() * 1000))
+
+
+class _Turn:
+    """A turn of the loader, which yields to the event loop every few milliseconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._until = loop, loop.time() + TURN_S
+
+    async def maybe_end(self) -> None:
+        if self._loop.time() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._loop.time() + TURN_S
+
+
+def _take_newest(batch: bytes, offset: int, newest: dict[bytes, bytes]) -> int:
+    """Apply the records from `offset` on to `newest`. Return the offset of the next batch."""
+    header = check(batch)
+    if not header.attributes & CONTROL:
+        for record in decode(batch):
+            if record.key is None or record.offset < offset:
+                continue
+            if record.value is None:
+                newest.pop(record.key, None)
+            else:
+                newest[record.key] = record.value
+    return header.end
 
 
 def _chunks(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:

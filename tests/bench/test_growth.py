@@ -1,6 +1,7 @@
 """Growth measurements: a minimal protocol client, curves and promises, and the report of those that fail."""
 
 import io
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,7 +22,7 @@ from cordwood.bench.growth.place import (
     spread,
     start_s,
 )
-from cordwood.bench.growth.report import charts, load, save, sentences, show
+from cordwood.bench.growth.report import charts, save, sentences, show
 from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, RequestFailed, batch_of
 from cordwood.storage.batch import headers
 from cordwood.storage.records import decode
@@ -73,7 +74,9 @@ def test_curves_of_one_unit_share_a_chart(area: Area) -> None:
 
 def test_the_page_has_what_the_result_says_with_its_commit_and_charts(area: Area, tmp_path: Path) -> None:
     about = {"machine": MACHINE, "scale": 1.0}
-    assert load(save(tmp_path, [area], about)) == (about, [area])
+    stored = json.loads(save(tmp_path, [area], about).read_text())
+    assert [Area.loaded(each) for each in stored.pop("areas")] == [area]
+    assert stored == about
     found = files(about | {"commit": "abc", "at": "2026-11-23T08:00:00+00:00"}, [area])
     page = found.pop("growth.md")
     assert "Commit abc, 2026-11-23: measured by" in page

@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "loading-stops-early",
-        "cluster/groups/loader.py",
+        "cluster/groups/state_store.py",
         "            offset = max(offset, _take_newest(batch, offset, newest))\n",
         "            offset = max(offset, _take_newest(batch, offset, newest))\n"
         "            end = min(end, offset + 50)\n",
