@@ -32,7 +32,6 @@ MAY_REACH_OUT = {
     "chaos/report/place.py": "looks whether a report can be written where somebody wants it",
     "chaos/live/": "drives real processes",
     "chaos/mutants/": "runs copies of the source in processes of their own",
-    "chaos/checks/scale.py": "measures how long the checks take",
     "spark/stream_source.py": "lives on Spark's driver, and knows how long ago the last micro-batch was",
     "spark/session.py": "prepares the machine that it runs on",
     "spark/client/": "waits for brokers, in the processes that Spark runs it in",

@@ -3,7 +3,6 @@
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 WRONG_PLACE = "A reader is given records from another offset."
-LOST_OFFSETS = "Offsets are given out twice, or records are gone after a restart."
 
 MUTANTS = (
     Mutant(

@@ -3,7 +3,6 @@
 from cordwood.chaos.mutants.mutant import Mutant
 
 SHOWN = "A consumer reads what the next leader may not have."
-FOREVER = "A replica never comes into the in-sync set again."
 
 MUTANTS = (
     Mutant(

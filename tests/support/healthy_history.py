@@ -1,15 +1,9 @@
-"""Benchmark of the checkers on a large synthetic history: time and memory."""
+"""A large synthetic history without anomalies, with every table filled."""
 
-import json
-import resource
-import time
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
-import typer
 
-from cordwood.chaos.checks import check
 from cordwood.chaos.history import (
     ACKS_ALL,
     SEQUENCE_BITS,
@@ -32,31 +26,6 @@ from cordwood.chaos.history import (
 
 OPEN_SHARE = 0.01
 BATCH_RECORDS = 500
-
-
-def main(
-    sends: Annotated[int, typer.Option(min=1)] = 10_000_000,
-    partitions: Annotated[int, typer.Option(min=1)] = 12,
-    producers: Annotated[int, typer.Option(min=1)] = 16,
-    consumers: Annotated[int, typer.Option(min=1, help="Each of them reads everything.")] = 2,
-    brokers: Annotated[int, typer.Option(min=0, help="Each of them is read raw at the end.")] = 0,
-) -> None:
-    """Make up a healthy history and check it. Prints JSON; exits with 1 on a false alarm."""
-    history = healthy(sends, partitions, producers, consumers, brokers)
-    began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    anomalies = check(history)
-    measured = {
-        "sends": len(history.sends),
-        "polls": len(history.polls),
-        "replicas": len(history.replicas),
-        "check_s": round(time.perf_counter() - began_s, 2),
-        "check_cpu_s": round(time.process_time() - began_cpu_s, 2),
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-        "anomalies": [anomaly.sentence for anomaly in anomalies],
-    }
-    typer.echo(json.dumps(measured))
-    if anomalies:
-        raise typer.Exit(1)
 
 
 def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers: int) -> History:
@@ -128,6 +97,3 @@ def _asked(reader: Column, partition: Column, offset: Column, read: Column) -> H
         batches=Batches(partition, offset, offset + 1, zeros, asked_ns + 1),
     )
 
-
-if __name__ == "__main__":
-    typer.run(main)
