@@ -1,69 +1,255 @@
-"""The history of a run: client operations and final replica contents, as columns of integers."""
+"""The history of a run: client operations and final replica contents, as tables of integer columns."""
 
+import re
 import zipfile
-from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, fields
-from typing import Any, BinaryIO, Generic, TypeVar
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
-from cordwood.chaos.history_tables import (
-    ACKS_ALL,
-    BY_FOLLOWER,
-    PRODUCERS_MAX,
-    SEQUENCE_BITS,
-    UNKNOWN,
-    Assignments,
-    Batches,
-    Column,
-    Commits,
-    Deletions,
-    Elections,
-    EpochEnds,
-    Faults,
-    Logs,
-    Lookups,
-    Operation,
-    Outcome,
-    Polls,
-    Replicas,
-    Sends,
-    Table,
-    Watermarks,
-    content_of,
-    value_of,
-)
+Column = npt.NDArray[np.int64]
+Operation = dict[str, int | str]
+"""One row as a dict: the name of the table as "operation", and the cells by column."""
 
-__all__ = [
-    "ACKS_ALL",
-    "BY_FOLLOWER",
-    "PRODUCERS_MAX",
-    "SEQUENCE_BITS",
-    "UNKNOWN",
-    "Assignments",
-    "Batches",
-    "Column",
-    "Commits",
-    "Deletions",
-    "Elections",
-    "EpochEnds",
-    "Faults",
-    "History",
-    "HistoryBuilder",
-    "Logs",
-    "Lookups",
-    "NotAHistory",
-    "Operation",
-    "Outcome",
-    "Polls",
-    "Replicas",
-    "Sends",
-    "Table",
-    "Watermarks",
-    "content_of",
-    "value_of",
-]
+UNKNOWN = -1
+"""Placeholder of an offset or a time that no client received."""
+BY_FOLLOWER = -2
+"""Placeholder of a leader epoch where a follower answered. A follower may lag."""
+ACKS_ALL = -1
+SEQUENCE_BITS = 40
+PRODUCERS_MAX = 1 << (63 - SEQUENCE_BITS)
+
+
+class Outcome(IntEnum):
+    """The outcome of an operation, as its client knows it. INFO: the operation may take effect now, later or never."""
+
+    OK = 1
+    FAIL = 2
+    INFO = 3
+
+
+def value_of(producer: int, sequence: int) -> int:
+    """Return the value of a record, unique within the run."""
+    assert 0 <= producer < PRODUCERS_MAX, f"there is no producer {producer}"
+    assert 0 <= sequence < 1 << SEQUENCE_BITS, f"there is no sequence {sequence}"
+    return producer << SEQUENCE_BITS | sequence
+
+
+def content_of(key: bytes | None, headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> int:
+    """Return a hash of the key, headers and timestamp of a record. Equal contents have equal hashes."""
+    parts = (b"\0" if key is None else b"\1" + key, repr([*headers]).encode(), b"%d" % timestamp)
+    return int.from_bytes(blake2b(b"\n".join(parts), digest_size=8).digest(), "big") >> 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows in the order in which they were recorded. Every field is a column; all columns have the same length."""
+
+    def __len__(self) -> int:
+        first: Column = getattr(self, fields(self)[0].name)
+        return len(first)
+
+    def operation(self, row: int) -> Operation:
+        """Return one row as a dict."""
+        cells = {field.name: int(getattr(self, field.name)[row]) for field in fields(self)}
+        outcome = {"outcome": Outcome(cells["outcome"]).name.lower()} if "outcome" in cells else {}
+        name = re.sub("(?<!^)(?=[A-Z])", "-", type(self).__name__).lower()
+        one = name.removesuffix("es") if name.endswith("ches") else name.removesuffix("s")
+        return {"operation": one, **cells, **outcome}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sends(Table):
+    """One row per record that a producer began to send. The sequences of a producer are 0, 1, 2, … in this order."""
+
+    producer: Column
+    sequence: Column
+    partition: Column
+    invoked_ns: Column
+    ended_ns: Column
+    outcome: Column
+    offset: Column
+    acks: Column
+    timestamp: Column
+    """Milliseconds, as the producer set them; UNKNOWN where the broker sets the timestamp."""
+    content: Column
+    """Hash by `content_of`."""
+
+    @property
+    def value(self) -> Column:
+        """The values of the records, by `value_of`."""
+        return self.producer << SEQUENCE_BITS | self.sequence
+
+    def operation(self, row: int) -> Operation:
+        """Return one row as a dict, with the value of the record."""
+        return {**Table.operation(self, row), "value": value_of(int(self.producer[row]), int(self.sequence[row]))}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Polls(Table):
+    """One row per record that a consumer received. `batch` is the number of the consumer's poll call."""
+
+    consumer: Column
+    partition: Column
+    offset: Column
+    value: Column
+    polled_ns: Column
+    batch: Column
+    content: Column
+    """Hash by `content_of`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignments(Table):
+    """One row per start of a consumer at a position of a partition: by assignment, by a rebalance, or by a seek."""
+
+    consumer: Column
+    partition: Column
+    since_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commits(Table):
+    """One row per offset that a group member committed, or (`is_read` 1) fetched as the committed offset."""
+
+    group: Column
+    generation: Column
+    partition: Column
+    offset: Column
+    outcome: Column
+    is_read: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watermarks(Table):
+    """One row per high watermark or log start offset that a client received, from Fetch or ListOffsets.
+
+    UNKNOWN stands for each value that was not in the answer.
+    """
+
+    client: Column
+    partition: Column
+    high_watermark: Column
+    log_start: Column
+    at_ns: Column
+    invoked_ns: Column
+    """The time at which the request was sent."""
+    leader_epoch: Column
+    """The epoch of the leader that answered; BY_FOLLOWER for another replica."""
+    last_stable: Column
+    read_end: Column
+    """The end of the last batch in the same answer."""
+    leaders_end: Column
+    """The largest high watermark that any leader had had by then, as observed outside the brokers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Elections(Table):
+    """One row per leader epoch of a partition, as observed in the metadata. The epoch began after `after_ns`."""
+
+    partition: Column
+    leader_epoch: Column
+    after_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookups(Table):
+    """One row per ListOffsets request for the first record at or after a time in milliseconds.
+
+    The answer is UNKNOWN where there is no such record.
+    """
+
+    client: Column
+    partition: Column
+    invoked_ns: Column
+    at_ns: Column
+    leader_epoch: Column
+    wanted: Column
+    offset: Column
+    timestamp: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochEnds(Table):
+    """One row per OffsetForLeaderEpoch request to a leader."""
+
+    client: Column
+    partition: Column
+    invoked_ns: Column
+    at_ns: Column
+    leader_epoch: Column
+    """The epoch of the leader that answered."""
+    wanted: Column
+    epoch: Column
+    """The epoch in the answer: the largest epoch that is not above `wanted`."""
+    end: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches(Table):
+    """One row per batch that a consumer received."""
+
+    partition: Column
+    base: Column
+    end: Column
+    leader_epoch: Column
+    at_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deletions(Table):
+    """One row per permission to delete the oldest records of a partition.
+
+    All of `before`, `age_ms` and `keep_records` but one are UNKNOWN.
+    """
+
+    partition: Column
+    before: Column
+    """DeleteRecords: every record below this offset is deleted."""
+    age_ms: Column
+    """Retention by time: records with a timestamp older than this, by the shared clock, may be deleted."""
+    keep_records: Column
+    """Retention by size: at least this many of the newest records stay."""
+    invoked_ns: Column
+    ended_ns: Column
+    outcome: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Faults(Table):
+    """One row per fault, in the order in which the faults struck."""
+
+    kind: Column
+    """The number of the fault's kind in `checks.unavailable`."""
+    since_ns: Column
+    until_ns: Column
+    """The time at which the fault was undone."""
+    is_alone: Column
+    """Whether the cluster was healthy when the fault struck."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logs(Table):
+    """One row per in-sync replica that was read from disk at the end."""
+
+    broker: Column
+    partition: Column
+    log_start: Column
+    high_watermark: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replicas(Table):
+    """One row per record of those replicas. A control record has a value below 0 that stands for its content."""
+
+    broker: Column
+    partition: Column
+    offset: Column
+    value: Column
 
 
 class NotAHistory(ValueError):
@@ -110,218 +296,3 @@ class History:
 def _loaded(table: Field[Any], columns: Mapping[str, Column]) -> Any:
     form: Any = table.type
     return form(*(columns[f"{table.name}.{column.name}"] for column in fields(form)))
-
-
-AnyTable = TypeVar("AnyTable", bound=Table)
-
-
-class _Rows(Generic[AnyTable]):
-    """A table that still grows."""
-
-    def __init__(self, table: type[AnyTable]) -> None:
-        self._table = table
-        self.columns = {field.name: array("q") for field in fields(table)}
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    def append(self, *cells: int) -> None:
-        for column, cell in zip(self.columns.values(), cells, strict=True):
-            column.append(cell)
-
-    def table(self) -> AnyTable:
-        return self._table(*(np.array(column, dtype=np.int64) for column in self.columns.values()))
-
-
-class HistoryBuilder:
-    """Recorder of operations as they happen. Each client's operations are recorded in the client's own order.
-
-    Times are nanoseconds of one clock, simulated or real, that all clients share. `leaders_end` returns the largest
-    high watermark that any leader of a partition has had so far. Only a simulated world has such an observer.
-    """
-
-    def __init__(self, leaders_end: Callable[[int], int] = lambda _partition: UNKNOWN) -> None:
-        self._leaders_end = leaders_end
-        self._sends = _Rows(Sends)
-        self._polls = _Rows(Polls)
-        self._assignments = _Rows(Assignments)
-        self._commits = _Rows(Commits)
-        self._watermarks = _Rows(Watermarks)
-        self._elections = _Rows(Elections)
-        self._lookups = _Rows(Lookups)
-        self._epoch_ends = _Rows(EpochEnds)
-        self._batches = _Rows(Batches)
-        self._deletions = _Rows(Deletions)
-        self._faults = _Rows(Faults)
-        self._logs = _Rows(Logs)
-        self._replicas = _Rows(Replicas)
-
-    def invoke(
-        self,
-        producer: int,
-        sequence: int,
-        partition: int,
-        at_ns: int,
-        acks: int = ACKS_ALL,
-        timestamp: int = UNKNOWN,
-        content: int = UNKNOWN,
-    ) -> int:
-        """Record the start of a send, with outcome INFO until another is recorded. Return the number of the send."""
-        self._sends.append(
-            producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks, timestamp, content
-        )
-        return len(self._sends) - 1
-
-    def sealed(self, send: int, timestamp: int, content: int) -> None:
-        """Record the timestamp and the content that the record of a send is sent with."""
-        self._sends.columns["timestamp"][send] = timestamp
-        self._sends.columns["content"][send] = content
-
-    def ok(self, send: int, offset: int, at_ns: int) -> None:
-        """Record an acknowledgement. `offset` is UNKNOWN for a retried batch whose offset the broker no longer knew."""
-        self._end(send, Outcome.OK, at_ns)
-        self._sends.columns["offset"][send] = offset
-
-    def fail(self, send: int, at_ns: int) -> None:
-        """Record an error that guarantees that the record is in no log. In doubt, call `info`."""
-        self._end(send, Outcome.FAIL, at_ns)
-
-    def info(self, send: int, at_ns: int) -> None:
-        """Record that the client gave up without a known outcome."""
-        self._end(send, Outcome.INFO, at_ns)
-
-    def _end(self, send: int, outcome: Outcome, at_ns: int) -> None:
-        self._sends.columns["outcome"][send] = outcome
-        self._sends.columns["ended_ns"][send] = at_ns
-
-    def poll(
-        self,
-        consumer: int,
-        partition: int,
-        offset: int,
-        value: int,
-        at_ns: int,
-        batch: int = 0,
-        content: int = UNKNOWN,
-    ) -> None:
-        """Record one record that a consumer received."""
-        self._polls.append(consumer, partition, offset, value, at_ns, batch, content)
-
-    def batch(self, partition: int, base: int, end: int, leader_epoch: int, at_ns: int) -> None:
-        """Record one batch that a consumer received: its offsets, and the epoch of the leader that appended it."""
-        self._batches.append(partition, base, end, leader_epoch, at_ns)
-
-    def assign(self, consumer: int, partition: int, at_ns: int) -> None:
-        """Record that a consumer starts at a position of a partition. Polls before and after are not consecutive."""
-        self._assignments.append(consumer, partition, at_ns)
-
-    def commit(self, group: int, generation: int, partition: int, offset: int, outcome: Outcome = Outcome.OK) -> None:
-        """Record that a member of this generation committed the next offset to consume."""
-        self._commits.append(group, generation, partition, offset, outcome, False)
-
-    def read_commit(self, group: int, generation: int, partition: int, offset: int) -> None:
-        """Record the committed offset that a member of this generation fetched; UNKNOWN where there was none."""
-        self._commits.append(group, generation, partition, offset, Outcome.OK, True)
-
-    def watermark(
-        self,
-        client: int,
-        partition: int,
-        high_watermark: int,
-        log_start: int,
-        at_ns: int,
-        *,
-        invoked_ns: int = UNKNOWN,
-        leader_epoch: int = UNKNOWN,
-        last_stable: int = UNKNOWN,
-        read_end: int = UNKNOWN,
-    ) -> None:
-        """Record a high watermark, a log start offset, or both, as a client received them; see Watermarks."""
-        self._watermarks.append(
-            client,
-            partition,
-            high_watermark,
-            log_start,
-            at_ns,
-            invoked_ns,
-            leader_epoch,
-            last_stable,
-            read_end,
-            UNKNOWN if read_end == UNKNOWN else self._leaders_end(partition),
-        )
-
-    def elected(self, partition: int, leader_epoch: int, after_ns: int) -> None:
-        """Record a new leader epoch, which began after `after_ns`. The epochs of a partition increase."""
-        self._elections.append(partition, leader_epoch, after_ns)
-
-    def looked_up(
-        self,
-        client: int,
-        partition: int,
-        wanted: int,
-        answer: tuple[int, int],
-        times_ns: tuple[int, int],
-        leader_epoch: int = UNKNOWN,
-    ) -> None:
-        """Record an answer of ListOffsets by time: offset and timestamp, or UNKNOWN twice if no such record exists."""
-        self._lookups.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
-
-    def epoch_end(
-        self,
-        client: int,
-        partition: int,
-        wanted: int,
-        answer: tuple[int, int],
-        times_ns: tuple[int, int],
-        leader_epoch: int,
-    ) -> None:
-        """Record an answer of OffsetForLeaderEpoch by the leader of `leader_epoch`: an epoch and its end offset."""
-        self._epoch_ends.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
-
-    def delete(
-        self,
-        partition: int,
-        at_ns: int,
-        *,
-        before: int = UNKNOWN,
-        age_ms: int = UNKNOWN,
-        keep_records: int = UNKNOWN,
-    ) -> int:
-        """Record the start of a deletion or of a change of retention; see Deletions. Return its number."""
-        self._deletions.append(partition, before, age_ms, keep_records, at_ns, UNKNOWN, Outcome.INFO)
-        return len(self._deletions) - 1
-
-    def deleted(self, deletion: int, at_ns: int) -> None:
-        """Record that the deletion is complete, or that retention may delete from now on."""
-        self._deletions.columns["outcome"][deletion] = Outcome.OK
-        self._deletions.columns["ended_ns"][deletion] = at_ns
-
-    def fault(self, kind: int, since_ns: int, until_ns: int, *, is_alone: bool) -> None:
-        """Record a fault; see Faults."""
-        self._faults.append(kind, since_ns, until_ns, is_alone)
-
-    def replica(
-        self, broker: int, partition: int, log_start: int, high_watermark: int, records: Iterable[tuple[int, int]]
-    ) -> None:
-        """Record an in-sync replica as read from disk at the end, as (offset, value), even without records."""
-        self._logs.append(broker, partition, log_start, high_watermark)
-        for offset, value in records:
-            self._replicas.append(broker, partition, offset, value)
-
-    def build(self) -> History:
-        """Return the history of everything recorded so far."""
-        return History(
-            sends=self._sends.table(),
-            polls=self._polls.table(),
-            assignments=self._assignments.table(),
-            commits=self._commits.table(),
-            watermarks=self._watermarks.table(),
-            elections=self._elections.table(),
-            lookups=self._lookups.table(),
-            epoch_ends=self._epoch_ends.table(),
-            batches=self._batches.table(),
-            deletions=self._deletions.table(),
-            faults=self._faults.table(),
-            logs=self._logs.table(),
-            replicas=self._replicas.table(),
-        )

@@ -8,7 +8,8 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.checks.anomaly import Anomaly
-from cordwood.chaos.history import HistoryBuilder, Outcome
+from cordwood.chaos.history import Outcome
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind
 from cordwood.chaos.live.polls import NEVER_REPORTED
 from cordwood.chaos.live.replica_logs import TOPICS, batches_in

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from cordwood.chaos.checks import Anomaly, check
-from cordwood.chaos.history import HistoryBuilder
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live import histories, replica_logs
 from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavailable
 from cordwood.chaos.live.client_rows import POLLS, SENDS, RowArray, SendKind

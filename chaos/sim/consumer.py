@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, HistoryBuilder, content_of
+from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, content_of
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import Alarm
 from cordwood.chaos.workload import decode as value_in

@@ -6,7 +6,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.history import HistoryBuilder, Outcome
+from cordwood.chaos.history import Outcome
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.sim.consumer import Reader
 from cordwood.chaos.sim.kafka import Address, SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import Alarm

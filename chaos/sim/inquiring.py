@@ -7,7 +7,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
 
-from cordwood.chaos.history import UNKNOWN, HistoryBuilder
+from cordwood.chaos.history import UNKNOWN
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import SimulatedClient, message, part
 from cordwood.cluster.kafka.api_keys import ApiKey

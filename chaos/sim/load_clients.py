@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from cordwood.chaos.history import HistoryBuilder
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.sim.actions import ACTIONS
 from cordwood.chaos.sim.admin import prepare
 from cordwood.chaos.sim.administrator import Administrator

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.history import ACKS_ALL, UNKNOWN, HistoryBuilder, content_of
+from cordwood.chaos.history import ACKS_ALL, UNKNOWN, content_of
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.produce_errors import ProduceGuarantee, guarantee_of
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import Address, NoAnswer, SimulatedClient, duration, message, part

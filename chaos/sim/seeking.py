@@ -7,7 +7,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.history import UNKNOWN, HistoryBuilder
+from cordwood.chaos.history import UNKNOWN
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.sim.consumer import (
     EARLIEST,
     FETCH_BYTES,

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from healthy_history import healthy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from model_log import ModelLog
 
 from cordwood.chaos.checks import check, count_by_kind
 from cordwood.chaos.checks.evidence import Evidence
-from healthy_history import healthy
 from cordwood.chaos.history import Column, History, Outcome, Table, value_of
 
 histories = st.builds(lambda seed, steps: ModelLog(random.Random(seed)).run(steps), st.integers(0), st.integers(0, 300))

@@ -5,7 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from cordwood.chaos.history import UNKNOWN, History, HistoryBuilder, NotAHistory, Outcome, content_of, value_of
+from cordwood.chaos.history import UNKNOWN, History, NotAHistory, Outcome, content_of, value_of
+from cordwood.chaos.history_builder import HistoryBuilder
 
 
 @pytest.fixture

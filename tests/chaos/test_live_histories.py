@@ -6,7 +6,8 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.checks import check, count_by_kind
-from cordwood.chaos.history import HistoryBuilder, Outcome
+from cordwood.chaos.history import Outcome
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, PollRow, RowArray, SendKind, SendRow
 from cordwood.chaos.live.histories import (
     RawRecord,

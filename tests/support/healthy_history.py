@@ -14,7 +14,6 @@ from cordwood.chaos.history import (
     Elections,
     EpochEnds,
     History,
-    HistoryBuilder,
     Logs,
     Lookups,
     Outcome,
@@ -23,6 +22,7 @@ from cordwood.chaos.history import (
     Sends,
     Watermarks,
 )
+from cordwood.chaos.history_builder import HistoryBuilder
 
 OPEN_SHARE = 0.01
 BATCH_RECORDS = 500
@@ -96,4 +96,3 @@ def _asked(reader: Column, partition: Column, offset: Column, read: Column) -> H
         epoch_ends=EpochEnds(wanted=zeros, epoch=zeros, end=offset + 1, **asked),
         batches=Batches(partition, offset, offset + 1, zeros, asked_ns + 1),
     )
-

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from cordwood.chaos.checks import Anomaly, check, count_by_kind
 from cordwood.chaos.checks.unavailable import number_of
-from cordwood.chaos.history import ACKS_ALL, UNKNOWN, HistoryBuilder, Outcome, value_of
+from cordwood.chaos.history import ACKS_ALL, UNKNOWN, Outcome, value_of
+from cordwood.chaos.history_builder import HistoryBuilder
 
 NOBODYS = "?"
 """A record that no producer sent."""

@@ -3,7 +3,8 @@
 import random
 from dataclasses import dataclass, field
 
-from cordwood.chaos.history import SEQUENCE_BITS, UNKNOWN, History, HistoryBuilder, Outcome, value_of
+from cordwood.chaos.history import SEQUENCE_BITS, UNKNOWN, History, Outcome, value_of
+from cordwood.chaos.history_builder import HistoryBuilder
 
 PARTITIONS = 3
 PRODUCERS = 3

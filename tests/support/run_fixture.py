@@ -5,7 +5,7 @@ from typing import Self
 import numpy as np
 
 from cordwood.chaos.checks import check
-from cordwood.chaos.history import HistoryBuilder
+from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.series import Answers, series
 from cordwood.chaos.report.summary import RunReport, Span

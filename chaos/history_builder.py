@@ -1,0 +1,210 @@
+"""Recorder of the operations of a run as they happen, into the tables of its history."""
+
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from cordwood.chaos.history import ACKS_ALL, UNKNOWN, Assignments, Batches, Commits, Deletions, Elections, EpochEnds, Faults, History, Logs, Lookups, Outcome, Polls, Replicas, Sends, Table, Watermarks
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+class _Rows(Generic[AnyTable]):
+    """A table that still grows."""
+
+    def __init__(self, table: type[AnyTable]) -> None:
+        self._table = table
+        self.columns = {field.name: array("q") for field in fields(table)}
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def append(self, *cells: int) -> None:
+        for column, cell in zip(self.columns.values(), cells, strict=True):
+            column.append(cell)
+
+    def table(self) -> AnyTable:
+        return self._table(*(np.array(column, dtype=np.int64) for column in self.columns.values()))
+
+
+class HistoryBuilder:
+    """Recorder of operations as they happen. Each client's operations are recorded in the client's own order.
+
+    Times are nanoseconds of one clock, simulated or real, that all clients share. `leaders_end` returns the largest
+    high watermark that any leader of a partition has had so far. Only a simulated world has such an observer.
+    """
+
+    def __init__(self, leaders_end: Callable[[int], int] = lambda _partition: UNKNOWN) -> None:
+        self._leaders_end = leaders_end
+        self._sends = _Rows(Sends)
+        self._polls = _Rows(Polls)
+        self._assignments = _Rows(Assignments)
+        self._commits = _Rows(Commits)
+        self._watermarks = _Rows(Watermarks)
+        self._elections = _Rows(Elections)
+        self._lookups = _Rows(Lookups)
+        self._epoch_ends = _Rows(EpochEnds)
+        self._batches = _Rows(Batches)
+        self._deletions = _Rows(Deletions)
+        self._faults = _Rows(Faults)
+        self._logs = _Rows(Logs)
+        self._replicas = _Rows(Replicas)
+
+    def invoke(
+        self,
+        producer: int,
+        sequence: int,
+        partition: int,
+        at_ns: int,
+        acks: int = ACKS_ALL,
+        timestamp: int = UNKNOWN,
+        content: int = UNKNOWN,
+    ) -> int:
+        """Record the start of a send, with outcome INFO until another is recorded. Return the number of the send."""
+        self._sends.append(
+            producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks, timestamp, content
+        )
+        return len(self._sends) - 1
+
+    def sealed(self, send: int, timestamp: int, content: int) -> None:
+        """Record the timestamp and the content that the record of a send is sent with."""
+        self._sends.columns["timestamp"][send] = timestamp
+        self._sends.columns["content"][send] = content
+
+    def ok(self, send: int, offset: int, at_ns: int) -> None:
+        """Record an acknowledgement. `offset` is UNKNOWN for a retried batch whose offset the broker no longer knew."""
+        self._end(send, Outcome.OK, at_ns)
+        self._sends.columns["offset"][send] = offset
+
+    def fail(self, send: int, at_ns: int) -> None:
+        """Record an error that guarantees that the record is in no log. In doubt, call `info`."""
+        self._end(send, Outcome.FAIL, at_ns)
+
+    def info(self, send: int, at_ns: int) -> None:
+        """Record that the client gave up without a known outcome."""
+        self._end(send, Outcome.INFO, at_ns)
+
+    def _end(self, send: int, outcome: Outcome, at_ns: int) -> None:
+        self._sends.columns["outcome"][send] = outcome
+        self._sends.columns["ended_ns"][send] = at_ns
+
+    def poll(
+        self,
+        consumer: int,
+        partition: int,
+        offset: int,
+        value: int,
+        at_ns: int,
+        batch: int = 0,
+        content: int = UNKNOWN,
+    ) -> None:
+        """Record one record that a consumer received."""
+        self._polls.append(consumer, partition, offset, value, at_ns, batch, content)
+
+    def batch(self, partition: int, base: int, end: int, leader_epoch: int, at_ns: int) -> None:
+        """Record one batch that a consumer received: its offsets, and the epoch of the leader that appended it."""
+        self._batches.append(partition, base, end, leader_epoch, at_ns)
+
+    def assign(self, consumer: int, partition: int, at_ns: int) -> None:
+        """Record that a consumer starts at a position of a partition. Polls before and after are not consecutive."""
+        self._assignments.append(consumer, partition, at_ns)
+
+    def commit(self, group: int, generation: int, partition: int, offset: int, outcome: Outcome = Outcome.OK) -> None:
+        """Record that a member of this generation committed the next offset to consume."""
+        self._commits.append(group, generation, partition, offset, outcome, False)
+
+    def read_commit(self, group: int, generation: int, partition: int, offset: int) -> None:
+        """Record the committed offset that a member of this generation fetched; UNKNOWN where there was none."""
+        self._commits.append(group, generation, partition, offset, Outcome.OK, True)
+
+    def watermark(
+        self,
+        client: int,
+        partition: int,
+        high_watermark: int,
+        log_start: int,
+        at_ns: int,
+        *,
+        invoked_ns: int = UNKNOWN,
+        leader_epoch: int = UNKNOWN,
+        last_stable: int = UNKNOWN,
+        read_end: int = UNKNOWN,
+    ) -> None:
+        """Record a high watermark, a log start offset, or both, as a client received them; see Watermarks."""
+        self._watermarks.append(
+            client,
+            partition,
+            high_watermark,
+            log_start,
+            at_ns,
+            invoked_ns,
+            leader_epoch,
+            last_stable,
+            read_end,
+            UNKNOWN if read_end == UNKNOWN else self._leaders_end(partition),
+        )
+
+    def elected(self, partition: int, leader_epoch: int, after_ns: int) -> None:
+        """Record a new leader epoch, which began after `after_ns`. The epochs of a partition increase."""
+        self._elections.append(partition, leader_epoch, after_ns)
+
+    def looked_up(
+        self,
+        client: int,
+        partition: int,
+        wanted: int,
+        answer: tuple[int, int],
+        times_ns: tuple[int, int],
+        leader_epoch: int = UNKNOWN,
+    ) -> None:
+        """Record an answer of ListOffsets by time: offset and timestamp, or UNKNOWN twice if no such record exists."""
+        self._lookups.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
+
+    def epoch_end(
+        self,
+        client: int,
+        partition: int,
+        wanted: int,
+        answer: tuple[int, int],
+        times_ns: tuple[int, int],
+        leader_epoch: int,
+    ) -> None:
+        """Record an answer of OffsetForLeaderEpoch by the leader of `leader_epoch`: an epoch and its end offset."""
+        self._epoch_ends.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
+
+    def delete(
+        self,
+        partition: int,
+        at_ns: int,
+        *,
+        before: int = UNKNOWN,
+        age_ms: int = UNKNOWN,
+        keep_records: int = UNKNOWN,
+    ) -> int:
+        """Record the start of a deletion or of a change of retention; see Deletions. Return its number."""
+        self._deletions.append(partition, before, age_ms, keep_records, at_ns, UNKNOWN, Outcome.INFO)
+        return len(self._deletions) - 1
+
+    def deleted(self, deletion: int, at_ns: int) -> None:
+        """Record that the deletion is complete, or that retention may delete from now on."""
+        self._deletions.columns["outcome"][deletion] = Outcome.OK
+        self._deletions.columns["ended_ns"][deletion] = at_ns
+
+    def fault(self, kind: int, since_ns: int, until_ns: int, *, is_alone: bool) -> None:
+        """Record a fault; see Faults."""
+        self._faults.append(kind, since_ns, until_ns, is_alone)
+
+    def replica(
+        self, broker: int, partition: int, log_start: int, high_watermark: int, records: Iterable[tuple[int, int]]
+    ) -> None:
+        """Record an in-sync replica as read from disk at the end, as (offset, value), even without records."""
+        self._logs.append(broker, partition, log_start, high_watermark)
+        for offset, value in records:
+            self._replicas.append(broker, partition, offset, value)
+
+    def build(self) -> History:
+        """Return the history of everything recorded so far."""
+        return History(**{field.name: getattr(self, f"_{field.name}").table() for field in fields(History)})
