@@ -104,7 +104,7 @@ class Polls(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Assignments(Table):
+class ConsumerAssignments(Table):
     """One row per start of a consumer at a position of a partition: by assignment, by a rebalance, or by a seek."""
 
     consumer: Column
@@ -243,7 +243,7 @@ class Logs(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replicas(Table):
+class ReplicaRecords(Table):
     """One row per record of those replicas. A control record has a value below 0 that stands for its content."""
 
     broker: Column
@@ -262,7 +262,7 @@ class History:
 
     sends: Sends
     polls: Polls
-    assignments: Assignments
+    assignments: ConsumerAssignments
     commits: Commits
     watermarks: Watermarks
     elections: Elections
@@ -272,7 +272,7 @@ class History:
     deletions: Deletions
     faults: Faults
     logs: Logs
-    replicas: Replicas
+    replicas: ReplicaRecords
 
     def save(self, file: BinaryIO) -> None:
         """Write the history as numpy's .npz: one array per column, named table.column."""

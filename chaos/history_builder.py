@@ -7,7 +7,26 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from cordwood.chaos.history import ACKS_ALL, UNKNOWN, Assignments, Batches, Commits, Deletions, Elections, EpochEnds, Faults, History, Logs, Lookups, Outcome, Polls, Replicas, Sends, Table, Watermarks
+from cordwood.chaos.history import (
+    ACKS_ALL,
+    UNKNOWN,
+    Batches,
+    Commits,
+    ConsumerAssignments,
+    Deletions,
+    Elections,
+    EpochEnds,
+    Faults,
+    History,
+    Logs,
+    Lookups,
+    Outcome,
+    Polls,
+    ReplicaRecords,
+    Sends,
+    Table,
+    Watermarks,
+)
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
@@ -41,7 +60,7 @@ class HistoryBuilder:
         self._leaders_end = leaders_end
         self._sends = _Rows(Sends)
         self._polls = _Rows(Polls)
-        self._assignments = _Rows(Assignments)
+        self._assignments = _Rows(ConsumerAssignments)
         self._commits = _Rows(Commits)
         self._watermarks = _Rows(Watermarks)
         self._elections = _Rows(Elections)
@@ -51,7 +70,7 @@ class HistoryBuilder:
         self._deletions = _Rows(Deletions)
         self._faults = _Rows(Faults)
         self._logs = _Rows(Logs)
-        self._replicas = _Rows(Replicas)
+        self._replicas = _Rows(ReplicaRecords)
 
     def invoke(
         self,

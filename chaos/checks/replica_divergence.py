@@ -12,7 +12,7 @@ import numpy as np
 from cordwood.chaos.checks.anomaly import Anomaly, accuse
 from cordwood.chaos.checks.columns import NOTHING, Bools, per_partition
 from cordwood.chaos.checks.evidence import Evidence
-from cordwood.chaos.history import Column, Operation, Replicas
+from cordwood.chaos.history import Column, Operation, ReplicaRecords
 
 
 def replica_divergences(evidence: Evidence) -> Iterator[Anomaly]:
@@ -24,7 +24,7 @@ def replica_divergences(evidence: Evidence) -> Iterator[Anomaly]:
         yield from _differences(evidence.history.replicas, one, other)
 
 
-def _differences(replicas: Replicas, one: "_Copy", other: "_Copy") -> Iterator[Anomaly]:
+def _differences(replicas: ReplicaRecords, one: "_Copy", other: "_Copy") -> Iterator[Anomaly]:
     is_bound = one.is_between(np.maximum(one.start, other.start), np.minimum(one.end, other.end))
     rows, theirs = one.rows[is_bound], other.value_at[one.places[is_bound]]
     # Each pair of brokers comes in both orders: records that both have are compared in the first order only.

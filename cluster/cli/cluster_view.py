@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.cli.client import why_unreachable
-from cordwood.cluster.operations.view import NOBODY, Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
+from cordwood.cluster.operations.view import (
+    NOBODY,
+    BrokerInfo,
+    ClusterView,
+    LogDirectoryInfo,
+    PartitionInfo,
+    QuorumInfo,
+    ReplicaInfo,
+)
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -64,9 +72,9 @@ def _log_directories(
     return directories
 
 
-def _broker(row: dict[str, Any], held: Mapping[int, list[dict[str, Any]] | None]) -> Broker:
+def _broker(row: dict[str, Any], held: Mapping[int, list[dict[str, Any]] | None]) -> BrokerInfo:
     directories = held.get(row["broker_id"])
-    return Broker(
+    return BrokerInfo(
         row["broker_id"],
         f"{row['host']}:{row['port']}",
         row["rack"],
@@ -75,21 +83,21 @@ def _broker(row: dict[str, Any], held: Mapping[int, list[dict[str, Any]] | None]
     )
 
 
-def _log_directory(row: dict[str, Any]) -> LogDirectory:
+def _log_directory(row: dict[str, Any]) -> LogDirectoryInfo:
     from kafka.errors import for_code
 
     error = None if row["error_code"] == NO_ERROR else for_code(row["error_code"]).__name__
-    return LogDirectory(row["log_dir"], error, _known(row.get("usable_bytes")), _known(row.get("total_bytes")))
+    return LogDirectoryInfo(row["log_dir"], error, _known(row.get("usable_bytes")), _known(row.get("total_bytes")))
 
 
 def _known(size: int | None) -> int | None:
     return None if size is None or size < 0 else size
 
 
-def _quorum(described: dict[str, Any]) -> Quorum:
+def _quorum(described: dict[str, Any]) -> QuorumInfo:
     partition = described["topics"][0]["partitions"][0]
     voters, observers = partition["current_voters"], partition["observers"]
-    return Quorum(
+    return QuorumInfo(
         None if partition["leader_id"] == NOBODY else partition["leader_id"],
         partition["leader_epoch"],
         tuple(sorted(voter["replica_id"] for voter in voters)),
@@ -121,7 +129,7 @@ def _min_isr(admin: "KafkaAdminClient", topics: list[dict[str, Any]], deadline_s
 
 def _partitions(
     topics: list[dict[str, Any]], held: Mapping[tuple[int, str, int], dict[str, Any]], min_isr: Mapping[str, int]
-) -> Iterable[Partition]:
+) -> Iterable[PartitionInfo]:
     for topic in sorted(topics, key=lambda topic: str(topic["name"])):
         name = topic["name"]
         for row in sorted(topic["partitions"], key=lambda row: int(row["partition_index"])):
@@ -131,11 +139,11 @@ def _partitions(
             )
             leader = None if row["leader_id"] == NOBODY else row["leader_id"]
             # As in the broker: a topic of one replica needs no second one.
-            yield Partition(name, index, leader, replicas, min(min_isr.get(name, 1), len(replicas)))
+            yield PartitionInfo(name, index, leader, replicas, min(min_isr.get(name, 1), len(replicas)))
 
 
-def _replica(broker_id: int, partition: dict[str, Any], held: dict[str, Any] | None) -> Replica:
-    return Replica(
+def _replica(broker_id: int, partition: dict[str, Any], held: dict[str, Any] | None) -> ReplicaInfo:
+    return ReplicaInfo(
         broker_id,
         broker_id in partition["isr_nodes"],
         broker_id in partition["offline_replicas"],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.cli.output import table
-from cordwood.cluster.operations.view import Broker, ClusterView, Partition, Replica
+from cordwood.cluster.operations.view import BrokerInfo, ClusterView, PartitionInfo, ReplicaInfo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -90,14 +90,14 @@ def _answering(view: ClusterView) -> frozenset[int]:
     return frozenset(broker.broker_id for broker in view.brokers if broker.log_directories is not None)
 
 
-def _state(view: ClusterView, broker: Broker) -> str:
+def _state(view: ClusterView, broker: BrokerInfo) -> str:
     """Return a broker's state. Without a majority of the voters no broker is declared down."""
     if not broker.is_alive:
         return "down"
     return "silent" if why_old(view) and broker.log_directories is None else "alive"
 
 
-def _replicas_on(view: ClusterView, broker_id: int) -> list[Replica]:
+def _replicas_on(view: ClusterView, broker_id: int) -> list[ReplicaInfo]:
     return [replica for part in view.partitions for replica in part.replicas if replica.broker_id == broker_id]
 
 
@@ -111,7 +111,7 @@ def _role(view: ClusterView, broker_id: int) -> str:
     return "voter" if broker_id in view.quorum.voters else "observer"
 
 
-def _broker_json(view: ClusterView, broker: Broker) -> dict[str, Any]:
+def _broker_json(view: ClusterView, broker: BrokerInfo) -> dict[str, Any]:
     replicas = _replicas_on(view, broker.broker_id)
     directories = [
         {
@@ -137,7 +137,7 @@ def _broker_json(view: ClusterView, broker: Broker) -> dict[str, Any]:
     }
 
 
-def _partition_json(partition: Partition) -> dict[str, Any]:
+def _partition_json(partition: PartitionInfo) -> dict[str, Any]:
     replicas = [
         {
             "broker": replica.broker_id,
@@ -158,7 +158,7 @@ def _partition_json(partition: Partition) -> dict[str, Any]:
     }
 
 
-def _broker_row(view: ClusterView, broker: Broker) -> list[object]:
+def _broker_row(view: ClusterView, broker: BrokerInfo) -> list[object]:
     row = _broker_json(view, broker)
     free = [found.usable_bytes for found in broker.log_directories or () if found.usable_bytes is not None]
     return [
@@ -174,7 +174,7 @@ def _broker_row(view: ClusterView, broker: Broker) -> list[object]:
     ]
 
 
-def _partition_row(partition: Partition) -> list[object]:
+def _partition_row(partition: PartitionInfo) -> list[object]:
     behind = [
         f"{replica.broker_id}: {_behind(replica)}"
         for replica in partition.replicas
@@ -184,7 +184,7 @@ def _partition_row(partition: Partition) -> list[object]:
     return [partition.topic, partition.index, partition.leader, isr, ", ".join(behind) or None]
 
 
-def _behind(replica: Replica) -> str:
+def _behind(replica: ReplicaInfo) -> str:
     if replica.is_offline:
         return "away"
     return "unknown" if replica.lag_records is None else str(replica.lag_records)

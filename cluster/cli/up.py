@@ -80,7 +80,7 @@ def up(
     from cordwood.cluster.cli.local import plan, processes
 
     directory = _directory_in(data_dir)
-    members = plan.members_wanted(directory, plan.Wanted(brokers, port, http_port, voters, tuple(overrides or ())))
+    members = plan.members_wanted(directory, plan.UpOptions(brokers, port, http_port, voters, tuple(overrides or ())))
     pids = directory.pids()
     idle = [member for member in members if not processes.is_running(member, pids.get(member.broker_id))]
     processes.require_free_ports(idle)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cordwood.cluster.operations.view import ClusterView, Partition
+from cordwood.cluster.operations.view import ClusterView, PartitionInfo
 
 NAMES_SHOWN = 3
 
@@ -19,8 +19,8 @@ def reasons_against(view: ClusterView, broker_id: int) -> list[str]:
 
 
 def _partitions_lost(view: ClusterView, broker_id: int) -> Iterator[str]:
-    without: list[Partition] = []
-    too_few: list[Partition] = []
+    without: list[PartitionInfo] = []
+    too_few: list[PartitionInfo] = []
     for partition in view.partitions:
         left = (partition.isr & _alive(view)) - {broker_id}
         if broker_id in partition.isr and len(left) < max(partition.min_isr, 1):
@@ -46,10 +46,10 @@ def _alive(view: ClusterView) -> frozenset[int]:
     return frozenset(broker.broker_id for broker in view.brokers if broker.is_alive)
 
 
-def _left(partitions: Sequence[Partition]) -> str:
+def _left(partitions: Sequence[PartitionInfo]) -> str:
     return f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'} would be left"
 
 
-def _named(partitions: Sequence[Partition]) -> str:
+def _named(partitions: Sequence[PartitionInfo]) -> str:
     names = [partition.name for partition in partitions[:NAMES_SHOWN]]
     return f" ({', '.join(names)}{', …' if len(partitions) > NAMES_SHOWN else ''})"

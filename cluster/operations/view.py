@@ -7,7 +7,7 @@ NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirectory:
+class LogDirectoryInfo:
     """One log directory of a broker. Sizes are in bytes; None if the broker does not report them."""
 
     path: str
@@ -17,18 +17,18 @@ class LogDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerInfo:
     """One registered broker. `log_directories` is None if the broker did not answer."""
 
     broker_id: int
     address: str
     rack: str | None
     is_alive: bool
-    log_directories: tuple[LogDirectory, ...] | None
+    log_directories: tuple[LogDirectoryInfo, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Quorum:
+class QuorumInfo:
     """The metadata quorum. `log_ends` has the log end offset of each voter and observer."""
 
     leader: int | None
@@ -43,7 +43,7 @@ class Quorum:
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaInfo:
     """One replica of a partition. `size_bytes` and `lag_records` are None if its broker does not report them."""
 
     broker_id: int
@@ -54,13 +54,13 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionInfo:
     """One partition and its replicas, in order of preference."""
 
     topic: str
     index: int
     leader: int | None
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ReplicaInfo, ...]
     min_isr: int
 
     @property
@@ -84,10 +84,10 @@ class ClusterView:
     """A cluster's state at about one moment."""
 
     cluster_id: str
-    brokers: tuple[Broker, ...]
-    quorum: Quorum
-    partitions: tuple[Partition, ...]
+    brokers: tuple[BrokerInfo, ...]
+    quorum: QuorumInfo
+    partitions: tuple[PartitionInfo, ...]
 
-    def broker(self, broker_id: int) -> Broker | None:
+    def broker(self, broker_id: int) -> BrokerInfo | None:
         """Return the registered broker with this id, or None."""
         return next((broker for broker in self.brokers if broker.broker_id == broker_id), None)

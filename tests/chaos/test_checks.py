@@ -116,7 +116,7 @@ def test_what_was_refused_must_not_be_committed_although_nobody_read_it(scenario
     scenario.refused("a").replica(1, "a").replica(2, "a", high_watermark=0)
     [anomaly] = scenario.anomalies()
     assert (anomaly.kind, anomaly.count) == ("aborted-read", 1)
-    assert [operation["operation"] for operation in anomaly.operations] == ["send", "replica"]
+    assert [operation["operation"] for operation in anomaly.operations] == ["send", "replica-record"]
 
 
 def test_an_open_send_may_be_read(scenario: HistoryScenario) -> None:
@@ -203,7 +203,7 @@ def test_a_replica_that_misses_a_committed_record_diverges(scenario: HistoryScen
     [anomaly] = scenario.anomalies()
     assert (anomaly.kind, anomaly.count) == ("replica-divergence", 1)
     assert [(operation["operation"], operation["broker"]) for operation in anomaly.operations] == [
-        ("replica", 1),
+        ("replica-record", 1),
         ("log", 2),
     ]
     assert HistoryScenario().unanswered("ab").replica(1, "a.").replica(2, "ab").kinds() == {"replica-divergence": 1}

@@ -56,7 +56,7 @@ def test_a_row_in_words(history: History) -> None:
         "value": value_of(2, 0),
     }
     assert history.replicas.operation(0) == {
-        "operation": "replica",
+        "operation": "replica-record",
         "broker": 1,
         "partition": 1,
         "offset": 7,

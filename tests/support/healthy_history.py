@@ -8,9 +8,9 @@ from cordwood.chaos.history import (
     ACKS_ALL,
     SEQUENCE_BITS,
     UNKNOWN,
-    Assignments,
     Batches,
     Column,
+    ConsumerAssignments,
     Elections,
     EpochEnds,
     History,
@@ -18,7 +18,7 @@ from cordwood.chaos.history import (
     Lookups,
     Outcome,
     Polls,
-    Replicas,
+    ReplicaRecords,
     Sends,
     Watermarks,
 )
@@ -61,9 +61,9 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
             content=value,
         ),
         polls=Polls(reader, partition[read], offset[read], value[read], read + 1, read // BATCH_RECORDS, value[read]),
-        assignments=Assignments(begin // partitions, begin % partitions, np.full_like(begin, -1)),
+        assignments=ConsumerAssignments(begin // partitions, begin % partitions, np.full_like(begin, -1)),
         logs=Logs(log // partitions, log % partitions, np.zeros_like(log), np.full_like(log, sends)),
-        replicas=Replicas(np.repeat(np.arange(brokers), sends), partition[held], offset[held], value[held]),
+        replicas=ReplicaRecords(np.repeat(np.arange(brokers), sends), partition[held], offset[held], value[held]),
     )
 
 

@@ -74,9 +74,9 @@ class ClusterDirectory:
 
     path: Path
 
-    def place_of(self, broker_id: int, kafka_port: int, http_port: int) -> layout.Place:
+    def place_of(self, broker_id: int, kafka_port: int, http_port: int) -> layout.BrokerPlace:
         """Return the settings of a new broker that no other broker shares."""
-        return layout.Place(broker_id, kafka_port, http_port, str(self._directory_of(broker_id) / "data"))
+        return layout.BrokerPlace(broker_id, kafka_port, http_port, str(self._directory_of(broker_id) / "data"))
 
     def members(self) -> list[LocalBroker]:
         """Return the brokers that have a configuration file, by number. Raises Failure for an invalid file."""

@@ -23,7 +23,7 @@ PREAMBLE = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrokerPlace:
     """Settings of one broker alone: its number, its ports, and its log directory."""
 
     broker_id: int

@@ -18,7 +18,7 @@ SECRET_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UpOptions:
     """The options that the user gave; None for those left out."""
 
     brokers: int | None = None
@@ -28,7 +28,7 @@ class Wanted:
     overrides: tuple[str, ...] = ()
 
 
-def members_wanted(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroker]:
+def members_wanted(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBroker]:
     """Return the brokers of the cluster, by number. Writes nothing. Raises Failure with exit code 2."""
     there = directory.members()
     if not there:
@@ -41,7 +41,7 @@ def members_wanted(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBro
     return kept + _joining(directory, there, wanted)
 
 
-def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroker]:
+def _new_cluster(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBroker]:
     brokers = wanted.brokers or BROKERS
     kafka_port, http_port = wanted.kafka_port or KAFKA_PORT, wanted.http_port or HTTP_PORT
     voters = layout.default_voters(brokers) if wanted.voters is None else wanted.voters
@@ -60,7 +60,7 @@ def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroke
     return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
 
 
-def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: Wanted) -> list[LocalBroker]:
+def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOptions) -> list[LocalBroker]:
     """Return the brokers to add to a cluster. They are observers of the metadata: the voters do not change."""
     first, number = there[0], there[-1].broker_id
     count = (wanted.brokers or len(there)) - len(there)
@@ -79,7 +79,7 @@ def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: Want
     return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
 
 
-def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wanted: Wanted) -> None:
+def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOptions) -> None:
     """Raise Failure for options that an existing cluster cannot follow."""
     first = there[0]
     if wanted.brokers is not None and wanted.brokers < len(there):

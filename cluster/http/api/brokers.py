@@ -10,8 +10,7 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
 from cordwood.cluster.operations.can_stop import reasons_against
-from cordwood.cluster.operations.view import Broker as BrokerView
-from cordwood.cluster.operations.view import ClusterView, Partition, Quorum, Replica
+from cordwood.cluster.operations.view import BrokerInfo, ClusterView, PartitionInfo, QuorumInfo, ReplicaInfo
 
 MIN_ISR = "min.insync.replicas"
 
@@ -113,10 +112,10 @@ def view_of(context: Context) -> ClusterView:
     return ClusterView(
         image.cluster_id,
         tuple(
-            BrokerView(int(broker.id), "", broker.rack, not broker.is_fenced, None)
+            BrokerInfo(int(broker.id), "", broker.rack, not broker.is_fenced, None)
             for _, broker in sorted(image.brokers.items())
         ),
-        Quorum(
+        QuorumInfo(
             None if status.leader_id is None else int(status.leader_id),
             status.term,
             tuple(sorted(int(voter.broker_id) for voter in status.voters)),
@@ -126,7 +125,7 @@ def view_of(context: Context) -> ClusterView:
     )
 
 
-def _partitions(image: Image, context: Context) -> list[Partition]:
+def _partitions(image: Image, context: Context) -> list[PartitionInfo]:
     configs = broker_config(context.settings, image)
     rows = []
     for _, topic in sorted(image.topics_by_name.items()):
@@ -135,13 +134,13 @@ def _partitions(image: Image, context: Context) -> list[Partition]:
         for index, partition in enumerate(topic.partitions):
             leader = None if partition.leader == NO_LEADER else int(partition.leader)
             replicas = _replicas(partition, image)
-            rows.append(Partition(topic.name, index, leader, replicas, min(min_isr, len(replicas))))
+            rows.append(PartitionInfo(topic.name, index, leader, replicas, min(min_isr, len(replicas))))
     return rows
 
 
-def _replicas(partition: PartitionImage, image: Image) -> tuple[Replica, ...]:
+def _replicas(partition: PartitionImage, image: Image) -> tuple[ReplicaInfo, ...]:
     return tuple(
-        Replica(int(replica), replica in partition.isr, not image.is_in_service(replica), None, None)
+        ReplicaInfo(int(replica), replica in partition.isr, not image.is_in_service(replica), None, None)
         for replica in partition.replicas
     )
 

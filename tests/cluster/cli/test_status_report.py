@@ -6,28 +6,35 @@ from dataclasses import replace
 from rich.console import Console
 
 from cordwood.cluster.cli.status_report import PARTITIONS_SHOWN, as_json, as_tables, why_old
-from cordwood.cluster.operations.view import Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
+from cordwood.cluster.operations.view import (
+    BrokerInfo,
+    ClusterView,
+    LogDirectoryInfo,
+    PartitionInfo,
+    QuorumInfo,
+    ReplicaInfo,
+)
 
-DISK = LogDirectory("data", None, 75_000_000_000, 250_000_000_000)
-BROKEN = LogDirectory("broken", "KafkaStorageError", None, None)
+DISK = LogDirectoryInfo("data", None, 75_000_000_000, 250_000_000_000)
+BROKEN = LogDirectoryInfo("broken", "KafkaStorageError", None, None)
 
 
 def hurt_cluster(partitions: int = 1) -> ClusterView:
     """Return a cluster in which broker 2 lags and has a broken disk, and broker 3 is down."""
     brokers = (
-        Broker(1, "127.0.0.1:9092", None, True, (DISK,)),
-        Broker(2, "127.0.0.1:9093", "b", True, (DISK, BROKEN)),
-        Broker(3, "127.0.0.1:9094", None, False, None),
+        BrokerInfo(1, "127.0.0.1:9092", None, True, (DISK,)),
+        BrokerInfo(2, "127.0.0.1:9093", "b", True, (DISK, BROKEN)),
+        BrokerInfo(3, "127.0.0.1:9094", None, False, None),
     )
     replicas = (
-        Replica(1, True, False, 2_000, 0),
-        Replica(2, False, False, 1_000, 1_200),
-        Replica(3, False, True, None, None),
+        ReplicaInfo(1, True, False, 2_000, 0),
+        ReplicaInfo(2, False, False, 1_000, 1_200),
+        ReplicaInfo(3, False, True, None, None),
     )
-    hurt = [Partition("hurt", index, 1, replicas, 2) for index in range(partitions)]
-    gone = Partition("gone", 0, None, (Replica(3, True, True, None, None),), 1)
-    well = Partition("well", 0, 1, (Replica(1, True, False, 500, 0),), 1)
-    return ClusterView("Cid", brokers, Quorum(1, 7, (1, 2, 3), {1: 100, 2: 90}), (*hurt, gone, well))
+    hurt = [PartitionInfo("hurt", index, 1, replicas, 2) for index in range(partitions)]
+    gone = PartitionInfo("gone", 0, None, (ReplicaInfo(3, True, True, None, None),), 1)
+    well = PartitionInfo("well", 0, 1, (ReplicaInfo(1, True, False, 500, 0),), 1)
+    return ClusterView("Cid", brokers, QuorumInfo(1, 7, (1, 2, 3), {1: 100, 2: 90}), (*hurt, gone, well))
 
 
 def shown(view: ClusterView, *, all_partitions: bool = False) -> list[str]:
@@ -67,7 +74,7 @@ def test_a_long_list_is_cut_and_says_so() -> None:
 
 
 def test_a_broker_that_does_not_say_what_it_holds_is_named() -> None:
-    view = ClusterView("Cid", (Broker(1, "h:1", None, True, None),), Quorum(None, 0, (1,), {}), ())
+    view = ClusterView("Cid", (BrokerInfo(1, "h:1", None, True, None),), QuorumInfo(None, 0, (1,), {}), ())
     lines = shown(view)
     assert "no controller" in lines[0]
     assert "broker 1 does not report its log directories" in lines
@@ -89,9 +96,9 @@ def test_json_has_every_replica_with_its_lag() -> None:
 
 def test_what_is_known_without_a_majority_is_marked_as_old() -> None:
     brokers = (
-        Broker(1, "127.0.0.1:9092", None, True, None),
-        Broker(2, "127.0.0.1:9093", None, False, None),
-        Broker(3, "127.0.0.1:9094", None, True, (DISK,)),
+        BrokerInfo(1, "127.0.0.1:9092", None, True, None),
+        BrokerInfo(2, "127.0.0.1:9093", None, False, None),
+        BrokerInfo(3, "127.0.0.1:9094", None, True, (DISK,)),
     )
     view = replace(hurt_cluster(), brokers=brokers)
     summary, _, *lines = shown(view)

@@ -1,24 +1,25 @@
 """The check of whether a broker may be stopped, on clusters as values."""
 
 from cordwood.cluster.operations.can_stop import reasons_against
-from cordwood.cluster.operations.view import Broker, ClusterView, Partition, Quorum, Replica
+from cordwood.cluster.operations.view import BrokerInfo, ClusterView, PartitionInfo, QuorumInfo, ReplicaInfo
 
 
 def cluster(
-    partitions: tuple[Partition, ...] = (), *, brokers: int = 3, down: tuple[int, ...] = (), voters: int = 3
+    partitions: tuple[PartitionInfo, ...] = (), *, brokers: int = 3, down: tuple[int, ...] = (), voters: int = 3
 ) -> ClusterView:
     """Return brokers 1 to N, of which the first `voters` are the quorum."""
     rows = tuple(
-        Broker(number, f"127.0.0.1:{9091 + number}", None, number not in down, ()) for number in range(1, brokers + 1)
+        BrokerInfo(number, f"127.0.0.1:{9091 + number}", None, number not in down, ())
+        for number in range(1, brokers + 1)
     )
     ends = {broker.broker_id: 10 for broker in rows}
-    return ClusterView("c", rows, Quorum(1, 1, tuple(range(1, voters + 1)), ends), partitions)
+    return ClusterView("c", rows, QuorumInfo(1, 1, tuple(range(1, voters + 1)), ends), partitions)
 
 
-def partition(index: int, replicas: list[int], isr: list[int], min_isr: int = 2) -> Partition:
+def partition(index: int, replicas: list[int], isr: list[int], min_isr: int = 2) -> PartitionInfo:
     """Return a partition of topic t."""
-    copies = tuple(Replica(broker, broker in isr, False, 0, 0) for broker in replicas)
-    return Partition("t", index, isr[0] if isr else None, copies, min_isr)
+    copies = tuple(ReplicaInfo(broker, broker in isr, False, 0, 0) for broker in replicas)
+    return PartitionInfo("t", index, isr[0] if isr else None, copies, min_isr)
 
 
 def test_a_broker_that_others_stand_in_for_may_be_stopped() -> None:

@@ -4,9 +4,17 @@ import pytest
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.local import layout
-from cordwood.cluster.cli.local.layout import Place, checked, default_voters, given_rows, parsed, render, shared_rows
+from cordwood.cluster.cli.local.layout import (
+    BrokerPlace,
+    checked,
+    default_voters,
+    given_rows,
+    parsed,
+    render,
+    shared_rows,
+)
 
-PLACE = Place(2, 9093, 8081, "/data/broker-2")
+PLACE = BrokerPlace(2, 9093, 8081, "/data/broker-2")
 
 
 @pytest.mark.parametrize(("brokers", "voters"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 3), (9, 3)])
