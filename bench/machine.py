@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import platform
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ GIB = 1 << 30
 KEPT_FREE_GIB = 4
 WARM_GIB_MAX = 18
 HUGE_PAGE_BYTES = 2 << 20
+CPUCLOCK_SCHED = 2
 PAGE_REPORTING = Path("/sys/module/page_reporting/parameters/page_reporting_order")
 NO_PAGE_REPORTING = 11
 """An order above that of the largest free block: no block is ever large enough to be reported to the host."""
@@ -87,17 +89,13 @@ def _free_gib() -> int:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the user and system time of the processes since their start. 0.0 where there is no /proc."""
-    ticks = 0
+    """Return the user and system time of the processes since their start; a process that has ended counts nothing."""
+    seconds = 0.0
     for pid in pids:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            continue
-        # The name in parentheses may itself contain blanks and parentheses; utime and stime are fields 14 and 15.
-        fields = stat.rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+        with contextlib.suppress(OSError):
+            # The processor clock of a process, to the nanosecond: /proc counts in 10 ms.
+            seconds += time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
+    return seconds
 
 
 def largest_resident_mb(pids: Iterable[int]) -> float:

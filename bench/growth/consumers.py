@@ -12,11 +12,11 @@ from cordwood.bench.growth.place import (
     TOPIC,
     BenchPlace,
     allow_many_files,
-    cpu_seconds,
     create_topic,
     end_offset,
 )
 from cordwood.bench.growth.wire import FetchFrame, ProduceFrame
+from cordwood.bench.machine import cpu_seconds
 from cordwood.chaos.live.report import quantile
 from cordwood.storage.records import Record, encode
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, batch_of
-from cordwood.bench.machine import largest_resident_mb
+from cordwood.bench.machine import cpu_seconds, largest_resident_mb
 from cordwood.chaos.live.process import BrokerProcess
 
 TOPIC = "growth"
@@ -22,7 +22,6 @@ REQUESTS = 2000
 ROUNDS = 5
 CREATE_S = 60.0
 IN_FLIGHT = 500
-CPUCLOCK_SCHED = 2
 SETTINGS = {"controlled.shutdown.max.wait.ms": "1000"}
 
 
@@ -78,11 +77,6 @@ def spread(address: str, partitions: int, records: int) -> None:
             client.socket.sendall(waiting[-1].frame)
         for request in waiting:
             request.offset_in(client.answer())
-
-
-def cpu_seconds(pids: Sequence[int]) -> float:
-    """Return the user and system time of running processes, to the nanosecond (/proc counts in 10 ms)."""
-    return sum(time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED) for pid in pids)
 
 
 def cpu_us(pids: Sequence[int], count: int, work: Callable[[], None]) -> float:

@@ -1,50 +1,52 @@
 """History checkers: consistency anomalies in client observations and replica contents, one function per class."""
 
+from cordwood.chaos.checks import (
+    dirty_read,
+    garbage_read,
+    group_regress,
+    log_start,
+    lost_write,
+    replica_divergence,
+    session_order,
+    stale_read,
+    unavailable,
+    unique_offsets,
+    watermark,
+    wrong_epoch_end,
+    wrong_lookup,
+)
 from cordwood.chaos.checks.anomaly import Anomaly, count_by_kind
-from cordwood.chaos.checks.dirty_read import aborted_reads, aborted_writes, uncommitted_reads
 from cordwood.chaos.checks.evidence import Evidence
-from cordwood.chaos.checks.garbage_read import altered_reads, unsent_reads
-from cordwood.chaos.checks.group_regress import group_regresses
-from cordwood.chaos.checks.log_start import invented_log_starts, log_start_regresses, undone_deletions
-from cordwood.chaos.checks.lost_write import lost_from_replicas, lost_writes, unseen
-from cordwood.chaos.checks.replica_divergence import replica_divergences
-from cordwood.chaos.checks.session_order import nonmonotonic_polls, nonmonotonic_sends, poll_skips
-from cordwood.chaos.checks.stale_read import stale_epoch_ends, stale_reads
-from cordwood.chaos.checks.unavailable import unavailables
-from cordwood.chaos.checks.unique_offsets import duplicates, inconsistent_offsets
-from cordwood.chaos.checks.watermark import watermark_regresses, wrong_last_stables
-from cordwood.chaos.checks.wrong_epoch_end import wrong_epoch_ends
-from cordwood.chaos.checks.wrong_lookup import wrong_lookups
 from cordwood.chaos.history import History
 
 __all__ = ["CHECKS", "Anomaly", "check", "count_by_kind"]
 
 CHECKS = (
-    lost_writes,
-    lost_from_replicas,
-    unseen,
-    unsent_reads,
-    aborted_reads,
-    aborted_writes,
-    altered_reads,
-    uncommitted_reads,
-    duplicates,
-    inconsistent_offsets,
-    poll_skips,
-    nonmonotonic_polls,
-    nonmonotonic_sends,
-    replica_divergences,
-    watermark_regresses,
-    stale_reads,
-    stale_epoch_ends,
-    wrong_last_stables,
-    wrong_epoch_ends,
-    wrong_lookups,
-    invented_log_starts,
-    log_start_regresses,
-    undone_deletions,
-    unavailables,
-    group_regresses,
+    lost_write.lost_writes,
+    lost_write.lost_from_replicas,
+    lost_write.unseen,
+    garbage_read.unsent_reads,
+    dirty_read.aborted_reads,
+    dirty_read.aborted_writes,
+    garbage_read.altered_reads,
+    dirty_read.uncommitted_reads,
+    unique_offsets.duplicates,
+    unique_offsets.inconsistent_offsets,
+    session_order.poll_skips,
+    session_order.nonmonotonic_polls,
+    session_order.nonmonotonic_sends,
+    replica_divergence.replica_divergences,
+    watermark.watermark_regresses,
+    stale_read.stale_reads,
+    stale_read.stale_epoch_ends,
+    watermark.wrong_last_stables,
+    wrong_epoch_end.wrong_epoch_ends,
+    wrong_lookup.wrong_lookups,
+    log_start.invented_log_starts,
+    log_start.log_start_regresses,
+    log_start.undone_deletions,
+    unavailable.unavailables,
+    group_regress.group_regresses,
 )
 
 

@@ -14,7 +14,6 @@ from cordwood.bench.growth.page import files
 from cordwood.bench.growth.place import (
     TOPIC,
     BenchPlace,
-    cpu_seconds,
     create_topic,
     end_offset,
     fetch_us,
@@ -24,6 +23,7 @@ from cordwood.bench.growth.place import (
 )
 from cordwood.bench.growth.report import charts, save, sentences, show
 from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, RequestFailed, batch_of
+from cordwood.bench.machine import cpu_seconds
 from cordwood.storage.batch import headers
 from cordwood.storage.records import decode
 
