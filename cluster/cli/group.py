@@ -7,7 +7,7 @@ import typer
 from cordwood.cluster.cli.client import admin_client, answer
 from cordwood.cluster.cli.exits import Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
-from cordwood.cluster.cli.output import note, print_json, print_table
+from cordwood.cluster.cli.output import note, print_json, print_rows, print_table
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
@@ -30,12 +30,7 @@ def list_groups(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SER
         {"group": group.group_id, "state": group.state.name.lower(), "type": group.type.name.lower()}
         for group in sorted(found.valid, key=lambda group: str(group.group_id))
     ]
-    if as_json:
-        print_json(groups)
-    elif groups:
-        print_table(["GROUP", "STATE", "TYPE"], [list(group.values()) for group in groups])
-    else:
-        note("There is no consumer group.")
+    print_rows(groups, ["GROUP", "STATE", "TYPE"], as_json, "There is no consumer group.")
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,18 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under headings; numbers are aligned right, None is a dash."""
+    """Print rows under headings: numbers are aligned right, lists are joined with commas, None is a dash."""
     console().print(table(headings, rows))
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], headings: Sequence[str], as_json: bool, if_none: str) -> None:
+    """Print the rows of a list as JSON or as a table; for an empty table, the note `if_none`."""
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_table(headings, [list(row.values()) for row in rows])
+    else:
+        note(if_none)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
@@ -41,8 +51,14 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
         is_number = bool(cells) and all(isinstance(row[column], int | None) for row in cells)
         made.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
-        made.add_row(*("-" if cell is None else str(cell) for cell in row))
+        made.add_row(*map(_cell, row))
     return made
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "-" if value is None else str(value)
 
 
 def console() -> "Console":

@@ -9,7 +9,7 @@ import typer
 from cordwood.cluster.cli.client import admin_client, answer, failure_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
-from cordwood.cluster.cli.output import note, print_json, print_table
+from cordwood.cluster.cli.output import note, print_json, print_rows
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -118,13 +118,8 @@ def list_moves(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERV
         }
         for where, found in sorted(moving.items())
     ]
-    if as_json:
-        print_json(rows)
-    elif rows:
-        headings = ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"]
-        print_table(headings, [[_joined(cell) for cell in row.values()] for row in rows])
-    else:
-        note("No partition is being moved.")
+    headings = ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"]
+    print_rows(rows, headings, as_json, "No partition is being moved.")
 
 
 def _confirm_unclean() -> None:
@@ -183,7 +178,3 @@ def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list
     }
     reason = in_words.get(refusal, f"the broker refused: {refusal.description or refusal.__name__}")
     raise Failure(f"{where.topic}-{where.partition}: {reason}.")
-
-
-def _joined(cell: object) -> object:
-    return ",".join(map(str, cell)) if isinstance(cell, list) else cell

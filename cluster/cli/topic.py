@@ -8,7 +8,7 @@ import typer
 from cordwood.cluster.cli.client import admin_client, answer, no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
-from cordwood.cluster.cli.output import note, print_json, print_table
+from cordwood.cluster.cli.output import print_json, print_rows, print_table
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -92,12 +92,8 @@ def list_topics(
         for name, topic in sorted(found.items())
         if internal or not name.startswith("__")
     ]
-    if as_json:
-        print_json(topics)
-    elif topics:
-        print_table(["TOPIC", "PARTITIONS", "COPIES", "WITHOUT LEADER"], [list(topic.values()) for topic in topics])
-    else:
-        note("There are no topics. Create one with `cordwood topic create NAME`.")
+    headings = ["TOPIC", "PARTITIONS", "COPIES", "WITHOUT LEADER"]
+    print_rows(topics, headings, as_json, "There are no topics. Create one with `cordwood topic create NAME`.")
 
 
 @app.command()
@@ -292,12 +288,5 @@ def _print_described(topic: dict[str, Any]) -> None:
             typer.echo(f"  {key} = {config['value']}  ({config['source'].replace('_', ' ')})")
     print_table(
         ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END"],
-        [
-            [part["partition"], part["leader"], _ids(part["replicas"]), _ids(part["isr"]), part["start"], part["end"]]
-            for part in topic["partitions"]
-        ],
+        [list(part.values()) for part in topic["partitions"]],
     )
-
-
-def _ids(brokers: list[int]) -> str:
-    return ",".join(map(str, brokers))

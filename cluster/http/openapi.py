@@ -1,14 +1,16 @@
 """The OpenAPI document of the HTTP API (`/openapi.json`), generated from the route table and the Structs."""
 
+import ast
+import inspect
 import re
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import msgspec
 
 import cordwood
 from cordwood.cluster.http.bodies import JSON
-from cordwood.cluster.http.field_notes import notes_of
 from cordwood.cluster.http.refusal import Mistake
 from cordwood.cluster.http.route import Nothing, Route, is_list
 
@@ -103,6 +105,26 @@ def _components(shapes: Iterable[type]) -> Json:
             # OpenAPI 3.1 allows a description beside a $ref.
             properties[name].setdefault("description", note)
     return components
+
+
+def notes_of(shape: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the docstrings by the fields' JSON names. Fields without a docstring are left out."""
+    try:
+        source = inspect.getsource(shape)
+    except OSError:
+        # Installed without the source: there are no descriptions.
+        return {}
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(shape)}
+    return {names[name]: note for name, note in _notes(source) if name in names}
+
+
+def _notes(source: str) -> Iterator[tuple[str, str]]:
+    (shape,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(shape, ast.ClassDef), "a Struct is a class"
+    for field, note in zip(shape.body, shape.body[1:], strict=False):
+        match field, note:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())
 
 
 def _with_inner(shapes: Iterable[Any]) -> Iterable[type[msgspec.Struct]]:

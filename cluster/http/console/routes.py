@@ -1,4 +1,4 @@
-"""The routes of the web console: its page, scripts and style, and the pulse of this broker."""
+"""The routes of the web console: its page, scripts and style, and the counters of its charts."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,12 +8,14 @@ from importlib.resources import files
 from string import Template
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from cordwood import __version__
-from cordwood.cluster.http.console.pulse import pulse_of
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
 from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.replication.measures import Histogram
 
 HTML = "text/html"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -33,6 +35,48 @@ class _File(NamedTuple):
     content: bytes
     content_type: str
     tag: str
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A histogram of seconds: bounds, the number of values up to each bound, and the total number."""
+
+    bounds: list[float]
+    counts: list[int]
+    count: int
+
+
+class Pulse(msgspec.Struct, frozen=True):
+    """Counters of this broker since its start, of which two samples make a rate. `/metrics` has these and more."""
+
+    broker_id: int
+    why_not_ready: str | None
+    connections: int
+    produced_bytes: int
+    """Bytes of Produce requests."""
+    fetched_bytes: int
+    """Bytes of Fetch responses."""
+    produce_seconds: Spread
+    flush_seconds: Spread
+    """Group commits: one fdatasync for all batches that were waiting."""
+
+
+def pulse_of(watched: Watched) -> Pulse:
+    """Return the current counters."""
+    produce, fetch = watched.requests.by_api[ApiKey.PRODUCE], watched.requests.by_api[ApiKey.FETCH]
+    return Pulse(
+        broker_id=int(watched.broker_id),
+        why_not_ready=watched.why_not_ready(),
+        connections=watched.connection_count(),
+        produced_bytes=produce.received_bytes,
+        fetched_bytes=fetch.sent_bytes,
+        produce_seconds=_spread(produce.seconds),
+        flush_seconds=_spread(watched.flushes.seconds),
+    )
+
+
+def _spread(histogram: Histogram) -> Spread:
+    pairs = list(histogram.cumulative())
+    return Spread([bound for bound, _ in pairs], [count for _, count in pairs], histogram.count)
 
 
 class ConsoleRoutes:

@@ -1,6 +1,7 @@
 """`POST /v1/topics/{topic}/records`: produce records from JSON, or one record that is the whole body."""
 
 import asyncio
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -25,18 +26,19 @@ from cordwood.cluster.http.records.given import (
     records_in,
     whole_body,
 )
-from cordwood.cluster.http.records.idempotency import KEY_CHARS_MAX, once_of
 from cordwood.cluster.http.records.partitioner import partition_of
 from cordwood.cluster.http.refusal import HttpRefusal, json_response, status_of
 from cordwood.cluster.http.route import Asked, Route
 from cordwood.cluster.kafka.handlers.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
+from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 from cordwood.storage.records import Record
 
 RECORDS_PER_TURN = 500
 """Records distributed to partitions per event-loop iteration; they take some 2 ms."""
 IDEMPOTENCY_KEY = "Idempotency-Key"
+KEY_CHARS_MAX = 255
 
 
 class Acks(Enum):
@@ -213,12 +215,19 @@ def _writable(name: str, context: Context) -> TopicImage:
 
 
 def _once(key: str, request: web.Request, content: bytes) -> Once:
-    """Return the producer id and sequence of the request, by which a duplicate is recognized. Raises HttpRefusal."""
+    """Return the producer id and sequence of the request, by which a duplicate is recognized. Raises HttpRefusal.
+
+    A key is an idempotent producer that sends a single batch. The leader of a partition recognizes the batches of such
+    a producer by number, across restarts and failover (KIP-98): a duplicate is answered with the offset of the first,
+    and is not appended. A key has the same producer id on every broker, and the sequence number is a hash of the
+    request's content (docs/adr/0018).
+    """
     if not 1 <= len(key) <= KEY_CHARS_MAX or not key.isascii():
         sentence = f"{IDEMPOTENCY_KEY} must be 1 to {KEY_CHARS_MAX} ASCII characters, such as a UUID."
         raise HttpRefusal(400, sentence)
     names = (request.raw_path, request.content_type, *(request.headers.get(name, "") for name in _PART_OF_A_RECORD))
-    return once_of(key, "\n".join(names).encode("utf-8", "surrogateescape") + b"\n" + content)
+    named = "\n".join(names).encode("utf-8", "surrogateescape") + b"\n" + content
+    return Once(FIRST_OF_ONE_BATCH | _hash(key.encode(), 62), _hash(named, 31))
 
 
 _PART_OF_A_RECORD = (RECORD_KEY, RECORD_KEY_BASE64)
@@ -261,3 +270,7 @@ ROUTE = Route(
     ),
     reads_body_itself=True,
 )
+
+
+def _hash(content: bytes, bits: int) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> (64 - bits)
