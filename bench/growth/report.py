@@ -1,10 +1,11 @@
-"""Report of scaling measurements: a table for each growing quantity, curves that are not flat, promises, and JSON."""
+"""Report of scaling measurements: tables, curves that are not flat, promises, JSON, and the page docs/growth.md."""
 
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,17 +13,28 @@ from rich.table import Table
 from cordwood.bench.charts import lines, number
 from cordwood.bench.growth.curves import FLAT, Area, Curve
 
+PICTURES = "pictures/performance"
+HEAD = """# Growth
+
+<!-- Made by `python docs/generate` from docs/results/growth.jsonl, which `make growth RECORD=…` writes. -->
+
+What a broker costs as there is more of something. Costs are processor time of the broker's process; what consumers
+wait for, and starts and failovers, are times on a clock. """
+HEAD += f"Flat is what grows by no more than {FLAT} times from the first point to the last."
+NONE = f"""{HEAD}
+
+No run is recorded: `make growth RECORD=docs/results/growth.jsonl` writes one, at a commit.
+"""
+
 
 def show(console: Console, areas: Sequence[Area]) -> None:
     for area in areas:
         table = Table(title=f"Growing: {area.x_label}")
-        xs = sorted({x for curve in area.curves for x, _ in curve.points})
+        xs = _xs(area)
         for heading in ("", "unit", *map(number, xs), "last / first"):
             table.add_column(heading, justify="left" if heading in ("", "unit") else "right")
         for curve in area.curves:
-            values = dict(curve.points)
-            cells = [number(values[x]) if x in values else "" for x in xs]
-            table.add_row(curve.name, curve.unit, *cells, f"{curve.growth:.1f}")
+            table.add_row(*_cells(curve, xs), f"{curve.growth:.1f}")
         console.print(table)
         for sentence in sentences(area):
             console.print(f"- {sentence}", highlight=False)
@@ -64,6 +76,41 @@ def save(directory: Path, areas: Sequence[Area], about: Mapping[str, object]) ->
     return path
 
 
-def flatness() -> str:
-    """Return the definition of a flat curve."""
-    return f"Flat is what grows by no more than {FLAT} times from the first point to the last."
+def files(about: dict[str, Any], areas: list[Area]) -> dict[str, str]:
+    """Return the page and its charts, by path below docs/."""
+    drawn = {f"{PICTURES}/{name}": text for area in areas for name, text in charts(area).items()}
+    return {"growth.md": page(about, areas), **drawn}
+
+
+def page(about: dict[str, Any], areas: list[Area]) -> str:
+    """Return the page as Markdown."""
+    machine = about["machine"]
+    when = f"Commit {about['commit']}, {about['at'][:10]}: measured" if "commit" in about else "Measured"
+    parts = [
+        HEAD,
+        f"{when} by `make growth` on {machine['cores']} cores ({machine['processor']}), {machine['system']}, Python"
+        f" {machine['python']}, with brokers and clients on the same machine."
+        + (f" Only {about['scale']:g} of the work was done." if about["scale"] != 1 else ""),
+    ]
+    for area in areas:
+        parts.append(f"## {area.name[0].upper()}{area.name[1:]}")
+        parts += [f"![{area.x_label}]({PICTURES}/{name})" for name in charts(area)]
+        parts.append(_markdown_table(area))
+        parts.append("\n".join(f"- {sentence}" for sentence in sentences(area)))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_table(area: Area) -> str:
+    xs = _xs(area)
+    rows = [["", "unit", *map(number, xs)], ["---", "---", *["---:"] * len(xs)]]
+    rows += [_cells(curve, xs) for curve in area.curves]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _xs(area: Area) -> list[float]:
+    return sorted({x for curve in area.curves for x, _ in curve.points})
+
+
+def _cells(curve: Curve, xs: Sequence[float]) -> list[str]:
+    values = dict(curve.points)
+    return [curve.name, curve.unit, *(number(values[x]) if x in values else "" for x in xs)]

@@ -6,11 +6,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from cordwood.bench import page as performance_page
-from cordwood.bench.growth import page as growth_page
+from cordwood.bench.growth import report as growth_report
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.measured import MeasuredRun
 from cordwood.chaos import recorded
-from cordwood.chaos.mutants import page as mutants_page
+from cordwood.chaos.mutants import report as mutants_report
 from cordwood.chaos.results import Broken, Result, read
 
 MUTANTS, PERFORMANCE, GROWTH = "mutants.jsonl", "performance.jsonl", "growth.jsonl"
@@ -20,7 +20,7 @@ UNSEALED_SHA256 = "e7c0daa294d6ef569e6ec69bf8cb1bd3d947a223adb0fa77846bf0a8de060
 
 def mutants(docs: Path) -> dict[str, str]:
     """docs/mutants.md."""
-    return {"mutants.md": mutants_page.page(_result(docs, MUTANTS))}
+    return {"mutants.md": mutants_report.page(_result(docs, MUTANTS))}
 
 
 def performance(docs: Path) -> dict[str, str]:
@@ -40,9 +40,9 @@ def growth(docs: Path) -> dict[str, str]:
     """docs/growth.md and its charts."""
     result = _result(docs, GROWTH)
     if result is None:
-        return {"growth.md": growth_page.NONE}
+        return {"growth.md": growth_report.NONE}
     about = result.about | {"commit": result.commit, "at": result.at}
-    return growth_page.files(about, [Area.loaded(row) for row in result.rows])
+    return growth_report.files(about, [Area.loaded(row) for row in result.rows])
 
 
 def chaos(docs: Path) -> dict[str, str]:

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from cordwood.bench.growth.consumers import tail
 from cordwood.bench.growth.curves import Area
-from cordwood.bench.growth.page import files
 from cordwood.bench.growth.place import (
     TOPIC,
     BenchPlace,
@@ -21,7 +20,7 @@ from cordwood.bench.growth.place import (
     spread,
     start_s,
 )
-from cordwood.bench.growth.report import charts, save, sentences, show
+from cordwood.bench.growth.report import charts, files, save, sentences, show
 from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, RequestFailed, batch_of
 from cordwood.bench.machine import cpu_seconds
 from cordwood.storage.batch import headers

@@ -9,7 +9,7 @@ import pytest
 import typer.testing
 
 import cordwood
-from cordwood.chaos.mutants import command, killers, page, report
+from cordwood.chaos.mutants import command, killers, report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
 from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome, MutantVerdict
 from cordwood.chaos.mutants.killers import Killer, PytestFile, Seeds, parsed
@@ -163,12 +163,14 @@ def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
         BY_NAME["no-pre-vote"], CAUGHT.killer, MutantVerdict.UNFIT, "it fails without it too: watermark-regress"
     )
     rows = list(map(report.row, (CAUGHT, SURVIVED, unfit)))
-    text = page.page(Result(report.KIND, "abc", "2026-11-23T08:00:00+00:00", {}, {"mutants": 4}, rows, is_whole=False))
+    text = report.page(
+        Result(report.KIND, "abc", "2026-11-23T08:00:00+00:00", {}, {"mutants": 4}, rows, is_whole=False)
+    )
     assert "Commit abc, 2026-11-23: 1 of 3 mutants caught" in text
     assert "interrupted: 1 of 4 mutants were not run" in text
     assert "- `no-pre-vote` (quorum 1..9): it fails without it too: watermark-regress" in text
     assert "| `no-pre-vote` | A voter asks before it stands. | quorum 1..9 | 3 | 2 s |" in text
-    assert "No run is recorded" in page.page(None)
+    assert "No run is recorded" in report.page(None)
 
 
 def test_killers_are_kept_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
