@@ -14,6 +14,7 @@ from cordwood.cluster.cli.client import client_settings, failure_of, talking_to
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
 from cordwood.cluster.cli.output import print_json, progress_bar
+from cordwood.cluster.operations.acks import Acks
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -24,14 +25,6 @@ IN_FLIGHT_RECORDS_MAX = 100_000
 IN_FLIGHT_KBYTES_MAX = 64 << 10
 TOPIC_WAIT_S = 10.0
 LAST_CHANCE_S = 10.0
-
-
-class Acks(Enum):
-    """The replicas that must have a record before it is acknowledged."""
-
-    NONE = "0"
-    LEADER = "1"
-    ALL = "all"
 
 
 class Codec(Enum):

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from enum import Enum
 
 import msgspec
 from aiohttp import web
@@ -31,6 +30,7 @@ from cordwood.cluster.http.refusal import HttpRefusal, json_response, status_of
 from cordwood.cluster.http.route import Asked, Route
 from cordwood.cluster.kafka.handlers.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
+from cordwood.cluster.operations.acks import Acks
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 from cordwood.storage.records import Record
@@ -39,17 +39,6 @@ RECORDS_PER_TURN = 500
 """Records distributed to partitions per event-loop iteration; they take some 2 ms."""
 IDEMPOTENCY_KEY = "Idempotency-Key"
 KEY_CHARS_MAX = 255
-
-
-class Acks(Enum):
-    """The replicas that must have the records on disk before the response."""
-
-    ALL = "all"
-    """All in-sync replicas."""
-    LEADER = "1"
-    """The leader."""
-    NONE = "0"
-    """None: the response is sent immediately."""
 
 
 _ACKS = {Acks.ALL: ACKS_ALL, Acks.LEADER: ACKS_LEADER, Acks.NONE: ACKS_NONE}
