@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from cordwood.spark.client.settings import Address, addresses
-from cordwood.spark.errors import UserError, WrongOption, nearest
+from cordwood.spark.errors import WrongOption, nearest
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -106,11 +106,6 @@ def bootstrap(options: Options) -> tuple[Address, ...]:
         return addresses(text)
     except ValueError as error:
         raise WrongOption(f"bootstrapServers is {text!r}: {error}") from None
-
-
-def in_option(name: str, mistake: UserError) -> WrongOption:
-    """Return the mistake with the option's name in front."""
-    return WrongOption(f"{name}: {mistake}")
 
 
 def _hint(name: str, spellings: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from cordwood.spark.admission import BatchLimits
 from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.errors import UserError, WrongOption
 from cordwood.spark.offsets import from_json
-from cordwood.spark.options import Options, bootstrap, in_option
+from cordwood.spark.options import Options, bootstrap
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, Position, Positions, TimestampPosition
 from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, TopicPartition
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
@@ -117,7 +117,8 @@ def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> Read
     security = options.text("kafka.security.protocol")
     if security is not None and security.upper() != "PLAINTEXT":
         raise WrongOption(f"kafka.security.protocol is {security!r}: only PLAINTEXT is supported")
-    starting, ending = _starting(options, mode), _ending(options)
+    starting = _starting(options, mode)
+    ending = _positions(options, "ending", {"latest": AT_LATEST}, AT_LATEST)
     _check_order(starting, ending)
     return ReadOptions(
         client=client_settings(options),
@@ -195,10 +196,6 @@ def _starting(options: Options, mode: ReadMode) -> Positions:
     return _positions(options, "starting", words, default)
 
 
-def _ending(options: Options) -> Positions:
-    return _positions(options, "ending", {"latest": AT_LATEST}, AT_LATEST)
-
-
 def _check_order(starting: Positions, ending: Positions) -> None:
     for place, start in starting.named.items():
         end = ending.named.get(place)
@@ -237,7 +234,7 @@ def _named(options: Options, name: str, kind: Callable[[int], Position], special
     try:
         numbers = from_json(grouped)
     except UserError as mistake:
-        raise in_option(name, mistake) from None
+        raise WrongOption(f"{name}: {mistake}") from None
     for place, number in numbers.items():
         if number < 0 and number not in special:
             raise WrongOption(f"{name} has {number} for {place}: it must be 0 or more{_meanings(special)}")

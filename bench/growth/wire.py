@@ -12,6 +12,7 @@ from cordwood.storage.records import Record, encode
 
 TIMEOUT_S = 60.0
 BUFFER_BYTES = 64 << 10
+ACKS_ALL = -1
 _SIZE = struct.Struct(">i")
 _PRODUCE_V7, _FETCH_V11 = struct.pack(">hhih", 0, 7, 1, -1), struct.pack(">hhih", 1, 11, 1, -1)
 """API key, version, correlation id 1, no client id."""
@@ -34,11 +35,11 @@ def batch_of(value_bytes: int) -> bytes:
 
 
 class ProduceFrame:
-    """A Produce frame with one batch for one partition."""
+    """A Produce frame (acks=all) with one batch for one partition."""
 
-    def __init__(self, topic: str, partition: int, batch: bytes, acks: int = -1) -> None:
+    def __init__(self, topic: str, partition: int, batch: bytes) -> None:
         name = topic.encode()
-        head = _PRODUCE_V7 + struct.pack(">hhi", -1, acks, 30_000) + _ARRAY_OF_ONE
+        head = _PRODUCE_V7 + struct.pack(">hhi", -1, ACKS_ALL, 30_000) + _ARRAY_OF_ONE
         place = struct.pack(">h", len(name)) + name + _ARRAY_OF_ONE + struct.pack(">ii", partition, len(batch))
         size = len(head) + len(place) + len(batch)
         self.frame = b"".join((_SIZE.pack(size), head, place, batch))

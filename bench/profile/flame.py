@@ -32,12 +32,12 @@ class Node:
         return 1 + max((callee.depth() for callee in self.callees.values()), default=0)
 
 
-def tree(stacks: Iterable[Stack], *, with_idle: bool = False) -> Node:
+def tree(stacks: Iterable[Stack]) -> Node:
     """Merge the stacks from their outermost frames on. Waiting threads are left out, so that the work is visible."""
     root = Node()
     for frames, count in stacks:
         stage = stage_of(frames)
-        if stage is None or (stage == IDLE and not with_idle):
+        if stage is None or stage == IDLE:
             continue
         root.samples += count
         node = root

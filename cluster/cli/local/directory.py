@@ -74,18 +74,18 @@ class ClusterDirectory:
 
     path: Path
 
-    def place_of(self, broker_id: int, kafka_port: int, http_port: int) -> layout.BrokerPlace:
-        """Return the settings of a new broker that no other broker shares."""
-        return layout.BrokerPlace(broker_id, kafka_port, http_port, str(self._directory_of(broker_id) / "data"))
-
     def members(self) -> list[LocalBroker]:
         """Return the brokers that have a configuration file, by number. Raises Failure for an invalid file."""
         found = [self._read(config) for config in self.path.glob(f"broker-*/{SETTINGS_FILE}")]
         return sorted(found, key=lambda member: member.broker_id)
 
-    def member(self, settings: Settings) -> LocalBroker:
-        """Return the broker with these settings, which may not be written yet."""
-        return LocalBroker(self._directory_of(settings.node_id), settings)
+    def new_member(
+        self, broker_id: int, kafka_port: int, http_port: int, shared: dict[str, str], overrides: Iterable[str]
+    ) -> LocalBroker:
+        """Return a broker with the shared settings and its own, not written yet. Raises Failure with exit code 2."""
+        directory = self._directory_of(broker_id)
+        own = layout.own_rows(broker_id, kafka_port, http_port, str(directory / "data"))
+        return LocalBroker(directory, layout.checked(own | shared, overrides))
 
     def write(self, member: LocalBroker) -> None:
         """Write a broker's configuration file."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.config.settings import SETTINGS, Settings
@@ -22,23 +21,14 @@ PREAMBLE = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerPlace:
-    """Settings of one broker alone: its number, its ports, and its log directory."""
-
-    broker_id: int
-    kafka_port: int
-    http_port: int
-    data: str
-
-    def rows(self) -> dict[str, str]:
-        """Return these as settings."""
-        return {
-            "node.id": str(self.broker_id),
-            "log.dirs": self.data,
-            "listeners": f"PLAINTEXT://{HOST}:{self.kafka_port}",
-            "http.listen": f"{HOST}:{self.http_port}",
-        }
+def own_rows(broker_id: int, kafka_port: int, http_port: int, data: str) -> dict[str, str]:
+    """Return the settings of one broker that no other broker shares. `data` is its log directory."""
+    return {
+        "node.id": str(broker_id),
+        "log.dirs": data,
+        "listeners": f"PLAINTEXT://{HOST}:{kafka_port}",
+        "http.listen": f"{HOST}:{http_port}",
+    }
 
 
 def default_voters(brokers: int) -> int:

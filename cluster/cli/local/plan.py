@@ -54,10 +54,10 @@ def _new_cluster(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBr
     _require_in_range(kafka_port, http_port, brokers)
     voter_ports = {broker: _voter_port(kafka_port + broker - 1) for broker in range(1, voters + 1)}
     shared = layout.shared_rows(brokers, voter_ports, secrets.token_hex(SECRET_BYTES))
-    places = [
-        directory.place_of(broker, kafka_port + broker - 1, http_port + broker - 1) for broker in range(1, brokers + 1)
+    return [
+        directory.new_member(broker, kafka_port + broker - 1, http_port + broker - 1, shared, wanted.overrides)
+        for broker in range(1, brokers + 1)
     ]
-    return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
 
 
 def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOptions) -> list[LocalBroker]:
@@ -74,9 +74,10 @@ def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOp
     http_port = int(first.settings.http_listen.rpartition(":")[2] or HTTP_PORT) - first.broker_id
     _require_in_range(kafka_port, http_port, number + count + 1)
     shared = layout.rows_to_share(first.settings)
-    joining = range(number + 1, number + count + 1)
-    places = [directory.place_of(broker, kafka_port + broker, http_port + broker) for broker in joining]
-    return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
+    return [
+        directory.new_member(broker, kafka_port + broker, http_port + broker, shared, wanted.overrides)
+        for broker in range(number + 1, number + count + 1)
+    ]
 
 
 def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOptions) -> None:
