@@ -24,8 +24,9 @@ from cordwood.spark.client.fetch import fetch
 from cordwood.spark.client.settings import ClientSettings, addresses
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.range_reader import Decoder, read_range
-from cordwood.spark.ranges import LATEST, OffsetRange, TopicPartition
+from cordwood.spark.ranges import LATEST, OffsetRange
 from cordwood.spark.session import QUIET, local_session
+from cordwood.storage.types import TopicPartition
 
 PARTITIONS = 2
 CORES = 2

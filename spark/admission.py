@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

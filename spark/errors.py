@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from cordwood.spark.ranges import OffsetRange, TopicPartition
+from cordwood.spark.ranges import OffsetRange
+from cordwood.storage.types import TopicPartition
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """An environment variable of Spark's Python processes, read while they report an error. They exit afterwards."""

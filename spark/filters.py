@@ -28,7 +28,8 @@ from pyspark.sql.datasource import (
 )
 
 from cordwood.spark.columns import Column
-from cordwood.spark.ranges import OffsetRange, TopicPartition
+from cordwood.spark.ranges import OffsetRange
+from cordwood.storage.types import TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)

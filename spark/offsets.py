@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cordwood.spark.errors import UserError
-from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 """The next offset of each partition."""

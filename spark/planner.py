@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from math import ceil
 
-from cordwood.spark.ranges import OffsetRange, TopicPartition
+from cordwood.spark.ranges import OffsetRange
+from cordwood.storage.types import TopicPartition
 
 
 def ranges_between(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[OffsetRange]:

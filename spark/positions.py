@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cordwood.spark.errors import WrongOption
-from cordwood.spark.ranges import EARLIEST, LATEST, TopicPartition
+from cordwood.spark.ranges import EARLIEST, LATEST
+from cordwood.storage.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

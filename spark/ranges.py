@@ -1,7 +1,9 @@
-"""Topic partitions, half-open offset ranges, and isolation levels."""
+"""Half-open offset ranges, and isolation levels."""
 
 from dataclasses import dataclass
 from enum import IntEnum
+
+from cordwood.storage.types import TopicPartition
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps of ListOffsets: the log start offset, and the end that the isolation level makes visible."""
@@ -12,17 +14,6 @@ class Isolation(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """A partition of a topic, ordered by topic, then by partition."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,8 +11,9 @@ from cordwood.spark.errors import UserError, WrongOption
 from cordwood.spark.offsets import from_json
 from cordwood.spark.options import Options, bootstrap
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, Position, Positions, TimestampPosition
-from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, TopicPartition
+from cordwood.spark.ranges import EARLIEST, LATEST, Isolation
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
+from cordwood.storage.types import TopicPartition
 
 
 class ReadMode(StrEnum):

@@ -19,10 +19,10 @@ from cordwood.spark.columns import Columns
 from cordwood.spark.errors import DataLost, said_plainly
 from cordwood.spark.offsets import Json, Offsets, batch_between, ends_of, first_end, to_json
 from cordwood.spark.planner import plan_input_partitions, ranges_between
-from cordwood.spark.ranges import TopicPartition
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import HOW_TO_GO_ON, Survey
 from cordwood.spark.tasks import OffsetRangePartition, read_part
+from cordwood.storage.types import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Offset and leader epoch types of a log."""
+"""Names of partitions, and offset and leader epoch types of a log."""
 
-from typing import NewType
+from typing import NamedTuple, NewType
 
 Offset = NewType("Offset", int)
 """Offset of a record in its partition. Ranges are half-open: an `end` is the next offset, never the last."""
@@ -10,3 +10,13 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 
 NO_EPOCH = LeaderEpoch(-1)
 NO_OFFSET = Offset(-1)
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic, by name. Ordered by topic, then by partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

@@ -13,11 +13,13 @@ from cordwood.cluster.cli.client import ANSWER_TIMEOUT_S, admin_client, client_s
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, BootstrapServers
 from cordwood.cluster.cli.output import note
+from cordwood.storage.types import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+    import confluent_kafka
+    from confluent_kafka import Consumer, KafkaError, Message
 
-    from cordwood.cluster.cli.offsets import Offsets, PartitionName
+    from cordwood.cluster.cli.offsets import Offsets
 
 POLL_S = 0.1
 POLL_RECORDS = 1000
@@ -101,11 +103,9 @@ def _settings(servers: str, group: str | None) -> dict[str, Any]:
     )
 
 
-def _partitions(consumer: "Consumer", topic: str, chosen: list[int] | None) -> "list[PartitionName]":
+def _partitions(consumer: "Consumer", topic: str, chosen: list[int] | None) -> "list[TopicPartition]":
     """Return the partitions to read. Raises Failure if there is no such topic or partition."""
     from confluent_kafka import KafkaError, KafkaException
-
-    from cordwood.cluster.cli.offsets import PartitionName
 
     metadata = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
     if metadata.error is not None:
@@ -118,7 +118,7 @@ def _partitions(consumer: "Consumer", topic: str, chosen: list[int] | None) -> "
             raise Failure(
                 f"{topic} has partitions 0 to {len(there) - 1}: there is no partition {number}.", ExitCode.USAGE
             )
-    return [PartitionName(topic, number) for number in there if not chosen or number in chosen]
+    return [TopicPartition(topic, number) for number in there if not chosen or number in chosen]
 
 
 class Reading:
@@ -130,13 +130,13 @@ class Reading:
         self._follow = follow
         self._left = limit
         self._in_group = in_group
-        self._open: set[PartitionName] | None = None
+        self._open: set[TopicPartition] | None = None
         self._lost_at: float | None = None
         self._lost_why = ""
 
     def begin(self, consumer: "Consumer", topic: str, starts: "Offsets", ends: "Offsets") -> None:
         """Assign all partitions, or subscribe as a member of the group. `ends` bounds the reading, unless `follow`."""
-        from confluent_kafka import TopicPartition
+        import confluent_kafka
 
         self._ends = ends
         if self._in_group:
@@ -144,7 +144,7 @@ class Reading:
             return
         wanted = {name: at for name, at in starts.items() if self._follow or at < self._ends[name]}
         self._open = set(wanted)
-        consumer.assign([TopicPartition(name.topic, name.partition, at) for name, at in wanted.items()])
+        consumer.assign([confluent_kafka.TopicPartition(name.topic, name.partition, at) for name, at in wanted.items()])
 
     def run(self, consumer: "Consumer") -> None:
         """Print records until the run is done. Raises Failure or KafkaException on a permanent error."""
@@ -168,11 +168,9 @@ class Reading:
             self._lost_why = error.str()
             note("cordwood: the connection to the broker is lost; reconnecting")
 
-    def _assigned(self, consumer: "Consumer", given: "list[TopicPartition]", starts: "Offsets") -> None:
-        from cordwood.cluster.cli.offsets import PartitionName
-
+    def _assigned(self, consumer: "Consumer", given: "list[confluent_kafka.TopicPartition]", starts: "Offsets") -> None:
         committed = consumer.committed(given, timeout=20)
-        names = [PartitionName(part.topic, part.partition) for part in committed]
+        names = [TopicPartition(part.topic, part.partition) for part in committed]
         for name, part in zip(names, committed, strict=True):
             if part.offset < 0:
                 part.offset = starts.get(name, part.offset)
@@ -185,9 +183,7 @@ class Reading:
 
     def _take(self, message: "Message[bytes, bytes]") -> bool:
         """Print a record that is wanted. Return False for an error, or a record that is not wanted."""
-        from cordwood.cluster.cli.offsets import PartitionName
-
-        name = PartitionName(message.topic() or "", message.partition() or 0)
+        name = TopicPartition(message.topic() or "", message.partition() or 0)
         offset = message.offset() or 0
         error = message.error()
         if error is not None:
@@ -201,10 +197,10 @@ class Reading:
         self._settle(name, offset + 1)
         return True
 
-    def _is_wanted(self, name: "PartitionName", offset: int) -> bool:
+    def _is_wanted(self, name: "TopicPartition", offset: int) -> bool:
         return self._left != 0 and (self._follow or offset < self._ends.get(name, 0))
 
-    def _reached(self, name: "PartitionName", offset: int, error: "KafkaError") -> None:
+    def _reached(self, name: "TopicPartition", offset: int, error: "KafkaError") -> None:
         """Settle a partition at its end, also if its last offsets hold no records. Raises KafkaException."""
         from confluent_kafka import KafkaError, KafkaException
 
@@ -213,7 +209,7 @@ class Reading:
         elif not error.retriable():
             raise KafkaException(error)
 
-    def _settle(self, name: "PartitionName", position: int) -> None:
+    def _settle(self, name: "TopicPartition", position: int) -> None:
         if self._open is not None and not self._follow and position >= self._ends.get(name, 0):
             self._open.discard(name)
 
@@ -230,10 +226,12 @@ class Reading:
 
 def _store(consumer: "Consumer", printed: "list[Message[bytes, bytes]]") -> None:
     """Mark printed records for the next commit."""
-    from confluent_kafka import TopicPartition
+    import confluent_kafka
 
     positions = {(message.topic() or "", message.partition() or 0): (message.offset() or 0) + 1 for message in printed}
-    consumer.store_offsets(offsets=[TopicPartition(*name, offset) for name, offset in positions.items()])
+    consumer.store_offsets(
+        offsets=[confluent_kafka.TopicPartition(*name, offset) for name, offset in positions.items()]
+    )
 
 
 class Renderer:

@@ -8,11 +8,12 @@ from cordwood.cluster.cli.client import admin_client, answer
 from cordwood.cluster.cli.exits import Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
 from cordwood.cluster.cli.output import note, print_json, print_rows, print_table
+from cordwood.storage.types import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
-    from cordwood.cluster.cli.offsets import Offsets, PartitionName
+    from cordwood.cluster.cli.offsets import Offsets
 
 app = typer.Typer(no_args_is_help=True, help="List and describe consumer groups, and reset their committed offsets.")
 
@@ -136,8 +137,6 @@ def _no_such_group(group: str) -> Failure:
 def _committed(admin: "AdminClient", group: str) -> "Offsets":
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
-    from cordwood.cluster.cli.offsets import PartitionName
-
     try:
         found = answer(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group])
     except KafkaException as error:
@@ -145,30 +144,29 @@ def _committed(admin: "AdminClient", group: str) -> "Offsets":
             return {}
         raise
     return {
-        PartitionName(part.topic, part.partition): part.offset for part in found.topic_partitions if part.offset >= 0
+        TopicPartition(part.topic, part.partition): part.offset for part in found.topic_partitions if part.offset >= 0
     }
 
 
-def _owners(description: "ConsumerGroupDescription") -> "dict[PartitionName, str]":
-    from cordwood.cluster.cli.offsets import PartitionName
-
+def _owners(description: "ConsumerGroupDescription") -> "dict[TopicPartition, str]":
     return {
-        PartitionName(part.topic, part.partition): member.member_id
+        TopicPartition(part.topic, part.partition): member.member_id
         for member in description.members
         for part in member.assignment.topic_partitions
     }
 
 
-def _still_there(admin: "AdminClient", names: "list[PartitionName]") -> "list[PartitionName]":
+def _still_there(admin: "AdminClient", names: "list[TopicPartition]") -> "list[TopicPartition]":
     """Return the partitions whose topics have not been deleted since the group committed."""
     topics = admin.list_topics(timeout=20).topics
     return [name for name in names if name.topic in topics and name.partition in topics[name.topic].partitions]
 
 
 def _move(admin: "AdminClient", group: str, targets: "Offsets") -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+    import confluent_kafka
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
-    wanted = [TopicPartition(name.topic, name.partition, offset) for name, offset in targets.items()]
+    wanted = [confluent_kafka.TopicPartition(name.topic, name.partition, offset) for name, offset in targets.items()]
     try:
         moved = answer(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])[group])
         errors = [part.error for part in moved.topic_partitions if part.error is not None]

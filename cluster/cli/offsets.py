@@ -1,29 +1,23 @@
 """Positions as an option, and offset look-ups: log start, last stable offset, a position in each partition."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 from cordwood.cluster.cli.client import answer, no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, NoPosition, Position, parse
+from cordwood.storage.types import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 
-class PartitionName(NamedTuple):
-    """A topic and the index of one partition."""
-
-    topic: str
-    partition: int
+Offsets = dict[TopicPartition, int]
 
 
-Offsets = dict[PartitionName, int]
-
-
-def partitions_in(topic: "TopicDescription") -> list[PartitionName]:
+def partitions_in(topic: "TopicDescription") -> list[TopicPartition]:
     """Return the partitions of a described topic, in its order."""
-    return [PartitionName(topic.name, partition.id) for partition in topic.partitions]
+    return [TopicPartition(topic.name, partition.id) for partition in topic.partitions]
 
 
 def parse_position(text: str, option: str) -> Position:
@@ -46,21 +40,21 @@ def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":
         raise
 
 
-def log_starts(admin: "AdminClient", partitions: Iterable[PartitionName]) -> Offsets:
+def log_starts(admin: "AdminClient", partitions: Iterable[TopicPartition]) -> Offsets:
     """Return the log start offset of each partition."""
     from confluent_kafka.admin import OffsetSpec
 
     return _look_up(admin, partitions, OffsetSpec.earliest())
 
 
-def readable_ends(admin: "AdminClient", partitions: Iterable[PartitionName]) -> Offsets:
+def readable_ends(admin: "AdminClient", partitions: Iterable[TopicPartition]) -> Offsets:
     """Return the last stable offset of each partition, before which consumers may read now."""
     from confluent_kafka.admin import OffsetSpec
 
     return _look_up(admin, partitions, OffsetSpec.latest())
 
 
-def resolve(admin: "AdminClient", position: Position, partitions: Iterable[PartitionName]) -> Offsets:
+def resolve(admin: "AdminClient", position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
     """Return the offset of a position in each partition, within the offsets that the partition has."""
     from confluent_kafka.admin import OffsetSpec
 
@@ -81,11 +75,13 @@ def resolve(admin: "AdminClient", position: Position, partitions: Iterable[Parti
             assert_never(position)
 
 
-def _look_up(admin: "AdminClient", partitions: Iterable[PartitionName], spec: "OffsetSpec") -> Offsets:
-    from confluent_kafka import IsolationLevel, TopicPartition
+def _look_up(admin: "AdminClient", partitions: Iterable[TopicPartition], spec: "OffsetSpec") -> Offsets:
+    import confluent_kafka
 
-    wanted = {TopicPartition(name.topic, name.partition): spec for name in partitions}
+    wanted = {confluent_kafka.TopicPartition(name.topic, name.partition): spec for name in partitions}
     if not wanted:
         return {}
-    answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=20)
-    return {PartitionName(where.topic, where.partition): answer(future).offset for where, future in answers.items()}
+    answers = admin.list_offsets(
+        wanted, isolation_level=confluent_kafka.IsolationLevel.READ_COMMITTED, request_timeout=20
+    )
+    return {TopicPartition(where.topic, where.partition): answer(future).offset for where, future in answers.items()}

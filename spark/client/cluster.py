@@ -15,7 +15,7 @@ from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.pool import leased
 from cordwood.spark.client.settings import Address, ClientSettings
 from cordwood.spark.errors import RequestRefused
-from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.types import TopicPartition
 
 CONSUMER = -1
 NO_OFFSET = -1

@@ -14,7 +14,8 @@ from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.pool import leased
 from cordwood.spark.decode.batches import Aborted, Framed, split
 from cordwood.spark.errors import OffsetsGone
-from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, OffsetRange, TopicPartition
+from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, OffsetRange
+from cordwood.storage.types import TopicPartition
 
 NO_SESSION, FULL_FETCH = 0, -1
 

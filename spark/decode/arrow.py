@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from cordwood.spark.columns import ARROW_TYPES, Column, Columns
 from cordwood.spark.decode.records import Headers, Records, Spans
-from cordwood.spark.ranges import TopicPartition
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.types import TopicPartition
 
 US_PER_MS = 1000
 TIME_MS_MAX = (1 << 63) // US_PER_MS - 1

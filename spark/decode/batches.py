@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cordwood.spark.errors import CorruptRecords, RequestRefused
-from cordwood.spark.ranges import TopicPartition
 from cordwood.storage.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
+from cordwood.storage.types import TopicPartition
 
 LENGTH_AT, MAGIC_AT = 8, 16
 ABORT = b"\x00\x00"

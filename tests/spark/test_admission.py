@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.spark.admission import BatchLimits, admit, backlog_of, should_wait
-from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cordwood.spark.errors import UserError
 from cordwood.spark.offsets import Offsets, batch_between, ends_of, first_end, from_json, to_json
-from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
 places = st.builds(TopicPartition, st.sampled_from(["a", "b", "a.b"]), st.integers(0, 20))

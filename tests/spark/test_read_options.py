@@ -10,9 +10,10 @@ from cordwood.spark import sink_options
 from cordwood.spark.admission import BatchLimits
 from cordwood.spark.errors import WrongOption
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, TimestampPosition
-from cordwood.spark.ranges import Isolation, TopicPartition
+from cordwood.spark.ranges import Isolation
 from cordwood.spark.read_options import KNOWN, ReadMode, ReadOptions, read_options
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern
+from cordwood.storage.types import TopicPartition
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from spark_scenario import SparkScenario
 
 from cordwood.spark.offsets import ends_of
-from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.types import TopicPartition
 
 
 def values(table: DataFrame) -> list[str]:

@@ -10,9 +10,10 @@ from cordwood.spark.client.fetch import FetchedBatches
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.decode.batches import Aborted, split
 from cordwood.spark.range_reader import Decoder
-from cordwood.spark.ranges import OffsetRange, TopicPartition
+from cordwood.spark.ranges import OffsetRange
 from cordwood.storage.batch import CRC_COVERS_FROM, LENGTH_PREFIX_BYTES
 from cordwood.storage.records import Record
+from cordwood.storage.types import TopicPartition
 
 PLACE = TopicPartition("flights", 3)
 EVERYTHING = Columns.all(headers=True)

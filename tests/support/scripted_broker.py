@@ -26,8 +26,9 @@ from kio.schema.metadata.v8.response import (
 from kio.serial import entity_reader, entity_writer
 
 from cordwood.spark.client.settings import Address, ClientSettings
-from cordwood.spark.ranges import EARLIEST, TopicPartition
+from cordwood.spark.ranges import EARLIEST
 from cordwood.storage.batch import peek
+from cordwood.storage.types import TopicPartition
 
 API_VERSIONS = 18
 NOT_THROTTLED = timedelta(0)

@@ -16,7 +16,8 @@ from cordwood.spark.client.settings import ClientSettings, addresses
 from cordwood.spark.columns import Columns
 from cordwood.spark.errors import OffsetsGone, RequestRefused
 from cordwood.spark.range_reader import read_range
-from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
+from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange
+from cordwood.storage.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 
