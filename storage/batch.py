@@ -127,6 +127,15 @@ def headers(data: Bytes) -> list[BatchHeader]:
     return found
 
 
+def end_of(batches: Bytes) -> int:
+    """Return the offset after the last of one or more whole batches, which have been verified."""
+    position = 0
+    while position < len(batches):
+        header = peek(batches, position)
+        position += header.size
+    return header.end
+
+
 def in_groups(batches: Sequence[BatchHeader], bytes_max: int) -> Iterator[Sequence[BatchHeader]]:
     """Yield groups of batches that are written together to one segment: at most `bytes_max`, or one larger batch."""
     first = size = 0

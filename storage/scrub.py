@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from cordwood.storage import checkpoint
-from cordwood.storage.batch import CODEC_MASK, peek
+from cordwood.storage.batch import CODEC_MASK, end_of, peek
 from cordwood.storage.budget import Budget, OverBudget
 from cordwood.storage.decompression import whole_body
 from cordwood.storage.disk import Bytes, Disk, File
@@ -196,7 +196,7 @@ def _verify_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator
             if intervals[-1].end > segment.decoded_to:
                 yield Unpacked(path, intervals[-1].end, segment.truncations)
         if segment.proofs is None and intervals[-1].end == segment.size:
-            yield from _verify_end(segment, intervals[-1], data[-1])
+            yield from _verify_end(segment, data[-1])
 
 
 def read_each(file: File, intervals: list[Interval]) -> list[Bytes | None]:
@@ -229,13 +229,10 @@ def _undecodable(path: str, position: int, content: Bytes) -> Iterator[Undecodab
         at += header.size
 
 
-def _verify_end(segment: SegmentView, last: Interval, content: Bytes | None) -> Iterator[DamagedLog]:
+def _verify_end(segment: SegmentView, content: Bytes | None) -> Iterator[DamagedLog]:
     """Check that the segment reaches the next one: its own file does not have that offset."""
     assert content is not None, "it is proven"
-    position, end = 0, segment.base_offset + last.offset
-    while position < last.size:
-        header = peek(content, position)
-        position, end = position + header.size, header.end
+    end = end_of(content)
     if end != segment.end_offset:
         what = f"the records from offset {end} to {segment.end_offset} are missing"
         yield DamagedLog(segment.path, segment.size, what)

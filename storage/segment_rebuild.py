@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from cordwood.storage.batch import BatchHeader, headers, peek
+from cordwood.storage.batch import BatchHeader, end_of, headers
 from cordwood.storage.disk import Bytes, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog
@@ -63,7 +63,7 @@ class SegmentRebuild:
                     yield from self._missing(lost_from, offset)
                     lost_from = None
                 new.adopt([content for _, content in some], [interval for interval, _ in some])
-                self._due = _end_of(old.base_offset, *some[-1])
+                self._due = end_of(some[-1][1])
             yield intervals[-1].end - intervals[0].position
         yield from self._missing(self._due if lost_from is None else lost_from, self._end)
         new.end_offset = self._end
@@ -168,12 +168,3 @@ def _runs(intervals: list[Interval], contents: list[Bytes | None]) -> Iterator[t
         was_intact = is_intact
     if run:
         yield was_intact, run
-
-
-def _end_of(base_offset: int, interval: Interval, content: Bytes) -> int:
-    """Return the offset after an interval's last record."""
-    position, end = 0, base_offset + interval.offset
-    while position < interval.size:
-        header = peek(content, position)
-        position, end = position + header.size, header.end
-    return end
