@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -10,14 +11,17 @@ from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.http.api_routes import ApiRoutes
+from cordwood.cluster.http.api.table import ROUTES
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
+from cordwood.cluster.http.cluster_client import Unanswered
 from cordwood.cluster.http.console.routes import ConsoleRoutes
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.guard import Guard
+from cordwood.cluster.http.openapi import description_of
 from cordwood.cluster.http.readers import Readers
-from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.http.refusal import HttpRefusal, json_response
 from cordwood.cluster.http.request_ids import RequestIds, id_of
+from cordwood.cluster.http.route import Route
 from cordwood.cluster.http.routes import Routes
 from cordwood.cluster.http.watched import Watched
 
@@ -46,7 +50,7 @@ class HttpServer:
         RequestIds().join(application)
         application.add_routes(Routes(watched).table())
         if context is not None:
-            application.add_routes(ApiRoutes(context).table())
+            application.add_routes(_api_routes(context))
             application.add_routes(ConsoleRoutes(watched).table())
         self._runner = web.AppRunner(
             application,
@@ -109,6 +113,29 @@ class HttpServer:
             if oldest.transport is not None:
                 oldest.transport.abort()
         return server()
+
+
+def _api_routes(context: Context) -> list[web.RouteDef]:
+    """Return `/openapi.json` and the routes `/v1/…`, in the order of matching."""
+
+    async def openapi(_request: web.Request) -> web.Response:
+        return json_response(description_of(ROUTES))
+
+    return [web.get("/openapi.json", openapi), *(_api_route(route, context) for route in ROUTES)]
+
+
+def _api_route(route: Route[Any, Any], context: Context) -> web.RouteDef:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await route.respond(request, context)
+        except HttpRefusal as refusal:
+            return refusal.response()
+        except Unanswered as unanswered:
+            return HttpRefusal(503, str(unanswered), ErrorCode.broker_not_available).response()
+
+    # A HEAD request for a stream would take as long as the stream.
+    options = {"allow_head": False} if route.method == "GET" else {}
+    return web.route(route.method, route.path, handle, **options)
 
 
 class _Retelling(logging.Handler):

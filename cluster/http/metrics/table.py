@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cordwood.cluster.http.metrics import cluster, disks, groups, memory, process, replicas, requests
+from cordwood.cluster.http.metrics import cluster, disks, groups, process, replicas, requests
 from cordwood.cluster.http.metrics.family import Family
 
 _CHAPTERS = (
@@ -11,8 +11,8 @@ _CHAPTERS = (
     ("Replicas", replicas.FAMILIES),
     ("Disks", disks.FAMILIES),
     ("Consumer groups", groups.FAMILIES),
-    ("Memory", memory.FAMILIES),
-    ("Process", process.FAMILIES),
+    ("Memory", process.MEMORY),
+    ("Process", process.PROCESS),
 )
 
 FAMILIES: tuple[Family, ...] = tuple(family for _, families in _CHAPTERS for family in families)
