@@ -14,7 +14,7 @@ from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, Resou
 from cordwood.cluster.metadata.config_values import Kind
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
 from cordwood.cluster.proposals import topics
-from cordwood.cluster.proposals.config_changes import check_changes
+from cordwood.cluster.proposals.admission import check_changes
 
 CONFIGS_MAX = 200
 _ATTEMPTS_MAX = 5

@@ -1,20 +1,22 @@
-"""Admission of commands that another broker proposes: the same checks as in the request handlers.
+"""Checks of config changes, and admission of commands that another broker proposes: the same checks as in handlers.
 
 The other broker may run another version, or may not belong to this cluster.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
-from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.config.settings import SETTINGS, Settings
 from cordwood.cluster.config.topic_configs import validate
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
     Command,
+    ConfigChange,
     CreateAcls,
     CreatePartitions,
     CreateTopic,
@@ -24,7 +26,6 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.image import EMPTY, CommandRefused, Image
 from cordwood.cluster.metadata.proposers import Admit
 from cordwood.cluster.proposals import topics
-from cordwood.cluster.proposals.config_changes import check_changes
 
 TEXT_BYTES_MAX = 32_000
 """Largest length of one name, host or value: Kafka's older messages have 16 bits for it."""
@@ -80,6 +81,30 @@ def _check_configs(command: AlterConfigs, image: Image, broker: BrokerConfig) ->
         own = image.topics_by_name[command.name].configs
     _check_texts((command.name, *(change.value or "" for change in command.changes)))
     check_changes(command.resource_type, own, command.changes, broker)
+
+
+def check_changes(
+    resource: ResourceType, own: Mapping[str, str], changes: Sequence[ConfigChange], broker: BrokerConfig
+) -> None:
+    """Validate config changes of a resource. Raises Refused.
+
+    Unchanged configs are not validated: a newer version may have set them.
+    """
+    if resource is ResourceType.TOPIC:
+        topic_configs.validate_changes(own, {change.key: change.value for change in changes}, broker)
+        return
+    for change in changes:
+        setting = SETTINGS.get(change.key)
+        if setting is None:
+            raise Refused(ErrorCode.invalid_config, f"Unknown broker config name: {change.key}")
+        if not setting.is_dynamic:
+            raise Refused(ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{change.key}]")
+        try:
+            if change.value is not None:
+                setting.type.parse(change.value)
+        except ValueError as error:
+            message = f"Invalid value {change.value} for configuration {change.key}: it must be {error}."
+            raise Refused(ErrorCode.invalid_config, message) from None
 
 
 def _check_texts(texts: Iterable[str]) -> None:
