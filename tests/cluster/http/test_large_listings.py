@@ -15,7 +15,7 @@ from cordwood.cluster.http.api import cluster, groups, partitions, topics
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.metrics.scrape import Scraper
 from cordwood.cluster.http.route import Asked, Nothing
-from cordwood.cluster.http.status import status_of
+from cordwood.cluster.http.routes import status_of
 from cordwood.cluster.kafka.api_keys import ApiKey
 
 PARTITIONS = 4000

@@ -6,8 +6,8 @@ import pytest
 from http_fixture import parsed
 
 from cordwood.cluster.http.metrics.family import Family, Kind, gauges
+from cordwood.cluster.http.metrics.scrape import lines_of
 from cordwood.cluster.http.metrics.table import FAMILIES, page
-from cordwood.cluster.http.metrics.text import lines_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
