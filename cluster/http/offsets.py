@@ -11,11 +11,12 @@ from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffset
 
 from cordwood.cluster.http.cluster_client import ANSWER_S, Unanswered
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets, Place, by_leader, leader_of
+from cordwood.cluster.http.places import Offsets, by_leader, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check
 from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
 from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.types import TopicPartition
 
 CONSUMER = -1
 """The replica id of a consumer, which gets the end of the committed records as the end."""
@@ -23,22 +24,22 @@ READ_COMMITTED = 1
 RETRIED_FOR_S, RETRY_S = 3.0, 0.1
 
 
-async def starts(context: Context, places: Iterable[Place]) -> Offsets:
+async def starts(context: Context, places: Iterable[TopicPartition]) -> Offsets:
     """Return the log start offset of each partition. Partitions whose leader does not respond are left out."""
     return await _known(context, places, EARLIEST)
 
 
-async def committed_ends(context: Context, places: Iterable[Place]) -> Offsets:
+async def committed_ends(context: Context, places: Iterable[TopicPartition]) -> Offsets:
     """Return the end of what consumers may read. Partitions whose leader does not respond are left out."""
     return await _known(context, places, LATEST)
 
 
-async def log_ends(context: Context, places: Iterable[Place]) -> Offsets:
+async def log_ends(context: Context, places: Iterable[TopicPartition]) -> Offsets:
     """Return the leader's log end, committed or not. Partitions whose leader does not respond are left out."""
     return await _known(context, places, LATEST, DEBUGGER)
 
 
-async def resolve(context: Context, position: Position, places: Iterable[Place]) -> Offsets:
+async def resolve(context: Context, position: Position, places: Iterable[TopicPartition]) -> Offsets:
     """Return the offset of a position in each partition, always within the log. Raises HttpRefusal."""
     names = list(places)
     match position:
@@ -56,7 +57,7 @@ async def resolve(context: Context, position: Position, places: Iterable[Place])
             assert_never(position)
 
 
-async def clamped(context: Context, wanted: Mapping[Place, int]) -> Offsets:
+async def clamped(context: Context, wanted: Mapping[TopicPartition, int]) -> Offsets:
     """Return the offsets, each limited to the range of its partition. Raises HttpRefusal."""
     begins, ends = await _all(context, wanted, EARLIEST), await _all(context, wanted, LATEST)
     return {
@@ -65,7 +66,7 @@ async def clamped(context: Context, wanted: Mapping[Place, int]) -> Offsets:
     }
 
 
-async def _all(context: Context, places: Iterable[Place], timestamp: int) -> Offsets:
+async def _all(context: Context, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
     """Return the offset of every partition. Retries retriable errors for RETRIED_FOR_S. Raises HttpRefusal."""
     names, now = list(places), asyncio.get_running_loop().time
     deadline = now() + RETRIED_FOR_S
@@ -80,7 +81,7 @@ async def _all(context: Context, places: Iterable[Place], timestamp: int) -> Off
         await asyncio.sleep(RETRY_S)
 
 
-async def _all_now(context: Context, places: Iterable[Place], timestamp: int) -> Offsets:
+async def _all_now(context: Context, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
     names, turns = list(places), context.turns
     async for name in turns.each(names):
         if leader_of(name, context.image) is None:
@@ -94,24 +95,24 @@ async def _all_now(context: Context, places: Iterable[Place], timestamp: int) ->
             raise HttpRefusal(NOT_NOW, str(unanswered), ErrorCode.broker_not_available) from unanswered
         async for name, row in turns.within((topic.name, topic.partitions) for topic in answer.topics):
             check(row.error_code)
-            found[Place(name, row.partition_index)] = row.offset
+            found[TopicPartition(name, row.partition_index)] = row.offset
     return found
 
 
-async def _known(context: Context, places: Iterable[Place], timestamp: int, asker: int = CONSUMER) -> Offsets:
+async def _known(context: Context, places: Iterable[TopicPartition], timestamp: int, asker: int = CONSUMER) -> Offsets:
     turns = context.turns
     led = await turns.run(by_leader(places, context.image))
     requests = {leader: await turns.run(_request(of_leader, timestamp, asker)) for leader, of_leader in led.items()}
     answers = await context.cluster.ask_all(requests, requests.__getitem__)
     topics = (topic for answer in answers.values() if answer is not None for topic in answer.topics)
     return {
-        Place(name, row.partition_index): row.offset
+        TopicPartition(name, row.partition_index): row.offset
         async for name, row in turns.within((topic.name, topic.partitions) for topic in topics)
         if row.error_code is ErrorCode.none
     }
 
 
-def _request(places: Iterable[Place], timestamp: int, asker: int) -> Steps[ListOffsetsRequest]:
+def _request(places: Iterable[TopicPartition], timestamp: int, asker: int) -> Steps[ListOffsetsRequest]:
     by_topic: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for place in places:
         row = ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)

@@ -1,30 +1,22 @@
-"""Topic partitions by name, and their leaders. Pure."""
+"""Leaders of topic partitions. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import NO_LEADER, Image
 from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.types import TopicPartition
+
+Offsets = dict[TopicPartition, int]
 
 
-class Place(NamedTuple):
-    """A topic partition."""
-
-    topic: str
-    partition: int
-
-
-Offsets = dict[Place, int]
-
-
-def exists(place: Place, image: Image) -> bool:
+def exists(place: TopicPartition, image: Image) -> bool:
     """Return whether the topic and partition exist."""
     topic = image.topics_by_name.get(place.topic)
     return topic is not None and place.partition in range(len(topic.partitions))
 
 
-def leader_of(place: Place, image: Image) -> int | None:
+def leader_of(place: TopicPartition, image: Image) -> int | None:
     """Return the leader of a partition; None if it has no leader or does not exist."""
     if not exists(place, image):
         return None
@@ -32,9 +24,9 @@ def leader_of(place: Place, image: Image) -> int | None:
     return None if leader == NO_LEADER else int(leader)
 
 
-def by_leader(places: Iterable[Place], image: Image) -> Steps[dict[int, list[Place]]]:
+def by_leader(places: Iterable[TopicPartition], image: Image) -> Steps[dict[int, list[TopicPartition]]]:
     """Group partitions by leader, in steps. Partitions without a leader are left out."""
-    led: defaultdict[int, list[Place]] = defaultdict(list)
+    led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for place in places:
         leader = leader_of(place, image)
         if leader is not None:

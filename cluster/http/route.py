@@ -23,7 +23,7 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[Q, B]):
+class ApiRequest(Generic[Q, B]):
     """One validated request."""
 
     context: Context
@@ -40,7 +40,7 @@ class Route(Generic[Q, B]):
 
     method: str
     path: str
-    answer: Callable[[Asked[Q, B]], Awaitable[Any]]
+    answer: Callable[[ApiRequest[Q, B]], Awaitable[Any]]
     query: type[Q]
     body: type[B]
     returns: type
@@ -74,7 +74,7 @@ class Route(Generic[Q, B]):
         """Handle one request. Raises HttpRefusal."""
         query = read_query(request, self.query)
         body = await self._read_body(request, context)
-        answer = await self.answer(Asked(context, request.match_info, query, body, request))
+        answer = await self.answer(ApiRequest(context, request.match_info, query, body, request))
         return answer if isinstance(answer, web.StreamResponse) else json_response(answer, self.statuses[0])
 
     async def _read_body(self, request: web.Request, context: Context) -> Any:

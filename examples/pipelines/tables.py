@@ -22,7 +22,7 @@ ONE_NAME_OF_A_MAKER = {
 }
 
 
-class Record(NamedTuple):
+class TableRow(NamedTuple):
     """One row as a record.
 
     A value of None is a tombstone: the row of this key is deleted. Timestamp 0 means now, for a table without times.
@@ -48,17 +48,17 @@ def read_planes() -> Any:
     return read_table("planes.csv")
 
 
-def registrations(planes: Any) -> Iterator[Record]:
+def registrations(planes: Any) -> Iterator[TableRow]:
     """Yield the registration of every aircraft."""
     return records(planes, key="tailnum")
 
 
-def corrections(planes: Any) -> Iterator[Record]:
+def corrections(planes: Any) -> Iterator[TableRow]:
     """Yield the corrections: one name for each manufacturer, and tombstones for aircraft without a year."""
     renamed = planes[planes["manufacturer"].isin(ONE_NAME_OF_A_MAKER)]
     yield from records(renamed.replace({"manufacturer": ONE_NAME_OF_A_MAKER}), key="tailnum")
     for tail in planes.loc[planes["year"].isna(), "tailnum"]:
-        yield Record(tail, None, 0)
+        yield TableRow(tail, None, 0)
 
 
 def register(planes: Any) -> Any:
@@ -66,12 +66,12 @@ def register(planes: Any) -> Any:
     return planes.replace({"manufacturer": ONE_NAME_OF_A_MAKER}).dropna(subset=["year"])
 
 
-def records(table: Any, key: str) -> Iterator[Record]:
+def records(table: Any, key: str) -> Iterator[TableRow]:
     """Yield a table's rows in order, keyed by a column, with `time_hour` as the timestamp if there is one."""
     lines = table.to_json(orient="records", lines=True, date_format="iso").splitlines()
     for row, line in zip(table.to_dict(orient="records"), lines, strict=True):
         happened = row["time_hour"].value // 1_000_000 if "time_hour" in row else 0
-        yield Record(row[key] if isinstance(row[key], str) else None, line, happened)
+        yield TableRow(row[key] if isinstance(row[key], str) else None, line, happened)
 
 
 def _within(table: Any, first_day: str, end_day: str) -> Any:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from cordwood.spark.session import local_session
 from examples.flights.cluster import Cluster
-from examples.pipelines.tables import Record
+from examples.pipelines.tables import TableRow
 
 PARTITIONS = 3
 ANSWER_S = 30.0
@@ -31,7 +31,7 @@ class Workplace:
     bootstrap: str
     directory: Path
 
-    def send(self, topic: str, records: Iterable[Record]) -> None:
+    def send(self, topic: str, records: Iterable[TableRow]) -> None:
         """Send records to a topic, which is created if missing. Return once all are acknowledged."""
         make_topic(self.bootstrap, topic)
         producer = Producer(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from requirements import Requirement, check
 
-from cordwood.cluster.http.metrics.family import Kind
+from cordwood.cluster.http.metrics.family import MetricType
 from cordwood.cluster.http.metrics.table import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,8 +24,8 @@ IN_TIME = ROOT / "tests/deploy/alerts_in_time.yml"
 OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 METRIC = re.compile(r"\b(?:cordwood|process)_[a-z_]+\b|\bup\b")
 ALL_SERIES = {
-    *(family.name + end for family in FAMILIES if family.kind is Kind.HISTOGRAM for end in OF_HISTOGRAMS),
-    *(family.name for family in FAMILIES if family.kind is not Kind.HISTOGRAM),
+    *(family.name + end for family in FAMILIES if family.kind is MetricType.HISTOGRAM for end in OF_HISTOGRAMS),
+    *(family.name for family in FAMILIES if family.kind is not MetricType.HISTOGRAM),
     *("up", "process_cpu_seconds_total", "process_resident_memory_bytes"),
 }
 

@@ -7,7 +7,8 @@ import msgspec
 from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.topic_configs import value_of
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
 from cordwood.cluster.operations.can_stop import reasons_against
 from cordwood.cluster.operations.view import BrokerInfo, ClusterView, PartitionInfo, QuorumInfo, ReplicaInfo
@@ -15,15 +16,7 @@ from cordwood.cluster.operations.view import BrokerInfo, ClusterView, PartitionI
 MIN_ISR = "min.insync.replicas"
 
 
-class Endpoint(msgspec.Struct, frozen=True):
-    """The advertised address of one listener of a broker."""
-
-    listener: str
-    host: str
-    port: int
-
-
-class Broker(msgspec.Struct, frozen=True):
+class BrokerDescription(msgspec.Struct, frozen=True):
     """A registered broker. A fenced broker leads nothing: its session timed out, or it has just started."""
 
     broker_id: int
@@ -44,7 +37,7 @@ class Broker(msgspec.Struct, frozen=True):
 class Brokers(msgspec.Struct, frozen=True):
     """All registered brokers, by id."""
 
-    brokers: list[Broker]
+    brokers: list[BrokerDescription]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -62,25 +55,25 @@ class Verdict(msgspec.Struct, frozen=True):
     ]
 
 
-async def list_brokers(asked: Asked[Nothing, Nothing]) -> Brokers:
+async def list_brokers(asked: ApiRequest[Nothing, Nothing]) -> Brokers:
     """List the registered brokers."""
     context = asked.context
     return Brokers([broker_of(broker, context) for _, broker in sorted(context.image.brokers.items())])
 
 
-async def describe_broker(asked: Asked[Nothing, Nothing]) -> Broker:
+async def describe_broker(asked: ApiRequest[Nothing, Nothing]) -> BrokerDescription:
     """Describe a broker."""
     return broker_of(asked.context.broker(asked.path["broker_id"]), asked.context)
 
 
-async def can_stop(asked: Asked[Nothing, Nothing]) -> Verdict:
+async def can_stop(asked: ApiRequest[Nothing, Nothing]) -> Verdict:
     """Check whether a broker may be stopped now, and if not, why. `cordwood cluster can-stop` uses the same check."""
     broker_id = int(asked.context.broker(asked.path["broker_id"]).id)
     reasons = reasons_against(view_of(asked.context), broker_id)
     return Verdict(broker_id, not reasons, reasons)
 
 
-def broker_of(broker: BrokerImage, context: Context) -> Broker:
+def broker_of(broker: BrokerImage, context: Context) -> BrokerDescription:
     """Return a broker from the newest metadata."""
     image, status = context.image, context.watched.quorum.status()
     held = [
@@ -89,11 +82,11 @@ def broker_of(broker: BrokerImage, context: Context) -> Broker:
         for partition in topic.partitions
         if broker.id in partition.replicas
     ]
-    return Broker(
+    return BrokerDescription(
         broker_id=int(broker.id),
         epoch=broker.epoch,
         incarnation=str(broker.incarnation),
-        endpoints=[Endpoint(at.listener, at.host, at.port) for at in broker.endpoints],
+        endpoints=list(broker.endpoints),
         http=context.settings.http_listen if broker.id == context.watched.broker_id else None,
         rack=broker.rack,
         is_fenced=broker.is_fenced,
@@ -147,6 +140,6 @@ def _replicas(partition: PartitionImage, image: Image) -> tuple[ReplicaInfo, ...
 
 ROUTES = (
     Route("GET", "/v1/brokers", list_brokers, Nothing, Nothing, Brokers, refusals=(503,)),
-    Route("GET", "/v1/brokers/{broker_id}", describe_broker, Nothing, Nothing, Broker, refusals=(404, 503)),
+    Route("GET", "/v1/brokers/{broker_id}", describe_broker, Nothing, Nothing, BrokerDescription, refusals=(404, 503)),
     Route("GET", "/v1/brokers/{broker_id}/can-stop", can_stop, Nothing, Nothing, Verdict, refusals=(404, 503)),
 )

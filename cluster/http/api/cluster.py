@@ -2,9 +2,9 @@
 
 import msgspec
 
-from cordwood.cluster.http.api.brokers import Broker, broker_of
+from cordwood.cluster.http.api.brokers import BrokerDescription, broker_of
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 from cordwood.cluster.metadata.quorum import VoterStatus
 
@@ -18,7 +18,7 @@ class QuorumMember(msgspec.Struct, frozen=True):
     last_heard_ms_ago: int | None
 
 
-class Quorum(msgspec.Struct, frozen=True):
+class QuorumDescription(msgspec.Struct, frozen=True):
     """The metadata quorum (Raft)."""
 
     leader: int | None
@@ -27,15 +27,15 @@ class Quorum(msgspec.Struct, frozen=True):
     members: list[QuorumMember]
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class ClusterDescription(msgspec.Struct, frozen=True):
     """The cluster as this broker knows it."""
 
     cluster_id: str
     controller: int | None
     answered_by: int
     """The id of the broker that answered."""
-    brokers: list[Broker]
-    quorum: Quorum
+    brokers: list[BrokerDescription]
+    quorum: QuorumDescription
     topic_count: int
     partition_count: int
     under_replicated_partitions: int
@@ -48,7 +48,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """Partitions with a reassignment in progress."""
 
 
-async def describe_cluster(asked: Asked[Nothing, Nothing]) -> Cluster:
+async def describe_cluster(asked: ApiRequest[Nothing, Nothing]) -> ClusterDescription:
     """Describe the cluster: brokers, controller, metadata quorum, and the number of unhealthy partitions."""
     context = asked.context
     image = context.image
@@ -59,7 +59,7 @@ async def describe_cluster(asked: Asked[Nothing, Nothing]) -> Cluster:
         under_min_isr += len(partition.isr) < min(min_isr, len(partition.replicas))
         offline += partition.leader == NO_LEADER
         reassigning += bool(partition.adding or partition.removing)
-    return Cluster(
+    return ClusterDescription(
         cluster_id=image.cluster_id,
         controller=quorum.leader,
         answered_by=int(context.watched.broker_id),
@@ -79,10 +79,10 @@ def is_under_replicated(partition: PartitionImage) -> bool:
     return len(partition.isr) < len(partition.replicas)
 
 
-def _quorum(context: Context) -> Quorum:
+def _quorum(context: Context) -> QuorumDescription:
     status = context.watched.quorum.status()
     members = [*((voter, True) for voter in status.voters), *((other, False) for other in status.observers)]
-    return Quorum(
+    return QuorumDescription(
         leader=None if status.leader_id is None else int(status.leader_id),
         term=status.term,
         commit_index=status.commit_index,
@@ -94,4 +94,4 @@ def _member(member: VoterStatus, is_voter: bool) -> QuorumMember:
     return QuorumMember(int(member.broker_id), is_voter, member.log_end, member.last_heard_ms_ago)
 
 
-ROUTES = (Route("GET", "/v1/cluster", describe_cluster, Nothing, Nothing, Cluster, refusals=(503,)),)
+ROUTES = (Route("GET", "/v1/cluster", describe_cluster, Nothing, Nothing, ClusterDescription, refusals=(503,)),)

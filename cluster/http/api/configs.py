@@ -13,7 +13,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from cordwood.cluster.config.rows import Source
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.kafka.handlers.incremental_alter_configs import Operation
 from cordwood.cluster.metadata.commands import ResourceType
 from cordwood.cluster.metadata.config_values import Kind
@@ -63,24 +63,24 @@ class ChangedConfigs(msgspec.Struct, frozen=True):
     changed: list[str]
 
 
-async def describe_topic_configs(asked: Asked[Nothing, Nothing]) -> Configs:
+async def describe_topic_configs(asked: ApiRequest[Nothing, Nothing]) -> Configs:
     """Describe the configs of a topic."""
     name = asked.context.topic(asked.path["topic"]).name
     return await _describe(asked.context, None, ResourceType.TOPIC, name)
 
 
-async def alter_topic_configs(asked: Asked[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
+async def alter_topic_configs(asked: ApiRequest[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
     """Set or reset configs of a topic."""
     return await _alter(asked, ResourceType.TOPIC, asked.context.topic(asked.path["topic"]).name)
 
 
-async def describe_broker_configs(asked: Asked[Nothing, Nothing]) -> Configs:
+async def describe_broker_configs(asked: ApiRequest[Nothing, Nothing]) -> Configs:
     """Describe the configs of a broker. That broker answers."""
     broker_id = int(asked.context.broker(asked.path["broker_id"]).id)
     return await _describe(asked.context, broker_id, ResourceType.BROKER, str(broker_id))
 
 
-async def alter_broker_configs(asked: Asked[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
+async def alter_broker_configs(asked: ApiRequest[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
     """Set or reset configs of a broker."""
     return await _alter(asked, ResourceType.BROKER, str(asked.context.broker(asked.path["broker_id"]).id))
 
@@ -112,7 +112,7 @@ async def _describe(context: Context, broker_id: int | None, kind: ResourceType,
     )
 
 
-async def _alter(asked: Asked[ConfigsQuery, ConfigChanges], kind: ResourceType, name: str) -> ChangedConfigs:
+async def _alter(asked: ApiRequest[ConfigsQuery, ConfigChanges], kind: ResourceType, name: str) -> ChangedConfigs:
     changes = asked.body.configs
     resource = AlterConfigsResource(
         resource_type=int(kind), resource_name=name, configs=tuple(_change(*change) for change in changes.items())

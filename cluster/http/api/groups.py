@@ -23,15 +23,16 @@ from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import Items
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets, Place, exists
+from cordwood.cluster.http.places import Offsets, exists
 from cordwood.cluster.http.refusal import HttpRefusal, check
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
 from cordwood.cluster.operations import positions
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.types import TopicPartition
 
 NO_MEMBER, NO_GENERATION = "", -1
 VERSION_BYTES = 2
@@ -54,7 +55,7 @@ class Groups(msgspec.Struct, frozen=True):
     unanswered_by: list[int]
 
 
-class Member(msgspec.Struct, frozen=True):
+class MemberDescription(msgspec.Struct, frozen=True):
     """A member of a group."""
 
     member_id: str
@@ -76,7 +77,7 @@ class GroupPartition(msgspec.Struct, frozen=True):
     """The member that reads the partition now."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class GroupDescription(msgspec.Struct, frozen=True):
     """A group with its members and its lag."""
 
     group: str
@@ -86,7 +87,7 @@ class Group(msgspec.Struct, frozen=True):
     coordinator: int
     lag_records: int | None
     """The sum over the partitions whose lag is known; null if it is known of none."""
-    members: list[Member]
+    members: list[MemberDescription]
     partitions: list[GroupPartition]
 
 
@@ -124,7 +125,7 @@ class ResetGroup(msgspec.Struct, frozen=True):
     partitions: list[ResetPartition]
 
 
-async def list_groups(asked: Asked[Nothing, Nothing]) -> Groups:
+async def list_groups(asked: ApiRequest[Nothing, Nothing]) -> Groups:
     """List the groups of all brokers."""
     context = asked.context
     alive = [int(broker.id) for broker in context.image.brokers.values() if not broker.is_fenced]
@@ -141,7 +142,7 @@ async def list_groups(asked: Asked[Nothing, Nothing]) -> Groups:
     return Groups(sorted(rows, key=attrgetter("group")), sorted(answers.keys() - found.keys()))
 
 
-async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
+async def describe_group(asked: ApiRequest[Nothing, Nothing]) -> GroupDescription:
     """Describe a group with its members and the lag of each partition."""
     context, group_id = asked.context, asked.path["group"]
     coordinator = await _coordinator(group_id, context)
@@ -155,7 +156,7 @@ async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
     ends = await offsets.committed_ends(context, places)
     rows = [_row(place, committed, ends, owners) async for place in context.turns.each(places)]
     lags = [row.lag_records for row in rows if row.lag_records is not None]
-    return Group(
+    return GroupDescription(
         group=group_id,
         state=described.group_state,
         protocol_type=described.protocol_type,
@@ -163,14 +164,16 @@ async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
         coordinator=coordinator,
         lag_records=sum(lags) if lags else None,
         members=[
-            Member(member.member_id, member.group_instance_id, member.client_id, member.client_host.removeprefix("/"))
+            MemberDescription(
+                member.member_id, member.group_instance_id, member.client_id, member.client_host.removeprefix("/")
+            )
             for member in described.members
         ],
         partitions=rows,
     )
 
 
-async def delete_group(asked: Asked[Nothing, Nothing]) -> DeletedGroup:
+async def delete_group(asked: ApiRequest[Nothing, Nothing]) -> DeletedGroup:
     """Delete a group without members, with its committed offsets."""
     group_id = asked.path["group"]
     coordinator = await _coordinator(group_id, asked.context)
@@ -179,7 +182,7 @@ async def delete_group(asked: Asked[Nothing, Nothing]) -> DeletedGroup:
     return DeletedGroup(group_id)
 
 
-async def reset_group(asked: Asked[Nothing, Reset]) -> ResetGroup:
+async def reset_group(asked: ApiRequest[Nothing, Reset]) -> ResetGroup:
     """Reset the committed offsets of a group. The group must have no members."""
     context, group_id, wanted = asked.context, asked.path["group"], asked.body
     try:
@@ -199,12 +202,12 @@ async def reset_group(asked: Asked[Nothing, Reset]) -> ResetGroup:
     return ResetGroup(group_id, not wanted.dry_run, rows)
 
 
-async def _places(wanted: Reset, committed: Offsets, context: Context) -> list[Place]:
+async def _places(wanted: Reset, committed: Offsets, context: Context) -> list[TopicPartition]:
     """Return the partitions to reset. Raises HttpRefusal if there are none."""
     if wanted.topics is not None:
         topics = [context.topic(name) for name in dict.fromkeys(wanted.topics)]
         counts = ((topic.name, range(len(topic.partitions))) for topic in topics)
-        places = [Place(*place) async for place in context.turns.within(counts)]
+        places = [TopicPartition(*place) async for place in context.turns.within(counts)]
     else:
         # Topics may have been deleted after the group committed.
         image = context.image
@@ -232,7 +235,9 @@ async def _committed(group_id: str, coordinator: int, context: Context) -> Offse
         check(answer.error_code)
     rows = context.turns.within((topic.name, topic.partitions) for topic in answer.topics)
     return {
-        Place(name, row.partition_index): row.committed_offset async for name, row in rows if row.committed_offset >= 0
+        TopicPartition(name, row.partition_index): row.committed_offset
+        async for name, row in rows
+        if row.committed_offset >= 0
     }
 
 
@@ -255,7 +260,7 @@ async def _commit(group_id: str, coordinator: int, new: Offsets, context: Contex
         check(row.error_code)
 
 
-async def _owners(described: Any, context: Context) -> dict[Place, str]:
+async def _owners(described: Any, context: Context) -> dict[TopicPartition, str]:
     """Return the member that reads each partition. Assignments of other protocols cannot be decoded."""
     if described.protocol_type != CONSUMER:
         return {}
@@ -266,7 +271,7 @@ async def _owners(described: Any, context: Context) -> dict[Place, str]:
     }
 
 
-def _assigned(assignment: bytes) -> Steps[list[Place]]:
+def _assigned(assignment: bytes) -> Steps[list[TopicPartition]]:
     """Decode an assignment: every version begins like version 0. Malformed bytes count as an empty assignment."""
     content = memoryview(assignment)
     try:
@@ -276,12 +281,14 @@ def _assigned(assignment: bytes) -> Steps[list[Place]]:
     places = []
     for topic in read.assigned_partitions:
         for index in topic.partitions:
-            places.append(Place(str(topic.topic), int(index)))
+            places.append(TopicPartition(str(topic.topic), int(index)))
             yield
     return places
 
 
-def _row(place: Place, committed: Offsets, ends: Offsets, owners: Mapping[Place, str]) -> GroupPartition:
+def _row(
+    place: TopicPartition, committed: Offsets, ends: Offsets, owners: Mapping[TopicPartition, str]
+) -> GroupPartition:
     done, end = committed.get(place), ends.get(place)
     lag = None if done is None or end is None else max(end - done, 0)
     return GroupPartition(place.topic, place.partition, done, end, lag, owners.get(place))
@@ -291,7 +298,7 @@ _ONE_GROUP = "/v1/groups/{group}"
 
 ROUTES = (
     Route("GET", "/v1/groups", list_groups, Nothing, Nothing, Groups, refusals=(503,)),
-    Route("GET", _ONE_GROUP, describe_group, Nothing, Nothing, Group, refusals=(404, 503)),
+    Route("GET", _ONE_GROUP, describe_group, Nothing, Nothing, GroupDescription, refusals=(404, 503)),
     Route("DELETE", _ONE_GROUP, delete_group, Nothing, Nothing, DeletedGroup, refusals=(404, 409, 503)),
     Route("POST", f"{_ONE_GROUP}/reset", reset_group, Nothing, Reset, ResetGroup, refusals=(404, 409, 503)),
 )

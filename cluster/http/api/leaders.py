@@ -16,7 +16,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 
 from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, Items, PartitionIndex
 from cordwood.cluster.http.refusal import check, refusal_of
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.metadata.commands import Election
 
 
@@ -44,7 +44,7 @@ class NewElections(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """If left out, all partitions that are not led as requested."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class PartitionOutcome(msgspec.Struct, frozen=True):
     """The result for one partition."""
 
     topic: str
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class Outcomes(msgspec.Struct, frozen=True):
     """The results of all partitions."""
 
-    partitions: list[Outcome]
+    partitions: list[PartitionOutcome]
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,7 +92,7 @@ class OngoingMoves(msgspec.Struct, frozen=True):
     moves: list[OngoingMove]
 
 
-async def elect_leaders(asked: Asked[Nothing, NewElections]) -> Outcomes:
+async def elect_leaders(asked: ApiRequest[Nothing, NewElections]) -> Outcomes:
     """Elect leaders: the preferred replicas, or any in an unclean election."""
     wanted = asked.body.partitions
     election = Election.PREFERRED if asked.body.type is ElectionType.PREFERRED else Election.UNCLEAN
@@ -116,7 +116,7 @@ async def elect_leaders(asked: Asked[Nothing, NewElections]) -> Outcomes:
     )
 
 
-async def list_moves(asked: Asked[Nothing, Nothing]) -> OngoingMoves:
+async def list_moves(asked: ApiRequest[Nothing, Nothing]) -> OngoingMoves:
     """List the partition reassignments in progress."""
     answer = await asked.context.cluster.ask(None, ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
     check(answer.error_code, answer.error_message)
@@ -135,7 +135,7 @@ async def list_moves(asked: Asked[Nothing, Nothing]) -> OngoingMoves:
     )
 
 
-async def move_partitions(asked: Asked[Nothing, NewMoves]) -> Outcomes:
+async def move_partitions(asked: ApiRequest[Nothing, NewMoves]) -> Outcomes:
     """Begin or cancel partition reassignments. They continue after the response."""
     by_topic: defaultdict[str, list[ReassignablePartition]] = defaultdict(list)
     for move in asked.body.moves:
@@ -156,9 +156,9 @@ async def move_partitions(asked: Asked[Nothing, NewMoves]) -> Outcomes:
     )
 
 
-def _outcome(topic: str, partition: int, code: ErrorCode, message: str | None) -> Outcome:
+def _outcome(topic: str, partition: int, code: ErrorCode, message: str | None) -> PartitionOutcome:
     is_done = code is ErrorCode.none
-    return Outcome(
+    return PartitionOutcome(
         topic, partition, is_done, code.name.upper(), None if is_done else refusal_of(code, message).sentence
     )
 

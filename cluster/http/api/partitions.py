@@ -16,14 +16,15 @@ from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.cluster import is_under_replicated
 from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, DryRun, Items, PartitionCount
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets, Place
+from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.refusal import check
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from cordwood.storage.types import TopicPartition
 
 
-class Replica(msgspec.Struct, frozen=True):
+class ReplicaDescription(msgspec.Struct, frozen=True):
     """One replica of a partition. Values that its broker did not report, or was not asked for, are null."""
 
     broker_id: int
@@ -34,7 +35,7 @@ class Replica(msgspec.Struct, frozen=True):
     size_bytes: int | None
 
 
-class Partition(msgspec.Struct, frozen=True):
+class PartitionDescription(msgspec.Struct, frozen=True):
     """One partition. Offsets are half-open: an end is the next offset. Unknown offsets are null."""
 
     topic: str
@@ -42,7 +43,7 @@ class Partition(msgspec.Struct, frozen=True):
     leader: int | None
     leader_epoch: int
     partition_epoch: int
-    replicas: list[Replica]
+    replicas: list[ReplicaDescription]
     """In the order of preference as leader."""
     isr: list[int]
     elr: list[int]
@@ -59,7 +60,7 @@ class Partition(msgspec.Struct, frozen=True):
 class Partitions(msgspec.Struct, frozen=True):
     """Partitions by topic and index."""
 
-    partitions: list[Partition]
+    partitions: list[PartitionDescription]
 
 
 class PartitionsQuery(msgspec.Struct, frozen=True):
@@ -101,22 +102,22 @@ class _Held(NamedTuple):
     size_bytes: int
 
 
-_Replicas = dict[tuple[Place, int], _Held]
+_Replicas = dict[tuple[TopicPartition, int], _Held]
 
 
-async def list_all_partitions(asked: Asked[AllPartitionsQuery, Nothing]) -> Partitions:
+async def list_all_partitions(asked: ApiRequest[AllPartitionsQuery, Nothing]) -> Partitions:
     """List the partitions of all topics."""
     topics = asked.context.topics(internal=asked.query.internal)
     return Partitions(await partitions_of(topics, asked.context, with_offsets=asked.query.offsets))
 
 
-async def list_partitions(asked: Asked[PartitionsQuery, Nothing]) -> Partitions:
+async def list_partitions(asked: ApiRequest[PartitionsQuery, Nothing]) -> Partitions:
     """List the partitions of a topic."""
     topic = asked.context.topic(asked.path["topic"])
     return Partitions(await partitions_of([topic], asked.context, with_offsets=asked.query.offsets))
 
 
-async def add_partitions(asked: Asked[DryRun, MorePartitions]) -> GrownTopic:
+async def add_partitions(asked: ApiRequest[DryRun, MorePartitions]) -> GrownTopic:
     """Add partitions to a topic.
 
     Keys are distributed over all partitions from then on: new records of a key may go to another partition than older
@@ -134,11 +135,13 @@ async def add_partitions(asked: Asked[DryRun, MorePartitions]) -> GrownTopic:
     return GrownTopic(name, wanted.count)
 
 
-async def partitions_of(topics: Iterable[TopicImage], context: Context, *, with_offsets: bool) -> list[Partition]:
+async def partitions_of(
+    topics: Iterable[TopicImage], context: Context, *, with_offsets: bool
+) -> list[PartitionDescription]:
     """Return partitions from the newest metadata, and with offsets as their brokers report them if requested."""
     turns = context.turns
     found = {
-        Place(topic.name, index): partition
+        TopicPartition(topic.name, index): partition
         async for topic, (index, partition) in turns.within((topic, enumerate(topic.partitions)) for topic in topics)
     }
     if not with_offsets:
@@ -154,7 +157,7 @@ async def partitions_of(topics: Iterable[TopicImage], context: Context, *, with_
     return [_partition(*row, context, places, held) async for row in turns.each(found.items())]
 
 
-async def _replicas_of(partitions: Mapping[Place, PartitionImage], context: Context) -> _Replicas:
+async def _replicas_of(partitions: Mapping[TopicPartition, PartitionImage], context: Context) -> _Replicas:
     """Return the lag and size of replicas on running brokers. Missing reports are left out."""
     turns = context.turns
     wanted: dict[int, dict[str, list[int]]] = {}
@@ -163,7 +166,7 @@ async def _replicas_of(partitions: Mapping[Place, PartitionImage], context: Cont
             wanted.setdefault(int(replica), {}).setdefault(place.topic, []).append(place.partition)
     answers = await context.cluster.ask_all(wanted, lambda broker_id: _describe_log_dirs(wanted[broker_id]))
     return {
-        (Place(topic.name, row.partition_index), broker_id): _Held(row.offset_lag, row.partition_size)
+        (TopicPartition(topic.name, row.partition_index), broker_id): _Held(row.offset_lag, row.partition_size)
         for broker_id, answer in answers.items()
         async for topic, row in turns.within((topic, topic.partitions) for topic in _topics_in(answer))
     }
@@ -180,14 +183,14 @@ def _describe_log_dirs(wanted: Mapping[str, list[int]]) -> DescribeLogDirsReques
 
 
 def _partition(
-    place: Place,
+    place: TopicPartition,
     partition: PartitionImage,
     context: Context,
     known: tuple[Offsets, Offsets, Offsets],
     held: _Replicas,
-) -> Partition:
+) -> PartitionDescription:
     begins, watermarks, ends = known
-    return Partition(
+    return PartitionDescription(
         topic=place.topic,
         partition=place.partition,
         leader=None if partition.leader == NO_LEADER else int(partition.leader),
@@ -206,10 +209,10 @@ def _partition(
 
 
 def _replica(
-    place: Place, broker_id: BrokerId, partition: PartitionImage, context: Context, held: _Replicas
-) -> Replica:
+    place: TopicPartition, broker_id: BrokerId, partition: PartitionImage, context: Context, held: _Replicas
+) -> ReplicaDescription:
     said = held.get((place, int(broker_id)))
-    return Replica(
+    return ReplicaDescription(
         broker_id=int(broker_id),
         is_in_sync=broker_id in partition.isr,
         is_alive=context.image.is_in_service(broker_id),

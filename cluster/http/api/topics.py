@@ -16,7 +16,7 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from cordwood.cluster.http.api.cluster import is_under_replicated
 from cordwood.cluster.http.api.configs import ConfigValue, text_of
 from cordwood.cluster.http.refusal import check, json_response
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.proposals.topics import DEFAULT, INTERNAL_TOPICS
 from cordwood.cluster.resources.turns import Steps
@@ -94,18 +94,18 @@ class DeletedTopic(msgspec.Struct, frozen=True):
     id: str | None
 
 
-async def list_topics(asked: Asked[TopicsQuery, Nothing]) -> Topics:
+async def list_topics(asked: ApiRequest[TopicsQuery, Nothing]) -> Topics:
     """List the topics, each with a summary of its partitions."""
     turns, topics = asked.context.turns, asked.context.topics(internal=asked.query.internal)
     return Topics([await turns.run(topic_of(topic)) async for topic in turns.each(topics)])
 
 
-async def describe_topic(asked: Asked[Nothing, Nothing]) -> Topic:
+async def describe_topic(asked: ApiRequest[Nothing, Nothing]) -> Topic:
     """Describe a topic."""
     return await asked.context.turns.run(topic_of(asked.context.topic(asked.path["topic"])))
 
 
-async def create_topic(asked: Asked[DryRun, NewTopic]) -> web.Response:
+async def create_topic(asked: ApiRequest[DryRun, NewTopic]) -> web.Response:
     """Create a topic."""
     wanted = asked.body
     topic = CreatableTopic(
@@ -126,7 +126,7 @@ async def create_topic(asked: Asked[DryRun, NewTopic]) -> web.Response:
     return json_response(created, 200 if asked.query.dry_run else 201)
 
 
-async def delete_topic(asked: Asked[Nothing, Nothing]) -> DeletedTopic:
+async def delete_topic(asked: ApiRequest[Nothing, Nothing]) -> DeletedTopic:
     """Delete a topic with all its records."""
     name = asked.context.topic(asked.path["topic"]).name
     request = DeleteTopicsRequest(topics=(DeleteTopicState(name=name, topic_id=None),), timeout=TIMEOUT)

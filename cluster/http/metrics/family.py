@@ -16,7 +16,7 @@ Rows = Iterable[Row | None]
 """None after an item that has no row, so that a scrape can end a step there."""
 
 
-class Kind(Enum):
+class MetricType(Enum):
     """The metric types of Prometheus' text format."""
 
     GAUGE = "gauge"
@@ -32,7 +32,7 @@ class Family:
     """
 
     name: str
-    kind: Kind
+    kind: MetricType
     meaning: str
     labels: tuple[str, ...]
     read: Callable[[Watched], Rows]
@@ -40,11 +40,11 @@ class Family:
 
 def gauge(name: str, meaning: str, read: Callable[[Watched], float]) -> Family:
     """Return the family of one number that goes up and down."""
-    return Family(f"cordwood_{name}", Kind.GAUGE, meaning, (), lambda watched: (((), read(watched)),))
+    return Family(f"cordwood_{name}", MetricType.GAUGE, meaning, (), lambda watched: (((), read(watched)),))
 
 
 def gauges(name: str, meaning: str, labels: tuple[str, ...], read: Callable[[Watched], Rows]) -> Family:
-    return Family(f"cordwood_{name}", Kind.GAUGE, meaning, labels, read)
+    return Family(f"cordwood_{name}", MetricType.GAUGE, meaning, labels, read)
 
 
 def gauge_over(
@@ -59,16 +59,16 @@ def gauge_over(
             yield None
         yield (), total
 
-    return Family(f"cordwood_{name}", Kind.GAUGE, meaning, (), rows)
+    return Family(f"cordwood_{name}", MetricType.GAUGE, meaning, (), rows)
 
 
 def counter(name: str, meaning: str, read: Callable[[Watched], float]) -> Family:
     """Return the family of one number that only grows, until the broker restarts."""
-    return Family(f"cordwood_{name}_total", Kind.COUNTER, meaning, (), lambda watched: (((), read(watched)),))
+    return Family(f"cordwood_{name}_total", MetricType.COUNTER, meaning, (), lambda watched: (((), read(watched)),))
 
 
 def counters(name: str, meaning: str, labels: tuple[str, ...], read: Callable[[Watched], Iterable[Row]]) -> Family:
-    return Family(f"cordwood_{name}_total", Kind.COUNTER, meaning, labels, read)
+    return Family(f"cordwood_{name}_total", MetricType.COUNTER, meaning, labels, read)
 
 
 def histogram(name: str, meaning: str, read: Callable[[Watched], Histogram | None]) -> Family:
@@ -78,8 +78,8 @@ def histogram(name: str, meaning: str, read: Callable[[Watched], Histogram | Non
         found = read(watched)
         return () if found is None else (((), found),)
 
-    return Family(f"cordwood_{name}", Kind.HISTOGRAM, meaning, (), rows)
+    return Family(f"cordwood_{name}", MetricType.HISTOGRAM, meaning, (), rows)
 
 
 def histograms(name: str, meaning: str, labels: tuple[str, ...], read: Callable[[Watched], Iterable[Row]]) -> Family:
-    return Family(f"cordwood_{name}", Kind.HISTOGRAM, meaning, labels, read)
+    return Family(f"cordwood_{name}", MetricType.HISTOGRAM, meaning, labels, read)

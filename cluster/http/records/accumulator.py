@@ -15,12 +15,13 @@ from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 from cordwood.cluster.http.cluster_client import ClusterClient, OutOfReach, Unanswered
-from cordwood.cluster.http.places import Place, leader_of
+from cordwood.cluster.http.places import leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, refusal_of, sentence_of, status_of
 from cordwood.cluster.kafka.handlers.produce import ACKS_LEADER
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE
 from cordwood.storage.records import Record, encode
+from cordwood.storage.types import TopicPartition
 
 COMMIT_S = 30.0
 ANSWER_S = COMMIT_S + 5
@@ -92,7 +93,7 @@ class RecordAccumulator:
     def __init__(self, cluster: ClusterClient, quorum: Quorum) -> None:
         """`cluster` is a client for produce requests alone, since they take until the records are committed."""
         self._cluster, self._quorum = cluster, quorum
-        self._lanes: dict[tuple[Place, int], PartitionQueue] = {}
+        self._lanes: dict[tuple[TopicPartition, int], PartitionQueue] = {}
         self._waiting_bytes = 0
         self.batch_count = 0
         """The number of batches sent so far."""
@@ -102,7 +103,7 @@ class RecordAccumulator:
         """True if more is in flight than may be held in memory."""
         return self._waiting_bytes > WAITING_BYTES_MAX
 
-    def send(self, place: Place, acks: int, batch: ProducerBatch) -> None:
+    def send(self, place: TopicPartition, acks: int, batch: ProducerBatch) -> None:
         """Queue a batch, to be committed (acks -1) or only flushed by the leader (1; or 0, without waiting)."""
         queue = self._lanes.get((place, acks))
         if queue is None:
@@ -111,7 +112,7 @@ class RecordAccumulator:
         batch.kept.add_done_callback(lambda _: self._done(batch))
         queue.add(batch)
 
-    async def produce(self, place: Place, acks: int, batch: bytes) -> Any:
+    async def produce(self, place: TopicPartition, acks: int, batch: bytes) -> Any:
         """Send a batch to the leader, and return the partition's response. Raises NotKept if there is no response."""
         self.batch_count += 1
         leader = leader_of(place, self._quorum.image)
@@ -147,7 +148,7 @@ class RecordAccumulator:
 class PartitionQueue:
     """The batches for one partition with the same acks, sent one after another to preserve the order."""
 
-    def __init__(self, accumulator: RecordAccumulator, place: Place, acks: int) -> None:
+    def __init__(self, accumulator: RecordAccumulator, place: TopicPartition, acks: int) -> None:
         self._accumulator, self.place, self.acks = accumulator, place, acks
         self._waiting: deque[ProducerBatch] = deque()
         self._sending: asyncio.Task[None] | None = None

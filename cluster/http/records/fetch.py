@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
 from cordwood.cluster.http.client_connection import CLIENT_ID, ClientConnection
-from cordwood.cluster.http.places import Place
 from cordwood.cluster.kafka.questions import decode_response, encode_request
+from cordwood.storage.types import TopicPartition
 
 ANSWER_BYTES_MAX = 512 << 10
 PARTITION_BYTES_MAX = 256 << 10
@@ -24,13 +24,13 @@ READ_COMMITTED = 1
 class Fetched(NamedTuple):
     """The fetched part of one partition: whole batches, or an error."""
 
-    place: Place
+    place: TopicPartition
     code: ErrorCode
     log_start: int
     records: bytes
 
 
-async def fetch(connection: ClientConnection, starts: Mapping[Place, int], waits: bool) -> Sequence[Fetched]:
+async def fetch(connection: ClientConnection, starts: Mapping[TopicPartition, int], waits: bool) -> Sequence[Fetched]:
     """Fetch partitions from their leader. Return one row per partition, in the order of the response.
 
     With `waits`, the request is a long poll, which ends once one partition has records. Raises HungUp, TimeoutError,
@@ -59,7 +59,10 @@ async def fetch(connection: ClientConnection, starts: Mapping[Place, int], waits
         frame = await connection.ask(lambda number: [encode_request(request, number, CLIENT_ID)])
     return [
         Fetched(
-            Place(topic.topic, row.partition_index), row.error_code, row.log_start_offset, bytes(row.records or b"")
+            TopicPartition(topic.topic, row.partition_index),
+            row.error_code,
+            row.log_start_offset,
+            bytes(row.records or b""),
         )
         for topic in decode_response(FetchRequest, memoryview(frame)).responses
         for row in topic.partitions

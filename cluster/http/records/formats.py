@@ -6,9 +6,9 @@ from typing import Protocol
 
 import msgspec
 
-from cordwood.cluster.http.places import Place
 from cordwood.cluster.http.records.encodings import ReadRecord
 from cordwood.cluster.http.refusal import Mistake
+from cordwood.storage.types import TopicPartition
 
 LINES, EVENTS = "application/x-ndjson", "text/event-stream"
 
@@ -33,13 +33,13 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
 class Format(Protocol):
     """Encodes what happens in a stream."""
 
-    def records(self, place: Place, records: Sequence[ReadRecord]) -> bytes: ...
+    def records(self, place: TopicPartition, records: Sequence[ReadRecord]) -> bytes: ...
 
-    def passed(self, place: Place, end: int) -> bytes:
+    def passed(self, place: TopicPartition, end: int) -> bytes:
         """The reader's position is `end`, even if the last records before it were filtered out."""
         ...
 
-    def gap(self, place: Place, missing: range, reason: str | None = None) -> bytes: ...
+    def gap(self, place: TopicPartition, missing: range, reason: str | None = None) -> bytes: ...
 
     def mistake(self, mistake: Mistake) -> bytes: ...
 
@@ -49,13 +49,13 @@ class Format(Protocol):
 class Lines:
     """JSON lines. Lines without an offset are no records: {"gap": …} or, at the end, {"error": …, "code": …}."""
 
-    def records(self, _place: Place, records: Sequence[ReadRecord]) -> bytes:
+    def records(self, _place: TopicPartition, records: Sequence[ReadRecord]) -> bytes:
         return _lines(records)
 
-    def passed(self, _place: Place, _end: int) -> bytes:
+    def passed(self, _place: TopicPartition, _end: int) -> bytes:
         return b""
 
-    def gap(self, place: Place, missing: range, reason: str | None = None) -> bytes:
+    def gap(self, place: TopicPartition, missing: range, reason: str | None = None) -> bytes:
         return _encode({"gap": _gap(place, missing, reason)}) + b"\n"
 
     def mistake(self, mistake: Mistake) -> bytes:
@@ -73,7 +73,7 @@ class Events:
     the id if it is the previous one plus one.
     """
 
-    def __init__(self, starts: Mapping[Place, int]) -> None:
+    def __init__(self, starts: Mapping[TopicPartition, int]) -> None:
         self._next = {place.partition: offset for place, offset in sorted(starts.items())}
         self._labels = ["" if partition - 1 in self._next else f"{partition}:" for partition in self._next]
 
@@ -82,21 +82,21 @@ class Events:
         """The maximum length of an id."""
         return sum(len(label) + OFFSET_CHARS_MAX + 1 for label in self._labels)
 
-    def records(self, place: Place, records: Sequence[ReadRecord]) -> bytes:
+    def records(self, place: TopicPartition, records: Sequence[ReadRecord]) -> bytes:
         out = []
         for record in records:
             self._next[place.partition] = record.offset + 1
             out.append(b"id: %b\ndata: %b\n\n" % (self._id(), _encode(record)))
         return b"".join(out)
 
-    def passed(self, place: Place, end: int) -> bytes:
+    def passed(self, place: TopicPartition, end: int) -> bytes:
         """Return an id alone, which browsers keep, if the last event's id is not the position to resume from."""
         if self._next[place.partition] == end:
             return b""
         self._next[place.partition] = end
         return b"id: %b\n\n" % self._id()
 
-    def gap(self, place: Place, missing: range, reason: str | None = None) -> bytes:
+    def gap(self, place: TopicPartition, missing: range, reason: str | None = None) -> bytes:
         self._next[place.partition] = missing.stop
         return b"event: gap\nid: %b\ndata: %b\n\n" % (self._id(), _encode(_gap(place, missing, reason)))
 
@@ -123,7 +123,7 @@ def positions_in(event_id: str) -> dict[int, int] | None:
     return positions
 
 
-def _gap(place: Place, missing: range, reason: str | None) -> Gap:
+def _gap(place: TopicPartition, missing: range, reason: str | None) -> Gap:
     return Gap(place.topic, place.partition, missing.start, missing.stop, reason)
 
 

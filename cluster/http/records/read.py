@@ -14,17 +14,18 @@ from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import PartitionIndex
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets, Place
+from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
 from cordwood.cluster.http.records.portions import RECORDS_MAX
 from cordwood.cluster.http.records.reader import Piece, RecordReader, Wanted
 from cordwood.cluster.http.refusal import HttpRefusal, Mistake
-from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.operations import positions
 from cordwood.cluster.operations.positions import Edge
 from cordwood.storage.records import Record
+from cordwood.storage.types import TopicPartition
 
 HEARTBEAT_S = 10.0
 STUCK_S = 60.0
@@ -51,7 +52,7 @@ class ReadQuery(msgspec.Struct, frozen=True):
     value_encoding: Encoding = Encoding.TEXT
 
 
-async def read_records(asked: Asked[ReadQuery, Nothing]) -> web.StreamResponse:
+async def read_records(asked: ApiRequest[ReadQuery, Nothing]) -> web.StreamResponse:
     """Consume records as JSON lines up to the current end, or with `Accept: text/event-stream` as endless events.
 
     Records of one partition are in order; partitions are interleaved.
@@ -122,7 +123,7 @@ class _Sending:
                 self._bytes_left -= len(record.key or b"") + len(record.value or b"")
         return records
 
-    def _written(self, place: Place, record: Record) -> ReadRecord:
+    def _written(self, place: TopicPartition, record: Record) -> ReadRecord:
         return written(place.topic, place.partition, record, self._query.key_encoding, self._query.value_encoding)
 
     async def _write(self, content: bytes) -> None:
@@ -162,17 +163,17 @@ def _events(starts: Offsets) -> Events:
     return events
 
 
-def _places(topic: TopicImage, partitions: Sequence[int]) -> list[Place]:
+def _places(topic: TopicImage, partitions: Sequence[int]) -> list[TopicPartition]:
     """Return the requested partitions. Raises HttpRefusal."""
     count = len(topic.partitions)
     for partition in partitions:
         if partition >= count:
             sentence = f"Topic {topic.name!r} has partitions 0 to {count - 1}: there is no partition {partition}."
             raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
-    return [Place(topic.name, partition) for partition in sorted(set(partitions) or range(count))]
+    return [TopicPartition(topic.name, partition) for partition in sorted(set(partitions) or range(count))]
 
 
-async def _resumed(places: Sequence[Place], last_event_id: str, context: Context) -> Offsets:
+async def _resumed(places: Sequence[TopicPartition], last_event_id: str, context: Context) -> Offsets:
     """Return the positions after a client's last event; the start of the log for a new partition.
 
     Records that were deleted since are reported as a gap when the reader gets there. Raises HttpRefusal.

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.http.client_connection import ClientConnection, HungUp
 from cordwood.cluster.http.cluster_client import Unanswered
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets, Place, by_leader
+from cordwood.cluster.http.places import Offsets, by_leader
 from cordwood.cluster.http.records.fetch import Fetched, fetch
 from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX, USUAL_RECORD_BYTES, Portion, Portions
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
@@ -22,6 +22,7 @@ from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import LargeRecord, Record
+from cordwood.storage.types import TopicPartition
 
 PIECES_WAITING_MAX = 1
 PACE_S = 0.02
@@ -41,7 +42,7 @@ class Piece(NamedTuple):
     The records of `missing` were deleted meanwhile, or cannot be decoded, for the given `reason`.
     """
 
-    place: Place
+    place: TopicPartition
     records: Sequence[Record]
     end: int
     missing: range = range(0)
@@ -106,7 +107,7 @@ class RecordReader:
     def _follows(self) -> bool:
         return self._wanted.ends is None
 
-    def _is_at_end(self, place: Place) -> bool:
+    def _is_at_end(self, place: TopicPartition) -> bool:
         ends = self._wanted.ends
         return ends is not None and self._next[place] >= ends[place]
 
@@ -125,7 +126,7 @@ class RecordReader:
             _events.error("reader.failed", exc_info=error)
             await self._ready.put(HttpRefusal(500, FAILED, ErrorCode.unknown_server_error))
 
-    async def _share_out(self, places: Sequence[Place], deadline: float) -> None:
+    async def _share_out(self, places: Sequence[TopicPartition], deadline: float) -> None:
         """Start reading each partition from its leader. A bounded reader fails after `deadline` without progress."""
         led = at_once(by_leader(places, self._context.image))
         for leader, of_leader in led.items():
@@ -134,7 +135,7 @@ class RecordReader:
         if leaderless:
             await self._later(leaderless, ErrorCode.leader_not_available, deadline)
 
-    async def _later(self, places: Sequence[Place], code: ErrorCode, deadline: float) -> None:
+    async def _later(self, places: Sequence[TopicPartition], code: ErrorCode, deadline: float) -> None:
         """Find the leaders again after RETRY_S, if the error is retriable."""
         known = self._context.image.topics_by_name
         # A leader may not have a new topic in its metadata yet.
@@ -147,7 +148,7 @@ class RecordReader:
             await asyncio.sleep(RETRY_S)
             self._spawn(self._share_out, places, deadline)
 
-    async def _read_from(self, leader: int, places: Iterable[Place], deadline: float) -> None:
+    async def _read_from(self, leader: int, places: Iterable[TopicPartition], deadline: float) -> None:
         """Read these partitions for as long as this broker leads them."""
         reading = list(places)
         connection: ClientConnection | None = None
@@ -164,10 +165,10 @@ class RecordReader:
             if connection is not None:
                 connection.close()
 
-    async def _take(self, fetched: Sequence[Fetched], deadline: float) -> list[Place]:
+    async def _take(self, fetched: Sequence[Fetched], deadline: float) -> list[TopicPartition]:
         """Return what was fetched. Return the partitions to fetch next: those without new records first."""
-        idle: list[Place] = []
-        busy: list[Place] = []
+        idle: list[TopicPartition] = []
+        busy: list[TopicPartition] = []
         for row in fetched:
             if row.code is not ErrorCode.none and not self._has_lost_some(row):
                 self._spawn(self._later, [row.place], row.code, deadline)
@@ -220,7 +221,7 @@ class RecordReader:
         portion: Portion = await self._context.decoding.run(portions.next, record_bytes_max)
         return portion
 
-    def _piece(self, place: Place, portion: Portion) -> Piece:
+    def _piece(self, place: TopicPartition, portion: Portion) -> Piece:
         records, end, damage = portion
         if damage is None:
             return Piece(place, records, end)

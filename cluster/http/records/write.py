@@ -12,7 +12,6 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.http.api.topics import PartitionIndex
 from cordwood.cluster.http.bodies import BYTES, JSON
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Place
 from cordwood.cluster.http.records.accumulator import NotKept, Once, ProducerBatch
 from cordwood.cluster.http.records.encodings import Encoding, bytes_of
 from cordwood.cluster.http.records.given import (
@@ -27,13 +26,14 @@ from cordwood.cluster.http.records.given import (
 )
 from cordwood.cluster.http.records.partitioner import partition_of
 from cordwood.cluster.http.refusal import HttpRefusal, json_response, status_of
-from cordwood.cluster.http.route import Asked, Route
+from cordwood.cluster.http.route import ApiRequest, Route
 from cordwood.cluster.kafka.handlers.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.operations.acks import Acks
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 from cordwood.storage.records import Record
+from cordwood.storage.types import TopicPartition
 
 RECORDS_PER_TURN = 500
 """Records distributed to partitions per event-loop iteration; they take some 2 ms."""
@@ -82,7 +82,7 @@ class NotAllKept(msgspec.Struct, frozen=True):
     records: list[KeptRecord]
 
 
-async def write_records(asked: Asked[WriteQuery, NewRecords]) -> web.Response:
+async def write_records(asked: ApiRequest[WriteQuery, NewRecords]) -> web.Response:
     """Produce records. The response is sent once `acks` is satisfied."""
     context, request = asked.context, asked.request
     topic = _writable(asked.path["topic"], context)
@@ -137,7 +137,7 @@ class Letter:
         parcels: dict[int, ProducerBatch] = {}
         for partition, records in self._by_partition.items():
             parcel = parcels[partition] = ProducerBatch(records, once)
-            self._context.accumulator.send(Place(self._topic.name, partition), acks, parcel)
+            self._context.accumulator.send(TopicPartition(self._topic.name, partition), acks, parcel)
         if acks == ACKS_NONE:
             return json_response(KeptRecords([KeptRecord(partition, None) for partition, _ in self._places]), 202)
         if len(parcels) > 1:

@@ -14,7 +14,7 @@ from cordwood.chaos.sim.plan import TOPIC
 from cordwood.cluster.http.api import cluster, groups, partitions, topics
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.metrics.scrape import Scraper
-from cordwood.cluster.http.route import Asked, Nothing
+from cordwood.cluster.http.route import ApiRequest, Nothing
 from cordwood.cluster.http.routes import status_of
 from cordwood.cluster.kafka.api_keys import ApiKey
 
@@ -39,8 +39,8 @@ async def make_large(admin: Any, leader: Any) -> None:
         await asyncio.sleep(0.1)
 
 
-def asked(context: Context, query: Any = None, **path: str) -> Asked[Any, Any]:
-    return Asked(context, path, query, Nothing(), sentinel.request)
+def asked(context: Context, query: Any = None, **path: str) -> ApiRequest[Any, Any]:
+    return ApiRequest(context, path, query, Nothing(), sentinel.request)
 
 
 ANSWERS: dict[str, Callable[[Context], Awaitable[Any]]] = {
@@ -56,7 +56,9 @@ ANSWERS: dict[str, Callable[[Context], Awaitable[Any]]] = {
     ),
     "/v1/groups/…": lambda context: groups.describe_group(asked(context, group="readers")),
     "/v1/groups/…/reset": lambda context: groups.reset_group(
-        Asked(context, {"group": "readers"}, Nothing(), groups.Reset(to="earliest", dry_run=True), sentinel.request)
+        ApiRequest(
+            context, {"group": "readers"}, Nothing(), groups.Reset(to="earliest", dry_run=True), sentinel.request
+        )
     ),
 }
 

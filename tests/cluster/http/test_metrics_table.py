@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from http_fixture import parsed
 
-from cordwood.cluster.http.metrics.family import Family, Kind, gauges
+from cordwood.cluster.http.metrics.family import Family, MetricType, gauges
 from cordwood.cluster.http.metrics.scrape import lines_of
 from cordwood.cluster.http.metrics.table import FAMILIES, page
 
@@ -24,7 +24,7 @@ def test_names_and_units_are_as_prometheus_wants_them(family: Family) -> None:
     words = family.name.split("_")
     assert words[0] == "cordwood"
     assert not set(words) & set(NO_BASE_UNITS)
-    assert (words[-1] == "total") == (family.kind is Kind.COUNTER)
+    assert (words[-1] == "total") == (family.kind is MetricType.COUNTER)
     assert family.meaning.endswith(".")
     assert "\n" not in family.meaning
     assert "le" not in family.labels

@@ -5,16 +5,18 @@ import json
 import pytest
 
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
-from cordwood.cluster.http.places import Place
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
 from cordwood.cluster.http.records.formats import Events, Lines, positions_in
 from cordwood.cluster.http.refusal import Mistake
 from cordwood.storage.records import Record
+from cordwood.storage.types import TopicPartition
 
-FIRST, SECOND = Place("t", 0), Place("t", 1)
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def record(offset: int, value: bytes = b"v", place: Place = FIRST, encoding: Encoding = Encoding.TEXT) -> ReadRecord:
+def record(
+    offset: int, value: bytes = b"v", place: TopicPartition = FIRST, encoding: Encoding = Encoding.TEXT
+) -> ReadRecord:
     return written(place.topic, place.partition, Record(offset, 5, None, value), encoding, encoding)
 
 
@@ -44,8 +46,8 @@ def test_an_id_is_read_as_it_was_written(event_id: str) -> None:
 
 
 def test_a_partition_that_does_not_follow_on_is_named() -> None:
-    starts = {Place("t", partition): 7 for partition in (1, 2, 5, 6, 9)}
-    [event_id] = ids(Events(starts).passed(Place("t", 1), 8))
+    starts = {TopicPartition("t", partition): 7 for partition in (1, 2, 5, 6, 9)}
+    [event_id] = ids(Events(starts).passed(TopicPartition("t", 1), 8))
     assert event_id == "1:8,7,5:7,7,9:7"
     assert positions_in(event_id) == {1: 8, 2: 7, 5: 7, 6: 7, 9: 7}
 
@@ -53,14 +55,14 @@ def test_a_partition_that_does_not_follow_on_is_named() -> None:
 @pytest.mark.parametrize("partitions", [range(1), range(400), range(0, 800, 2)])
 def test_no_id_is_longer_than_was_said(partitions: range) -> None:
     last = (1 << 63) - 1
-    events = Events({Place("t", partition): last for partition in partitions})
-    [event_id] = ids(events.passed(Place("t", 0), last - 1))
+    events = Events({TopicPartition("t", partition): last for partition in partitions})
+    [event_id] = ids(events.passed(TopicPartition("t", 0), last - 1))
     assert len(event_id) < events.id_chars_max
     assert positions_in(event_id) == {partition: last - (partition == 0) for partition in partitions}
 
 
 def test_four_hundred_partitions_fit_a_header() -> None:
-    assert Events({Place("t", partition): 0 for partition in range(400)}).id_chars_max <= HEADER_BYTES_MAX
+    assert Events({TopicPartition("t", partition): 0 for partition in range(400)}).id_chars_max <= HEADER_BYTES_MAX
 
 
 @pytest.mark.parametrize("event_id", ["", "0", "0:", ":1", "0:1,", "a:1", "0:-1", "0:1;1:2", "٣:1", "0:" + "9" * 20])
