@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 from kio.schema.create_partitions.v3.request import (
@@ -95,14 +95,8 @@ class GrownTopic(msgspec.Struct, frozen=True):
     partition_count: int
 
 
-class _Held(NamedTuple):
-    """A broker's report of its replica."""
-
-    lag_records: int
-    size_bytes: int
-
-
-_Replicas = dict[tuple[TopicPartition, int], _Held]
+_Replicas = dict[tuple[TopicPartition, int], tuple[int, int]]
+"""Lag in records and size in bytes of replicas, by partition and broker."""
 
 
 async def list_all_partitions(asked: ApiRequest[AllPartitionsQuery, Nothing]) -> Partitions:
@@ -166,7 +160,7 @@ async def _replicas_of(partitions: Mapping[TopicPartition, PartitionImage], cont
             wanted.setdefault(int(replica), {}).setdefault(place.topic, []).append(place.partition)
     answers = await context.cluster.ask_all(wanted, lambda broker_id: _describe_log_dirs(wanted[broker_id]))
     return {
-        (TopicPartition(topic.name, row.partition_index), broker_id): _Held(row.offset_lag, row.partition_size)
+        (TopicPartition(topic.name, row.partition_index), broker_id): (row.offset_lag, row.partition_size)
         for broker_id, answer in answers.items()
         async for topic, row in turns.within((topic, topic.partitions) for topic in _topics_in(answer))
     }
@@ -211,13 +205,13 @@ def _partition(
 def _replica(
     place: TopicPartition, broker_id: BrokerId, partition: PartitionImage, context: Context, held: _Replicas
 ) -> ReplicaDescription:
-    said = held.get((place, int(broker_id)))
+    lag_records, size_bytes = held.get((place, int(broker_id)), (None, None))
     return ReplicaDescription(
         broker_id=int(broker_id),
         is_in_sync=broker_id in partition.isr,
         is_alive=context.image.is_in_service(broker_id),
-        lag_records=None if said is None else said.lag_records,
-        size_bytes=None if said is None else said.size_bytes,
+        lag_records=lag_records,
+        size_bytes=size_bytes,
     )
 
 

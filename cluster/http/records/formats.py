@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -30,22 +29,6 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
 
 
-class Format(Protocol):
-    """Encodes what happens in a stream."""
-
-    def records(self, place: TopicPartition, records: Sequence[ReadRecord]) -> bytes: ...
-
-    def passed(self, place: TopicPartition, end: int) -> bytes:
-        """The reader's position is `end`, even if the last records before it were filtered out."""
-        ...
-
-    def gap(self, place: TopicPartition, missing: range, reason: str | None = None) -> bytes: ...
-
-    def mistake(self, mistake: Mistake) -> bytes: ...
-
-    def heartbeat(self) -> bytes: ...
-
-
 class Lines:
     """JSON lines. Lines without an offset are no records: {"gap": …} or, at the end, {"error": …, "code": …}."""
 
@@ -53,6 +36,7 @@ class Lines:
         return _lines(records)
 
     def passed(self, _place: TopicPartition, _end: int) -> bytes:
+        """Return nothing: only events have a position to resume from."""
         return b""
 
     def gap(self, place: TopicPartition, missing: range, reason: str | None = None) -> bytes:
@@ -108,6 +92,9 @@ class Events:
 
     def _id(self) -> bytes:
         return ",".join(map("{}{}".format, self._labels, self._next.values())).encode()
+
+
+Format = Lines | Events
 
 
 def positions_in(event_id: str) -> dict[int, int] | None:
