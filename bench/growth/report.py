@@ -14,13 +14,15 @@ from cordwood.bench.charts import lines, number
 from cordwood.bench.growth.curves import FLAT, Area, Curve
 
 PICTURES = "pictures/performance"
-HEAD = """# Growth
+HEAD = (
+    """# Growth
 
 <!-- Made by `python docs/generate` from docs/results/growth.jsonl, which `make growth RECORD=…` writes. -->
 
 What a broker costs as there is more of something. Costs are processor time of the broker's process; what consumers
 wait for, and starts and failovers, are times on a clock. """
-HEAD += f"Flat is what grows by no more than {FLAT} times from the first point to the last."
+    + f"Flat is what grows by no more than {FLAT} times from the first point to the last."
+)
 NONE = f"""{HEAD}
 
 No run is recorded: `make growth RECORD=docs/results/growth.jsonl` writes one, at a commit.
