@@ -149,8 +149,12 @@ class Replicas:
         return partition
 
     def remove(self, topic: str) -> list[Partition]:
-        """Remove a deleted topic's partitions immediately; `LogMaintenance.remove` then deletes their files."""
-        removed = [self._forget(partition) for partition in list(self._by_topic.get(topic, {}).values())]
+        """Remove a deleted topic's partitions immediately. `forget` then ends their roles one by one."""
+        removed = list(self._by_topic.pop(topic, {}).values())
+        for partition in removed:
+            partition.is_deleted = True
+        if removed:
+            self._names.pop(removed[0].topic_id, None)
         self._offline = {place for place in self._offline if place[0] != topic}
         return removed
 
@@ -158,14 +162,18 @@ class Replicas:
         """Remove and return a partition that has been moved to other brokers. None if it was not here."""
         self._offline.discard((topic, index))
         partition = self.get(topic, index)
-        return None if partition is None else self._forget(partition)
-
-    def _forget(self, partition: Partition) -> Partition:
-        held = self._by_topic[partition.topic]
-        del held[partition.index]
+        if partition is None:
+            return None
+        held = self._by_topic[topic]
+        del held[index]
         if not held:
-            del self._by_topic[partition.topic]
+            del self._by_topic[topic]
             self._names.pop(partition.topic_id, None)
+        self.forget(partition)
+        return partition
+
+    def forget(self, partition: Partition) -> None:
+        """End the role of a removed partition; `LogMaintenance.remove` then deletes its files."""
         self._homes.pop((partition.topic_id, partition.index), None)
         partition.directory.partition_count -= 1
         partition.directory.uncheckpointed.pop(partition, None)
@@ -174,7 +182,6 @@ class Replicas:
             partition.directory.flushed_offsets.forget(partition.topic_id, partition.index)
         except OSError as error:
             partition.directory.write_failed(error)
-        return partition
 
     def found(self) -> list[tuple[LogDirectory, UUID, int]]:
         """Return all partitions with files on a disk here, held or not."""

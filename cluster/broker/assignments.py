@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
@@ -38,7 +39,7 @@ class Assignments:
 
     An open replica takes a changed role immediately: whoever proposed the change relies on it. Replicas that are not
     open yet, and those for which only the configuration has changed, are taken `TAKEN_PER_STEP` per event-loop
-    iteration.
+    iteration. So are the replicas of deleted topics, which are out of service immediately.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Assignments:
         self._image = Image()
         self._to_take: deque[tuple[UUID, int, int]] = deque()
         """Queued partitions, as topic id, first index and end index. They take their roles from the newest image."""
+        self._deleted: deque[tuple[list[Partition], Iterator[Partition]]] = deque()
+        """Partitions of deleted topics, and those of them whose role has not ended yet."""
         self._next_step: asyncio.Handle | None = None
 
     def assigned(self, image: Image) -> Iterator[tuple[TopicIdPartition, LogConfig]]:
@@ -90,7 +93,8 @@ class Assignments:
         for before, after in changed_topics(old, new):
             if after is None:
                 assert before is not None, "a change has at least one side"
-                self._remove(self._replicas.remove(before.name), before.name)
+                removed = self._replicas.remove(before.name)
+                self._deleted.append((removed, iter(removed)))
             else:
                 _warn_of_ignored(before, after)
                 self._take_roles(before, after)
@@ -104,8 +108,9 @@ class Assignments:
                 partition.watch_followers()
 
     def close(self) -> None:
-        """Drop the queued partitions and take no more roles."""
+        """Drop the queued partitions. The files of deleted ones are orphans at the next start."""
         self._to_take.clear()
+        self._deleted.clear()
         if self._next_step is not None:
             self._next_step.cancel()
 
@@ -150,16 +155,24 @@ class Assignments:
         try:
             self._take_some()
         finally:
-            if self._to_take:
+            if self._to_take or self._deleted:
                 self._next_step = asyncio.get_running_loop().call_soon(self._later_step)
 
     def _later_step(self) -> None:
         self._step()
-        if not self._to_take:
+        if not self._to_take and not self._deleted:
             self._on_caught_up()
 
     def _take_some(self) -> None:
         room = TAKEN_PER_STEP
+        while room and self._deleted:
+            of_topic, left = self._deleted[0]
+            for partition in islice(left, room):
+                self._replicas.forget(partition)
+                room -= 1
+            if room:
+                self._deleted.popleft()
+                self._remove(of_topic)
         while room and self._to_take:
             topic_id, first, end = self._to_take.popleft()
             topic = self._image.topics_by_id.get(topic_id)
@@ -191,7 +204,7 @@ class Assignments:
             if held is not None:
                 self._assign_within(held, partition, min_isr)
         elif (moved_away := self._replicas.remove_one(topic.name, index)) is not None:
-            self._remove([moved_away], topic.name)
+            self._remove([moved_away])
 
     def _assign_within(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
         """Do as `_assign`. An exception fails this replica and no other."""
@@ -214,12 +227,12 @@ class Assignments:
         if must_follow:
             self._following.follow(held, partition.leader)
 
-    def _remove(self, partitions: list[Partition], topic: str) -> None:
+    def _remove(self, partitions: list[Partition]) -> None:
         try:
             self._log_maintenance.remove(partitions)
         except OSError as error:
             # The files that are left are orphans at the next start.
-            _events.error("topic.not_removed", topic=topic, error=str(error))
+            _events.error("topic.not_removed", topic=partitions[0].topic, error=str(error))
 
     def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition | None:
         try:

@@ -61,7 +61,9 @@ def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, 
     async def scenario() -> None:
         broker, partition = filled(delete_delay_ms)
         log_maintenance = housekeeping_of(broker)
-        log_maintenance.remove(broker.replicas.remove("t"))
+        (removed,) = broker.replicas.remove("t")
+        broker.replicas.forget(removed)
+        log_maintenance.remove([removed])
         await asyncio.sleep(delay_s - A_MOMENT_S)
         assert broker.disk.exists(partition.log.directory)
         # The removal waits for the sync that is under way.

@@ -182,7 +182,8 @@ def test_who_waits_for_a_deleted_partition_is_told() -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
-        broker.replicas.remove("t")
+        for partition in broker.replicas.remove("t"):
+            broker.replicas.forget(partition)
         assert isinstance(waiting.outcome, PartitionRefused)
         assert waiting.outcome.reason is Refusal.DELETED
         broker.syncer.let_go()

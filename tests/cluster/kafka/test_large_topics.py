@@ -1,4 +1,4 @@
-"""A topic of thousands of partitions holds no broker's event loop while it is placed, applied, opened and followed."""
+"""A large topic is created, grown and deleted in small steps of each broker's event loop."""
 
 import asyncio
 from typing import Any
@@ -31,9 +31,16 @@ def growth(partitions: int) -> Any:
     return message(api, topics=(topic,), timeout=duration(30), validate_only=False)
 
 
+def deletion() -> Any:
+    api = ApiKey.DELETE_TOPICS
+    topic = part(api, "DeleteTopicState", name=TOPIC, topic_id=None)
+    return message(api, topics=(topic,), timeout=duration(30))
+
+
 async def ask(cluster: CountedCluster, request: Any) -> ErrorCode:
     answer = await cluster.by(cluster.client("admin").ask(cluster.leader(0), request, 30), "admin")
-    return ErrorCode((answer.topics if hasattr(answer, "topics") else answer.results)[0].error_code)
+    (rows,) = (getattr(answer, name) for name in ("topics", "results", "responses") if hasattr(answer, name))
+    return ErrorCode(rows[0].error_code)
 
 
 def is_followed(cluster: CountedCluster, partitions: int) -> bool:
@@ -55,7 +62,7 @@ async def until_followed(cluster: CountedCluster, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_a_topic_of_thousands_of_partitions_is_made_and_grown_in_small_steps(brokers: int) -> None:
+def test_a_topic_of_thousands_of_partitions_is_created_grown_and_deleted_in_small_steps(brokers: int) -> None:
     async def story() -> None:
         cluster = await CountedCluster(brokers).begin()
         with LongestStep() as longest:
@@ -67,5 +74,11 @@ def test_a_topic_of_thousands_of_partitions_is_made_and_grown_in_small_steps(bro
             await until_followed(cluster, 2 * PARTITIONS)
         assert longest.calls < CALLS_MAX, "grown"
         cluster.check()
+        with LongestStep() as longest:
+            assert await ask(cluster, deletion()) is ErrorCode.none
+            await asyncio.sleep(2)
+        assert longest.calls < CALLS_MAX, "deleted"
+        assert await ask(cluster, creation(1, brokers)) is ErrorCode.none
+        await until_followed(cluster, 1)
 
     run(story())

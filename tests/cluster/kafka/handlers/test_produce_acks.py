@@ -148,7 +148,8 @@ def test_who_waits_for_a_topic_that_is_deleted_is_told() -> None:
         broker.elect()
         answer = send(broker, batch())
         await broker.turn()
-        broker.replicas.remove("t")
+        for partition in broker.replicas.remove("t"):
+            broker.replicas.forget(partition)
         await broker.sync()
         assert rows(answer.result()) == [Row(ErrorCode.unknown_topic_or_partition, -1)]
 
