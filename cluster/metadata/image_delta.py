@@ -78,8 +78,18 @@ class ImageDelta:
             self.change_topic(topic, change)
 
     def change_topic(self, topic: TopicImage, change: Change) -> None:
-        """Apply the change to every partition of a topic."""
-        self.change(topic.id, ((index, change) for index in range(len(topic.partitions))))
+        """Apply the change to every partition of a topic. Equal partitions change once, and share the new object."""
+        least = self.rest.min_isr(topic)
+        changed: dict[PartitionImage, PartitionImage | None] = {}
+        partitions = []
+        for partition in topic.partitions:
+            after = changed.get(partition, partition)
+            if after is partition:
+                after = _changed(partition, change, least)
+                changed[partition] = None if after is partition else after
+            partitions.append(after or partition)
+        if any(changed.values()):
+            self.put_topic(replace(topic, partitions=tuple(partitions)))
 
     def change(self, topic_id: UUID, changes: Iterable[tuple[int, Change]]) -> None:
         """Apply changes to partitions of a topic, by index. Unknown topics and partitions are passed over."""

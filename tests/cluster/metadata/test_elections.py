@@ -69,6 +69,18 @@ def test_a_follower_that_falls_silent_leaves_the_leader_as_it_is(cluster: Metada
     assert (cluster.partition.leader_epoch, cluster.partition.partition_epoch) == (0, 1)
 
 
+def test_equal_partitions_change_alike_and_share_one_object_and_others_stay_as_they_are() -> None:
+    one, two = BrokerId(1), BrokerId(2)
+    scenario = MetadataScenario().create(1, 2)
+    scenario.apply(CreateTopic(ANOTHER, "large", ((one, two), (two,)) * 500, ()))
+    before = scenario.image.topics_by_id[ANOTHER].partitions
+    scenario.fence(1)
+    after = scenario.image.topics_by_id[ANOTHER].partitions
+    assert [partition.leader for partition in after] == [2] * 1000
+    assert len(set(map(id, after))) == 2
+    assert all(now is was for was, now in zip(before[1::2], after[1::2], strict=True))
+
+
 def test_a_replica_out_of_sync_never_leads(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).fence(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
