@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.read_cache import ReplicationReadCache
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.refused_sequences import RefusedSequences
 from cordwood.replication.tasks import report
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Watcher
@@ -33,30 +33,6 @@ if TYPE_CHECKING:
 
 
 _events = structlog.get_logger("replicas")
-
-
-class Refusal(Enum):
-    """Reasons why a partition does not serve a request."""
-
-    UNKNOWN = "this broker has no replica of the partition"
-    UNKNOWN_ID = "no topic has this id"
-    NOT_LEADER = "another broker leads this partition"
-    FENCED_EPOCH = "the leader epoch of the request is older than the partition's"
-    UNKNOWN_EPOCH = "the leader epoch of the request is newer than the newest one known to this broker"
-    OFFLINE = "the partition is offline on this broker: its log directory failed, or the replica violated an invariant"
-    DELETED = "the partition was deleted"
-    NOT_KNOWN_YET = "the leader was just elected and does not know its high watermark yet: try again"
-    NOT_ENOUGH_REPLICAS = "fewer replicas are in sync than min.insync.replicas requires"
-    FOLLOWS_REFUSED = "an earlier batch of the same producer was refused and has not been sent again"
-    TIMED_OUT = "the in-sync replicas did not confirm the write within the producer's timeout"
-
-
-class PartitionRefused(Exception):
-    """An expected outcome: the partition cannot serve the request here and now."""
-
-    def __init__(self, reason: Refusal) -> None:
-        super().__init__(reason.value)
-        self.reason = reason
 
 
 class TopicIdPartition(NamedTuple):

@@ -5,8 +5,9 @@ from itertools import chain
 from uuid import UUID
 
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition, PartitionRefused, Refusal, TopicIdPartition
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, StorageError

@@ -19,7 +19,8 @@ from cordwood.chaos.sim.values import batch_of, values_between
 from cordwood.chaos.sim.wires import Wires
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, FenceBroker
 from cordwood.cluster.metadata.image import CommandRefused, PartitionImage
-from cordwood.replication.partition import Partition, PartitionRefused
+from cordwood.replication.partition import Partition
+from cordwood.replication.refusal import PartitionRefused
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.log import Appended
 

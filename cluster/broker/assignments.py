@@ -15,7 +15,8 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.log_maintenance import LogMaintenance
-from cordwood.replication.partition import Partition, PartitionRefused, TopicIdPartition
+from cordwood.replication.partition import Partition, TopicIdPartition
+from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import StorageError

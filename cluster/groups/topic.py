@@ -16,7 +16,8 @@ from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, new_topic
 from cordwood.cluster.resources.turns import at_once
-from cordwood.replication.partition import Partition, PartitionRefused, Refusal
+from cordwood.replication.partition import Partition
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, OffsetOutOfRange, OutOfResources
 

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage import errors
 from cordwood.storage.budget import OverBudget
 

@@ -13,7 +13,7 @@ from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow, Start
-from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.records import Record, encode
 
 RECORDS, BEFORE = 10, 6

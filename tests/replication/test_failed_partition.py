@@ -9,7 +9,8 @@ from replica_fixture import NOW_MS, ReplicaFixture, Waiting
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
-from cordwood.replication.partition import Partition, PartitionRefused, Refusal
+from cordwood.replication.partition import Partition
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 BEYOND = 1 << 40

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from replica_fixture import TOPIC_ID, ReplicaFixture
 
-from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.errors import DiskFailed, DiskFull
 

@@ -8,7 +8,7 @@ import pytest
 from replica_fixture import NOW_MS, TOPIC_ID, ReplicaFixture, housekeeping_of
 from structlog.testing import capture_logs
 
-from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.scrubber import Scrubber
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import OutOfResources

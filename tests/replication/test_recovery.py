@@ -16,8 +16,9 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage
-from cordwood.replication.partition import PartitionRefused, TopicIdPartition
+from cordwood.replication.partition import TopicIdPartition
 from cordwood.replication.recovery import LOGS_PER_STEP, Recovery
+from cordwood.replication.refusal import PartitionRefused
 from cordwood.storage.batch import check
 from cordwood.storage.config import LogConfig
 

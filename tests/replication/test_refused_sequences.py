@@ -7,7 +7,8 @@ import pytest
 from replica_fixture import ME, NOW_MS, ReplicaFixture
 
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.partition import Partition, PartitionRefused, Refusal
+from cordwood.replication.partition import Partition
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.refused_sequences import PRODUCERS_MAX, REMEMBERED_S, RefusedSequences
 from cordwood.storage.batch import BatchHeader, check, headers, stamp
 from cordwood.storage.errors import DiskFull, OutOfOrderSequence

@@ -11,7 +11,7 @@ from virtual_time import run
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind
-from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.batch import headers
 from cordwood.storage.config import FlushPolicy, LogConfig
 

@@ -15,7 +15,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
-from cordwood.replication.partition import PartitionRefused
+from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
 from cordwood.replication.waiters import EndOfTickScheduler

@@ -16,7 +16,8 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.replication.partition import Partition, PartitionRefused, Refusal
+from cordwood.replication.partition import Partition
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
 KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)

@@ -38,7 +38,8 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.wire import decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition, PartitionRefused, Refusal
+from cordwood.replication.partition import Partition
+from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, report
 from cordwood.storage.errors import DamagedLog, StorageError

@@ -21,8 +21,8 @@ from cordwood.replication.frames import Open
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.log_repair import QUARANTINE_FOLDER
-from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.range_reads import RangeReader
+from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.scrubber import PASS_S
 from cordwood.replication.truncation import Truncations
 
