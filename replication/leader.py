@@ -1,4 +1,4 @@
-"""Leader's view of its followers: in-sync set (ISR) and high watermark. Pure.
+"""Leader's view of its followers: in-sync set (ISR), and the end of what all of it has flushed. Pure.
 
 Rules are cited by their numbers in docs/rules.md; times are seconds of any monotonic clock.
 """
@@ -46,7 +46,6 @@ class LeaderView:
     assignment: Assignment
     epoch_start: int
     """Log end offset when this epoch began."""
-    high_watermark: int
     own_end: int
     log_start: int = 0
     """Records below are permanently deleted: a replica that has them does not join the in-sync set (KIP-107)."""
@@ -65,22 +64,35 @@ class LeaderView:
         """In-sync set in the metadata log."""
         return self.assignment.isr
 
-    def flushed(self, end: int) -> int | None:
-        """Record the leader's own flushed end. Return the new high watermark if it moved."""
+    def committed_end(self) -> int | None:
+        """Return the end of what all of the maximal ISR has flushed: the high watermark, unless it is above already.
+
+        Return None while nothing can be committed: with fewer in-sync replicas than min.insync.replicas, or before each
+        of them has reported in this epoch (rule 5).
+        """
+        if not self.has_enough_replicas:
+            return None
+        end = self.own_end
+        for other in self._others:
+            view = self.followers.get(other)
+            if view is None:
+                return None
+            end = min(end, view.flushed_end)
+        return end
+
+    def flushed(self, end: int) -> None:
+        """Record the leader's own flushed end."""
         assert end >= self.own_end, "rule 1: what a leader has flushed, it keeps"
         self.own_end = end
-        return self._advance_high_watermark()
 
-    def follower_flushed(
-        self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float
-    ) -> int | None:
-        """Record a follower's flushed end. Return the new high watermark if it moved.
+    def follower_flushed(self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float) -> None:
+        """Record a follower's flushed end.
 
         Only reports on the current leader epoch count (rule 5, KIP-320). Raises ImpossibleReport; earlier reports stay
         valid.
         """
         if leader_epoch != self.assignment.leader_epoch or follower not in self.assignment.replicas:
-            return None
+            return
         view = self.followers.get(follower)
         if view is None:
             view = self.followers[follower] = FollowerView(0, now)
@@ -88,21 +100,17 @@ class LeaderView:
         if not view.flushed_end <= flushed_end <= log_end:
             raise ImpossibleReport(f"flushed to {flushed_end}, between {view.flushed_end} and {log_end} is possible")
         view.reported(flushed_end, log_end, now)
-        return self._advance_high_watermark()
 
-    def follower_attached(
-        self, follower: int, flushed_end: int, log_end: int, now: float, log_start: int = 0
-    ) -> int | None:
+    def follower_attached(self, follower: int, flushed_end: int, log_end: int, now: float, log_start: int = 0) -> None:
         """Attach a follower, perhaps again and with less than before: its disk may have been replaced.
 
-        Return the new high watermark if it moved. Raises ImpossibleReport.
+        Raises ImpossibleReport.
         """
         assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.is_led_for)"
         known = self.followers.get(follower)
         self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)
-        watermark = self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
+        self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
         self.started(follower, log_start)
-        return watermark
 
     def started(self, follower: int, log_start: int) -> None:
         """Record the log start offset that a follower has on disk."""
@@ -132,7 +140,7 @@ class LeaderView:
         return self.assignment.isr | (self.proposed_isr or frozenset())
 
     def propose_isr(
-        self, log_end: int, now: float, lag_max_s: float, may_join: Callable[[int], bool]
+        self, log_end: int, high_watermark: int, now: float, lag_max_s: float, may_join: Callable[[int], bool]
     ) -> frozenset[int] | None:
         """Propose an ISR without members that lag, and with followers that caught up. Return None if nothing changes.
 
@@ -146,7 +154,7 @@ class LeaderView:
             for replica in self.assignment.replicas
             if replica == self.me
             or (replica in self.isr and not self._should_shrink_isr(replica, log_end, now, lag_max_s))
-            or (replica not in self.isr and self._has_caught_up(replica) and may_join(replica))
+            or (replica not in self.isr and self._has_caught_up(replica, high_watermark) and may_join(replica))
         )
         if wanted == self.isr:
             return None
@@ -161,42 +169,24 @@ class LeaderView:
             other in ends and ends[other].flushed_end >= log_end for other in self._others
         )
 
-    def may_grow(self, follower: int) -> bool:
+    def may_grow(self, follower: int, high_watermark: int) -> bool:
         """Return whether a follower outside the ISR has caught up far enough to be proposed."""
-        return self.proposed_isr is None and follower not in self.isr and self._has_caught_up(follower)
+        return self.proposed_isr is None and follower not in self.isr and self._has_caught_up(follower, high_watermark)
 
-    def assignment_changed(self, assignment: Assignment) -> int | None:
-        """Apply an assignment from the metadata log. A new partition epoch decides any proposal.
-
-        Return the new high watermark if it moved: a smaller ISR may have more in common.
-        """
+    def assignment_changed(self, assignment: Assignment) -> None:
+        """Apply an assignment from the metadata log. A new partition epoch decides any proposal."""
         assert assignment.leader_epoch == self.assignment.leader_epoch, "another epoch has another view"
         assert assignment.partition_epoch >= self.assignment.partition_epoch, "rule 7: partition epochs never regress"
         if assignment.partition_epoch > self.assignment.partition_epoch:
             self.proposed_isr = None
         self.assignment = assignment
         self._note_members()
-        return self._advance_high_watermark()
 
     def refused(self, partition_epoch: int) -> None:
         """Return to the committed ISR: the proposal on this partition epoch is known not to hold (rule 7)."""
         if partition_epoch == self.assignment.partition_epoch:
             self.proposed_isr = None
             self._note_members()
-
-    def _advance_high_watermark(self) -> int | None:
-        if not self.has_enough_replicas:
-            return None
-        end = self.own_end
-        for other in self._others:
-            view = self.followers.get(other)
-            if view is None:
-                return None
-            end = min(end, view.flushed_end)
-        if end <= self.high_watermark:
-            return None
-        self.high_watermark = end
-        return end
 
     def _should_shrink_isr(self, replica: int, log_end: int, now: float, lag_max_s: float) -> bool:
         view = self.followers.get(replica)
@@ -209,15 +199,15 @@ class LeaderView:
             return False
         return now - view.caught_up_at > lag_max_s
 
-    def _has_caught_up(self, replica: int) -> bool:
+    def _has_caught_up(self, replica: int, high_watermark: int) -> bool:
         """Return whether it has all committed records, all from before this epoch, and no deleted one (rule 6)."""
         view = self.followers.get(replica)
         if view is None or view.log_start < self.log_start:
             return False
-        return view.flushed_end >= max(self.high_watermark, self.epoch_start)
+        return view.flushed_end >= max(high_watermark, self.epoch_start)
 
     def _note_members(self) -> None:
-        # The high watermark is computed at every flush: the followers that it depends on are collected once.
+        # The committed end is computed at every flush: the followers that it depends on are collected once.
         assignment = self.assignment
         self.has_enough_replicas = len(assignment.isr) >= min(assignment.min_isr, len(assignment.replicas))
         self._others = tuple(self.maximal_isr - {self.me})

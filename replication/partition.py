@@ -119,7 +119,8 @@ class Partition:
         """
         if assignment.leader_epoch == self.leader_epoch:
             if self.view is not None:
-                self._moved(self.view.assignment_changed(assignment))
+                self.view.assignment_changed(assignment)
+                self._advance_high_watermark(self.view)
                 self.deletion.moved()
                 # A follower that caught up during another ISR change could not be proposed then.
                 self.watch_followers()
@@ -130,12 +131,10 @@ class Partition:
         if assignment.leader != self._context.broker_id:
             return assignment.leader != NO_LEADER
         log = self.log
-        self.view = LeaderView(
-            self._context.broker_id, assignment, log.log_end, self.high_watermark, self.ack_end, log.log_start
-        )
+        self.view = LeaderView(self._context.broker_id, assignment, log.log_end, self.ack_end, log.log_start)
         if log.flushed_end < log.log_end:
             self.directory.flusher.touch(self)
-        self._moved(self.view.flushed(self.ack_end))
+        self._advance_high_watermark(self.view)
         return False
 
     def _end_role(self, reason: Refusal) -> None:
@@ -248,7 +247,8 @@ class Partition:
         """Attach a follower whose log is a part of this one, with its flushed end. Raises ImpossibleReport."""
         if self.view is not None:
             log_end = self.log.log_end
-            self._moved(self.view.follower_attached(broker_id, min(flushed_end, log_end), log_end, now, log_start))
+            self.view.follower_attached(broker_id, min(flushed_end, log_end), log_end, now, log_start)
+            self._advance_high_watermark(self.view)
             self.deletion.moved()
             self._consider_growing(broker_id)
 
@@ -256,7 +256,8 @@ class Partition:
         """Record a follower's flushed end. Raises ImpossibleReport."""
         view = self.view
         if view is not None:
-            self._moved(view.follower_flushed(broker_id, leader_epoch, flushed_end, self.log.log_end, now))
+            view.follower_flushed(broker_id, leader_epoch, flushed_end, self.log.log_end, now)
+            self._advance_high_watermark(view)
             if broker_id not in view.assignment.isr:
                 self._consider_growing(broker_id)
 
@@ -276,7 +277,7 @@ class Partition:
         if self.view is None:
             return None
         now, lag_max_s = self._context.now(), self._context.lag_max_s
-        return self.view.propose_isr(self.log.log_end, now, lag_max_s, may_join)
+        return self.view.propose_isr(self.log.log_end, self.high_watermark, now, lag_max_s, may_join)
 
     def watch_followers(self) -> None:
         """Look for ISR changes at intervals: a follower that reports nothing would not be noticed otherwise."""
@@ -312,9 +313,13 @@ class Partition:
             self.announce()
 
     def truncated(self) -> None:
-        """Lower the high watermark and the durable end to the log end, after a truncation."""
-        self.high_watermark = min(self.high_watermark, self.log.log_end)
-        self._durable_in_memory = min(self._durable_in_memory, self.log.log_end)
+        """Lower the high watermark and the durable end to the log end, after a truncation.
+
+        The high watermark rises if the log begins after it now.
+        """
+        log = self.log
+        self.high_watermark = max(min(self.high_watermark, log.log_end), log.log_start)
+        self._durable_in_memory = min(self._durable_in_memory, log.log_end)
 
     def delete_records(self, before: int) -> None:
         """Raise the log start offset, here and on the followers. Raises OffsetOutOfRange, PartitionRefused.
@@ -341,14 +346,15 @@ class Partition:
         self.deletion.moved()
 
     def committed_to(self, end: int) -> None:
-        """Raise the high watermark of a follower, up to which consumers read from it (KIP-392)."""
+        """Raise the high watermark, up to which consumers read: from followers, too (KIP-392)."""
         if end > self.high_watermark:
+            assert end <= self.log.log_end, "rule 1: the watermark never passes the log"
             self.high_watermark = end
             if self.watchers:
                 self._context.end_of_tick.moved(self.watchers)
 
     def _consider_growing(self, broker_id: int) -> None:
-        if self.view is not None and self.view.may_grow(broker_id):
+        if self.view is not None and self.view.may_grow(broker_id, self.high_watermark):
             self._context.wants_isr_change(self)
 
     def verify(self, offset: int) -> None:
@@ -443,20 +449,21 @@ class Partition:
         end = self.ack_end
         if self._flush_waiters:
             self._flush_waiters.reached(end)
-        self._moved(self.view.flushed(end))
+        self.view.flushed(end)
+        self._advance_high_watermark(self.view)
 
-    def _moved(self, watermark: int | None) -> None:
-        """Set the high watermark, if it has moved, and complete the waiters below it."""
-        if watermark is None or self.error is not None:
+    def _advance_high_watermark(self, view: LeaderView) -> None:
+        """Raise the high watermark to the leader's committed end, and complete the waiters below it."""
+        if self.error is not None:
             return
-        assert watermark <= self.log.log_end, "rule 1: the watermark never passes the leader's log"
-        assert watermark >= self.high_watermark, "promise 2: committed is final"
-        self.high_watermark = watermark
-        self._commit_waiters.reached(watermark)
+        assert self.high_watermark <= self.log.log_end, "rule 1: the watermark never passes the leader's log"
+        end = view.committed_end()
+        if end is None or end <= self.high_watermark:
+            return
+        self.committed_to(end)
+        self._commit_waiters.reached(end)
         for stream in self.streams:
             stream.committed()
-        if self.watchers:
-            self._context.end_of_tick.moved(self.watchers)
 
     def _refuse_waiters(self, reason: Refusal) -> None:
         for waiters in (self._commit_waiters, self._flush_waiters, self.deletion.waiters):

@@ -170,11 +170,9 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
     try:
         if truncation.is_full:
             log.truncate_fully(truncation.end)
-            partition.truncated()
-            partition.high_watermark = truncation.end
         else:
             log.truncate(truncation.end)
-            partition.truncated()
+        partition.truncated()
         partition.note_end(log.flushed_end, log.epochs.latest)
         partition.schedule_flush()
     except DamagedLog as damage:

@@ -45,13 +45,13 @@ def is_kept(disk: SimulatedDisk, log: Log) -> bool:
     return True
 
 
-def everybody_has(where: str, view: LeaderView) -> Found:
+def everybody_has(where: str, view: LeaderView, high_watermark: int) -> Found:
     """Check, after the high watermark moved, that by the leader's view all of the maximal ISR has flushed it."""
     for member in sorted(view.maximal_isr - {view.me}):
         known = view.followers.get(member)
-        if known is None or known.flushed_end < view.high_watermark:
+        if known is None or known.flushed_end < high_watermark:
             has = "nothing" if known is None else known.flushed_end
-            yield "rule-5", f"{where} is committed up to {view.high_watermark}, and is known to have {has} on {member}"
+            yield "rule-5", f"{where} is committed up to {high_watermark}, and is known to have {has} on {member}"
 
 
 def followers_are_as_counted(brokers: Sequence[ReplicaHolder], image: Image, places: Set[Place] | None = None) -> Found:

@@ -183,7 +183,7 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
     if is_same and view is not None and not view.has_enough_replicas and now[0] > before[0]:
         yield "rule-5", f"{where} was committed from {before[0]} to {now[0]} with only {sorted(view.isr)} in sync"
     if before[2] > -1 and now[1] == before[1] and now[0] > before[0] and view is not None:
-        yield from everybody_has(where, view)
+        yield from everybody_has(where, view, now[0])
     if partition.high_watermark > partition.log.log_end and not partition.is_offline:
         yield "rule-4", f"{where} has gone back behind its watermark {now[0]}, to {partition.log.log_end}"
 

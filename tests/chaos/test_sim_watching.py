@@ -70,9 +70,9 @@ def test_a_follower_with_other_epochs_is_noticed() -> None:
 def test_a_watermark_beyond_a_member_that_was_only_proposed_is_noticed() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         view, follower = await led(cluster)
-        assert list(everybody_has("t/0", view)) == []
+        assert list(everybody_has("t/0", view, 1)) == []
         known = view.followers.pop(follower)
-        assert [kind for kind, _ in everybody_has("t/0", view)] == ["rule-5"]
+        assert [kind for kind, _ in everybody_has("t/0", view, 1)] == ["rule-5"]
         view.followers[follower] = known
 
     run_scenario(scenario)

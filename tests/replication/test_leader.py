@@ -1,4 +1,4 @@
-"""The leader's view of its followers: high watermark, and shrinking and expanding of the ISR."""
+"""The leader's view of its followers: what is committed, and shrinking and expanding of the ISR."""
 
 import pytest
 
@@ -15,25 +15,37 @@ class Led:
     def __init__(
         self, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 2, epoch_start: int = 0, watermark: int = 0
     ) -> None:
-        self.log_end, self.now, self.min_isr = 100, 0.0, min_isr
-        self.view = LeaderView(1, self.assignment(isr, 0), epoch_start, watermark, 0)
+        self.log_end, self.now, self.min_isr, self.high_watermark = 100, 0.0, min_isr, watermark
+        self.view = LeaderView(1, self.assignment(isr, 0), epoch_start, 0)
         self.view.flushed(self.log_end)
+        self.advance()
 
     def assignment(self, isr: tuple[int, ...], partition_epoch: int) -> Assignment:
         return Assignment(1, EPOCH, partition_epoch, (1, 2, 3), frozenset(isr), self.min_isr)
 
+    def advance(self) -> int | None:
+        """Raise the high watermark as a leader does. Return it if it moved."""
+        end = self.view.committed_end()
+        if end is None or end <= self.high_watermark:
+            return None
+        self.high_watermark = end
+        return end
+
     def follows(self, broker: int, end: int) -> int | None:
-        return self.view.follower_attached(broker, end, self.log_end, self.now)
+        self.view.follower_attached(broker, end, self.log_end, self.now)
+        return self.advance()
 
     def reports(self, broker: int, end: int, epoch: int = EPOCH) -> int | None:
-        return self.view.follower_flushed(broker, epoch, end, self.log_end, self.now)
+        self.view.follower_flushed(broker, epoch, end, self.log_end, self.now)
+        return self.advance()
 
     def proposes(self, alive: tuple[int, ...] = (1, 2, 3)) -> set[int] | None:
-        proposed = self.view.propose_isr(self.log_end, self.now, LAG_MAX_S, alive.__contains__)
+        proposed = self.view.propose_isr(self.log_end, self.high_watermark, self.now, LAG_MAX_S, alive.__contains__)
         return None if proposed is None else set(proposed)
 
     def learns(self, isr: tuple[int, ...], partition_epoch: int) -> int | None:
-        return self.view.assignment_changed(self.assignment(isr, partition_epoch))
+        self.view.assignment_changed(self.assignment(isr, partition_epoch))
+        return self.advance()
 
 
 def test_the_watermark_waits_for_every_in_sync_replica() -> None:
@@ -48,14 +60,14 @@ def test_followers_out_of_the_isr_do_not_count() -> None:
     led = Led(isr=(1, 2))
     assert led.follows(2, 70) == 70
     assert led.follows(3, 10) is None
-    assert led.view.high_watermark == 70
+    assert led.high_watermark == 70
 
 
 def test_what_was_learned_in_another_epoch_does_not_count() -> None:
     led = Led(isr=(1, 2))
     led.follows(2, 10)
     assert led.reports(2, 90, epoch=EPOCH - 1) is None
-    assert led.view.high_watermark == 10
+    assert led.high_watermark == 10
     assert led.view.followers[2].flushed_end == 10
 
 
@@ -67,7 +79,7 @@ def test_a_report_of_what_no_follower_can_have_changes_nothing(end: int) -> None
     with pytest.raises(ImpossibleReport):
         led.reports(2, end)
     assert led.reports(3, 100) is None
-    assert (led.view.high_watermark, led.reports(2, 100)) == (70, 100)
+    assert (led.high_watermark, led.reports(2, 100)) == (70, 100)
 
 
 @pytest.mark.parametrize("isr", [(1, 2), (1, 2, 3)])
@@ -79,7 +91,7 @@ def test_a_proposal_that_is_decided_is_over(isr: tuple[int, ...]) -> None:
     led.learns(isr, 1)
     assert led.view.proposed_isr is None
     led.reports(2, 90)
-    assert led.view.high_watermark == (60 if 3 in isr else 90)
+    assert led.high_watermark == (60 if 3 in isr else 90)
 
 
 def test_min_insync_replicas_are_counted_in_the_set_that_is_agreed_on() -> None:
@@ -93,14 +105,15 @@ def test_min_insync_replicas_are_counted_in_the_set_that_is_agreed_on() -> None:
 
 def test_nothing_is_committed_below_min_insync_replicas() -> None:
     led = Led(isr=(1,))
-    assert (led.view.high_watermark, led.view.has_enough_replicas) == (0, False)
+    assert (led.high_watermark, led.view.has_enough_replicas) == (0, False)
     assert led.follows(2, 100) is None
     assert led.learns((1, 2), 1) == 100
 
 
 def test_more_replicas_than_there_are_cannot_be_asked_for() -> None:
-    view = LeaderView(1, Assignment(1, EPOCH, 0, (1,), frozenset({1}), 3), 0, 0, 0)
-    assert view.flushed(7) == 7
+    view = LeaderView(1, Assignment(1, EPOCH, 0, (1,), frozenset({1}), 3), 0, 0)
+    view.flushed(7)
+    assert view.committed_end() == 7
 
 
 def test_a_follower_that_falls_behind_is_left_out_only_once_that_is_agreed() -> None:
@@ -111,7 +124,7 @@ def test_a_follower_that_falls_behind_is_left_out_only_once_that_is_agreed() -> 
     led.now = LAG_MAX_S + 1
     assert led.proposes() == {1, 2}
     # A smaller ISR counts only once it is in the metadata log: the old ISR may still elect a leader (rule 5).
-    assert led.view.high_watermark == 40
+    assert led.high_watermark == 40
     assert led.learns((1, 2), 1) == 100
 
 
@@ -172,9 +185,9 @@ def test_one_that_is_about_to_join_is_waited_for_already() -> None:
     led.follows(3, 60)
     assert led.proposes() == {1, 2, 3}
     led.reports(2, 90)
-    assert led.view.high_watermark == 60
+    assert led.high_watermark == 60
     led.reports(3, 80)
-    assert led.view.high_watermark == 80
+    assert led.high_watermark == 80
 
 
 def test_a_refused_proposal_is_taken_back() -> None:
@@ -209,4 +222,4 @@ def test_a_follower_that_comes_back_empty_is_believed() -> None:
     led.follows(3, 100)
     led.follows(3, 0)
     assert led.proposes() is None
-    assert led.view.high_watermark == 100
+    assert led.high_watermark == 100

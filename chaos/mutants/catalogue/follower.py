@@ -37,7 +37,7 @@ MUTANTS = (
         "no-truncation",
         "replication/truncation.py",
         "            log.truncate(truncation.end)\n",
-        "",
+        "            pass\n",
         "A follower gives up what its leader does not have (rule 4).",
         "A replica never comes back into the in-sync set.",
         Scenario.REPLICAS,

@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "join-without-what-is-committed",
         "replication/leader.py",
-        "view.flushed_end >= max(self.high_watermark, self.epoch_start)",
+        "view.flushed_end >= max(high_watermark, self.epoch_start)",
         "view.flushed_end >= self.epoch_start",
         "Whoever joins has all that is committed (rule 6).",
         "A member that has just joined lacks what is committed.",
@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "join-without-the-epochs-start",
         "replication/leader.py",
-        "view.flushed_end >= max(self.high_watermark, self.epoch_start)",
-        "view.flushed_end >= self.high_watermark",
+        "view.flushed_end >= max(high_watermark, self.epoch_start)",
+        "view.flushed_end >= high_watermark",
         "Whoever joins has all that was there as the leader's epoch began (rule 6).",
         "A member that has just joined lacks what an earlier leader had committed.",
         Scenario.REPLICAS,

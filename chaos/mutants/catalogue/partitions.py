@@ -81,15 +81,15 @@ MUTANTS = (
     Mutant(
         "cut-records-stay-committed",
         "replication/partition.py",
-        "        self.high_watermark = min(self.high_watermark, self.log.log_end)\n",
-        "",
+        "        self.high_watermark = max(min(self.high_watermark, log.log_end), log.log_start)\n",
+        "        self.high_watermark = max(self.high_watermark, log.log_start)\n",
         "Nothing behind a log's end is committed.",
         SHOWN,
     ),
     Mutant(
         "cut-records-stay-kept",
         "replication/partition.py",
-        "        self._durable_in_memory = min(self._durable_in_memory, self.log.log_end)\n",
+        "        self._durable_in_memory = min(self._durable_in_memory, log.log_end)\n",
         "",
         "Nothing behind a log's end is kept.",
         "A follower reports what it gave up.",
@@ -104,18 +104,18 @@ MUTANTS = (
     ),
     Mutant(
         "followers-do-not-learn-the-watermark",
-        "replication/partition.py",
-        "        if end > self.high_watermark:\n            self.high_watermark = end\n",
-        "        if False:\n            self.high_watermark = end\n",
+        "replication/follower_role.py",
+        "        partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))\n",
+        "",
         "A follower serves what is committed (KIP-392).",
         "Consumers of a follower wait for ever.",
     ),
     Mutant(
         "the-committed-is-not-told-to-followers",
         "replication/partition.py",
-        "        self._commit_waiters.reached(watermark)\n        for stream in self.streams:\n"
+        "        self._commit_waiters.reached(end)\n        for stream in self.streams:\n"
         "            stream.committed()\n",
-        "        self._commit_waiters.reached(watermark)\n",
+        "        self._commit_waiters.reached(end)\n",
         "Followers hear how far all is committed.",
         "Consumers of a follower lag without end.",
     ),
