@@ -1,27 +1,23 @@
-"""Pending DeleteRecords of a partition, completed once the low watermark has passed their offset (KIP-107)."""
+"""Pending DeleteRecords of a leader, completed once the low watermark has passed their offset (KIP-107)."""
 
-from typing import TYPE_CHECKING
-
+from cordwood.replication.leader import LeaderView
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters
-
-if TYPE_CHECKING:
-    from cordwood.replication.partition import Partition
+from cordwood.storage.log import Log
 
 
 class Deletion:
-    """Record deletion of one replica. Requests wait only on a leader."""
+    """Record deletion of one leader role."""
 
-    __slots__ = ("_partition", "waiters")
+    __slots__ = ("_log", "_view", "waiters")
 
-    def __init__(self, partition: "Partition") -> None:
-        self._partition = partition
+    def __init__(self, view: LeaderView, log: Log) -> None:
+        self._view, self._log = view, log
         self.waiters = OffsetWaiters()
 
     @property
     def low_watermark(self) -> int:
         """Offset below which no record comes back, whichever in-sync replica leads next (KIP-107)."""
-        view, flushed_start = self._partition.view, self._partition.log.flushed_start
-        return flushed_start if view is None else view.low_watermark(flushed_start)
+        return self._view.low_watermark(self._log.flushed_start)
 
     async def reach(self, before: int) -> None:
         """Wait until every in-sync replica has deleted the records below `before`, and no restart brings them back.
@@ -35,5 +31,5 @@ class Deletion:
 
     def moved(self) -> None:
         """Complete the waiters up to the low watermark, after a replica has advanced or has left the in-sync set."""
-        if self.waiters:
+        if self.waiters.queue:
             self.waiters.reached(self.low_watermark)

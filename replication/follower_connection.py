@@ -26,10 +26,12 @@ from cordwood.replication.frames import (
     encode_push,
 )
 from cordwood.replication.leader import ImpossibleReport
+from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.replication.windows import ImpossibleCredit, PushWindow
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
+from cordwood.storage.log import Log
 from cordwood.storage.segment import NotInMemory
 from cordwood.storage.types import NO_EPOCH
 
@@ -62,18 +64,19 @@ class ReplicaStream:
     """Replication of one partition to one follower, from `sent_end` on, in one leader epoch."""
 
     __slots__ = (
-        "connection", "directory", "id", "is_prefetching", "leader_epoch", "partition", "sent_end", "sent_start",
-        "sent_watermark",
+        "connection", "directory", "id", "is_prefetching", "leader", "leader_epoch", "partition", "sent_end",
+        "sent_start", "sent_watermark",
     )  # fmt: skip
 
     def __init__(
         self,
         connection: "FollowerConnection",
-        partition: "Partition",
+        leader: LeaderRole,
         follow: FollowRequest,
         directory: "FollowerDirectory",
     ) -> None:
-        self.id, self.connection, self.partition, self.directory = follow.stream, connection, partition, directory
+        self.id, self.connection, self.directory = follow.stream, connection, directory
+        self.leader, self.partition = leader, leader.partition
         self.leader_epoch, self.sent_end = follow.leader_epoch, follow.log_end
         self.sent_watermark = self.sent_start = -1
         self.is_prefetching = False
@@ -131,7 +134,7 @@ class FollowerConnection:
             self._timer.cancel()
         for stream in list(self._streams.values()):
             self.forget(stream)
-            stream.partition.follower_detached(self.broker_id)
+            stream.leader.view.follower_detached(self.broker_id)
 
     def follow(self, rows: list[FollowRequest]) -> None:
         """Begin the requested streams, or begin them again from another offset."""
@@ -157,7 +160,7 @@ class FollowerConnection:
                 raise MalformedFrame(str(impossible)) from impossible
             if stream is not None and flushed_end >= 0:
                 try:
-                    stream.partition.follower_flushed(self.broker_id, stream.leader_epoch, flushed_end, now)
+                    stream.leader.follower_flushed(self.broker_id, stream.leader_epoch, flushed_end, now)
                 except Exception as error:
                     self._end(stream, error)
         for directory in self._directories.values():
@@ -171,7 +174,7 @@ class FollowerConnection:
             stream = self._streams.get(stream_id)
             if stream is not None:
                 with stream.partition.contained():
-                    stream.partition.follower_start_flushed(self.broker_id, log_start)
+                    stream.leader.follower_start_flushed(self.broker_id, log_start)
 
     def suspects(self, suspect: Suspect) -> None:
         """End a stream with an unsound batch. Verifying the batch here shows whether the leader's disk is damaged."""
@@ -184,7 +187,7 @@ class FollowerConnection:
         self._streams.pop(stream.id, None)
         stream.directory.with_data.pop(stream, None)
         self._with_new_watermark.pop(stream, None)
-        stream.partition.streams.pop(stream, None)
+        stream.leader.streams.pop(stream, None)
 
     def schedule_data(self, stream: ReplicaStream) -> None:
         directory = stream.directory
@@ -215,7 +218,7 @@ class FollowerConnection:
         in_sync: list[ReplicaStream] = []
         catching_up: list[ReplicaStream] = []
         for stream in directory.with_data:
-            (in_sync if stream.partition.counts_on(self.broker_id) else catching_up).append(stream)
+            (in_sync if stream.leader.view.counts_on(self.broker_id) else catching_up).append(stream)
         if in_sync:
             left -= self._take(in_sync, left, rows, chunks)
         if catching_up and left > 0 and (allowed := self._allowed()) > 0:
@@ -239,18 +242,19 @@ class FollowerConnection:
         if (known := self._streams.get(row.stream)) is not None:
             self.forget(known)
         partition = self._partitions.with_id(row.topic_id, row.partition)
-        if partition is None or not partition.is_led_for(self.broker_id, row.leader_epoch):
+        leader = None if partition is None else partition.leader_for(self.broker_id, row.leader_epoch)
+        if leader is None:
             self._refuse(row.stream)
             return
-        stream = ReplicaStream(self, partition, row, self._directory(row.stream))
+        stream = ReplicaStream(self, leader, row, self._directory(row.stream))
         try:
-            self._begin_stream(stream, partition, row)
+            self._begin_stream(stream, leader, row)
         except Exception as error:
             self._end(stream, error)
 
-    def _begin_stream(self, stream: ReplicaStream, partition: "Partition", row: FollowRequest) -> None:
+    def _begin_stream(self, stream: ReplicaStream, leader: LeaderRole, row: FollowRequest) -> None:
         """Compare the logs; begin the stream if the follower's log is a part of this one. Raises ImpossibleReport."""
-        log = partition.log
+        log = leader.log
         if not 0 <= row.flushed_end <= row.log_end:
             raise ImpossibleReport(f"a flushed end of {row.flushed_end}, but the log ends at {row.log_end}")
         try:
@@ -271,11 +275,11 @@ class FollowerConnection:
             epoch, end = (NO_EPOCH, start) if difference == (NO_EPOCH, log.log_start) else difference
             self._answers.append(PushRow(row.stream, PushKind.DIFFERS, epoch, end))
             return
-        for old in [other for other in partition.streams if other.connection is self]:
+        for old in [other for other in leader.streams if other.connection is self]:
             self.forget(old)
         self._streams[row.stream] = stream
-        partition.streams[stream] = None
-        partition.follower_attached(self.broker_id, row.flushed_end, row.log_start, self._loop.time())
+        leader.streams[stream] = None
+        leader.follower_attached(self.broker_id, row.flushed_end, row.log_start, self._loop.time())
         stream.directory.with_data[stream] = None
         self.schedule_watermark(stream)
 
@@ -299,7 +303,7 @@ class FollowerConnection:
         partition = stream.partition
         log = partition.log
         try:
-            batches = partition.read_cache.take(stream.sent_end, budget, len(partition.streams))
+            batches = stream.leader.read_cache.take(stream.sent_end, budget, len(stream.leader.streams))
         except NotInMemory:
             stream.directory.with_data.pop(stream, None)
             self._prefetch_later(stream)
@@ -355,8 +359,8 @@ class FollowerConnection:
 
     async def _prefetch(self, stream: ReplicaStream) -> None:
         try:
-            partition = stream.partition
-            await partition.directory.run_blocking(partition.read_cache.prefetch, stream.sent_end, PUSH_BYTES)
+            prefetch = stream.leader.read_cache.prefetch
+            await stream.partition.directory.run_blocking(prefetch, stream.sent_end, PUSH_BYTES)
         except OffsetOutOfRange:
             # The next push from this stream raises it again, and answers it.
             pass
@@ -369,7 +373,7 @@ class FollowerConnection:
 
     async def _verify(self, stream: ReplicaStream, offset: int) -> None:
         try:
-            await stream.partition.directory.run_blocking(stream.partition.verify, offset)
+            await stream.partition.directory.run_blocking(_read_batch, stream.leader.log, offset)
         except OffsetOutOfRange:
             pass
         except StorageError as error:
@@ -401,3 +405,10 @@ class FollowerConnection:
 
     def _soon(self) -> None:
         self._end_of_tick.due(self)
+
+
+def _read_batch(log: Log, offset: int) -> None:
+    """Read and verify the batch with `offset`. Raises OffsetOutOfRange, DamagedLog, OutOfResources, DiskFailed."""
+    found = log.slice(offset, 1, log.log_end)
+    while found is not None and found.size:
+        found.next_piece()

@@ -51,6 +51,11 @@ class FollowerRole:
         self.leader_watermark = 0
         """High watermark of the leader, whether this replica has all records below it or not."""
 
+    @property
+    def lag_records(self) -> int:
+        """Committed records that this replica lacks, by the last high watermark that its leader sent."""
+        return max(self.leader_watermark - self.partition.log.log_end, 0)
+
     def flushed(self) -> None:
         """Report a new flushed end to the leader."""
         self._reporter.report(self)
@@ -83,7 +88,7 @@ class FollowerRole:
             partition.schedule_flush()
         if log_start > log.log_start:
             log.raise_log_start(min(log_start, log.log_end))
-            partition.log_start_moved()
+            partition.context.start_moved(partition)
         partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))
 
     def truncation(self, leader_epoch: int, leader_end: int) -> Truncation:
@@ -119,7 +124,7 @@ class FollowerRole:
         """Return the partition, if the disk still takes writes. Raises DiskFailed."""
         partition = self.partition
         assert self.leader_epoch == partition.leader_epoch, "rule 4: what a follower does is fenced by the epoch"
-        assert not partition.is_leader, "rule 3: a leader follows nobody"
+        assert partition.leading is None, "rule 3: a leader follows nobody"
         if partition.error is not None:
             raise DiskFailed(str(partition.error))
         return partition

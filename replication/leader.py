@@ -106,7 +106,7 @@ class LeaderView:
 
         Raises ImpossibleReport.
         """
-        assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.is_led_for)"
+        assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.leader_for)"
         known = self.followers.get(follower)
         self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)
         self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)

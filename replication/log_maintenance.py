@@ -186,7 +186,7 @@ class LogMaintenance:
 
     async def _load_timestamps(self, partition: Partition) -> None:
         """Load the largest timestamps of segments that were sealed before there was a manifest."""
-        config = partition.config
+        config = partition.log.config
         if config.deletable and config.retention_ms >= 0:
             for segment in [segment for segment in partition.log.segments if not segment.is_timed]:
                 try:
@@ -228,15 +228,17 @@ class LogMaintenance:
             await asyncio.sleep(EXPIRY_INTERVAL_S)
             time = now()
             for partition in partitions[begin : begin + PARTITIONS_PER_EXPIRY]:
-                partition.expire_waiters(time)
+                if partition.leading is not None:
+                    partition.leading.expire_waiters(time)
 
     async def _watch_followers(self) -> None:
         await asyncio.sleep(self._intervals.lag_max_s / 2)
         for count, partition in enumerate(list(self._replicas), 1):
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            with partition.contained():
-                partition.watch_followers()
+            if partition.leading is not None:
+                with partition.contained():
+                    partition.leading.watch_followers()
 
     async def _remove_segments(
         self, partition: Partition, segments: Sequence[Segment], *, is_manifest_written: bool
@@ -252,7 +254,7 @@ class LogMaintenance:
             await self._remove_all(partition.directory, partition.directory.disk.remove, segment.paths())
 
     def _delete_delay_s(self, partition: Partition) -> float:
-        delay_ms = partition.config.delete_delay_ms
+        delay_ms = partition.log.config.delete_delay_ms
         return self._intervals.delete_delay_s if delay_ms is None else delay_ms / 1000
 
     async def _remove_partitions(self, directory: LogDirectory, partitions: Sequence[Partition]) -> None:

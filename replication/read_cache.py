@@ -76,8 +76,3 @@ class ReplicationReadCache:
         found = self._log.read_for_replication(offset, bytes_max)
         if found is not None:
             found[0].next_piece()
-
-    def forget(self) -> None:
-        """Drop the cached batches: this broker no longer leads, and the log may change."""
-        self._shared = None
-        self._fresh, self._fresh_bytes = [], 0

@@ -129,7 +129,7 @@ class Replicas:
         Raises PartitionRefused.
         """
         partition = self.readable(topic, index, leader_epoch)
-        if partition.view is None:
+        if partition.leading is None:
             raise PartitionRefused(Refusal.NOT_LEADER)
         return partition
 

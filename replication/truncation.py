@@ -56,14 +56,14 @@ def truncation_to(partition: "Partition", end: int, is_wanted: Callable[[], bool
 
 def full_truncation(partition: "Partition", offset: int, is_wanted: Callable[[], bool]) -> Truncation:
     """Return a removal of the whole log, after which it begins at `offset`. Otherwise as `truncation_to`."""
-    partition.note_end(0, NO_EPOCH)
+    partition.flush_mark.note(0, NO_EPOCH)
     return Truncation(partition, offset, is_full=True, state=state_of_new_log(offset), is_wanted=is_wanted)
 
 
 def lower_flushed_end(partition: "Partition", end: int) -> None:
     """Lower the flushed end on disk to `end`: a crash must not make the truncation look like a loss."""
     log = partition.log
-    partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
+    partition.flush_mark.note(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
 
 
 class Truncations:
@@ -173,7 +173,7 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
         else:
             log.truncate(truncation.end)
         partition.truncated()
-        partition.note_end(log.flushed_end, log.epochs.latest)
+        partition.flush_mark.note(log.flushed_end, log.epochs.latest)
         partition.schedule_flush()
     except DamagedLog as damage:
         partition.report_damage(damage)

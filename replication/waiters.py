@@ -53,24 +53,21 @@ class FutureWaiter:
 class OffsetWaiters:
     """Waiters of one partition, in ascending order of the end offset that they wait for."""
 
-    __slots__ = ("_queue",)
+    __slots__ = ("queue",)
 
     def __init__(self) -> None:
-        self._queue: deque[tuple[int, Waiter]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._queue)
+        self.queue: deque[tuple[int, Waiter]] = deque()
 
     def add(self, end: int, waiter: Waiter) -> None:
-        if self._queue and self._queue[-1][0] > end:
+        if self.queue and self.queue[-1][0] > end:
             # A duplicate batch waits for the end offset of its first append, which is below later ones.
-            self._queue = deque(sorted((*self._queue, (end, waiter)), key=lambda entry: entry[0]))
+            self.queue = deque(sorted((*self.queue, (end, waiter)), key=lambda entry: entry[0]))
         else:
-            self._queue.append((end, waiter))
+            self.queue.append((end, waiter))
 
     def reached(self, end: int) -> None:
         """Complete the waiters for `end` and lower offsets."""
-        queue = self._queue
+        queue = self.queue
         while queue and queue[0][0] <= end:
             waiter = queue.popleft()[1]
             try:
@@ -80,13 +77,13 @@ class OffsetWaiters:
 
     def expire(self, now: float, reason: Exception) -> None:
         """Refuse the waiters whose deadline has passed."""
-        overdue = [entry for entry in self._queue if entry[1].deadline <= now]
+        overdue = [entry for entry in self.queue if entry[1].deadline <= now]
         if overdue:
-            self._queue = deque(entry for entry in self._queue if entry[1].deadline > now)
+            self.queue = deque(entry for entry in self.queue if entry[1].deadline > now)
             _refuse(overdue, reason)
 
     def fail(self, reason: Exception) -> None:
-        queue, self._queue = self._queue, deque()
+        queue, self.queue = self.queue, deque()
         _refuse(queue, reason)
 
 

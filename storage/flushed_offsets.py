@@ -33,6 +33,21 @@ class FlushedOffset(NamedTuple):
         return header.end <= self.end_offset and 0 <= self.leader_epoch < header.leader_epoch
 
 
+class FlushMark:
+    """Entry of one log in the file."""
+
+    __slots__ = ("_file", "_partition", "_position", "_topic_id")
+
+    def __init__(self, file: File, slot: int, topic_id: UUID, partition: int) -> None:
+        self._file, self._position = file, slot * SLOT_BYTES
+        self._topic_id, self._partition = topic_id.bytes, partition
+
+    def note(self, end_offset: int, leader_epoch: int) -> None:
+        """Write the entry: everything below `end_offset` is on disk, and its last record is of `leader_epoch`."""
+        checked = _CHECKED.pack(self._topic_id, self._partition, end_offset, leader_epoch)
+        self._file.pwrite([checked + crc32c(checked).to_bytes(4, "big")], self._position)
+
+
 class FlushedOffsets:
     """Flushed ends of a log directory's partitions, in one file."""
 
@@ -53,10 +68,10 @@ class FlushedOffsets:
         """Return the entry that a log had when the directory was opened; None if it had none."""
         return self._marks.get((topic_id, partition))
 
-    def slot(self, topic_id: UUID, partition: int) -> int:
-        """Return the slot of a log's entry, allocated at the first call. Raises OSError if there is no room for one.
+    def mark(self, topic_id: UUID, partition: int) -> FlushMark:
+        """Return a log's entry, allocated at the first call. Raises OSError if there is no room for one.
 
-        The slot is written immediately, so that `note` never needs more room.
+        The entry's slot is written immediately, so that `FlushMark.note` never needs more room.
         """
         key = (topic_id, partition)
         if key not in self._slots:
@@ -64,12 +79,7 @@ class FlushedOffsets:
             self.file.pwrite([_FREE], slot * SLOT_BYTES)
             self._slots[key] = slot
             self._count = max(self._count, slot + 1)
-        return self._slots[key]
-
-    def note(self, slot: int, topic_id: bytes, partition: int, end_offset: int, leader_epoch: int) -> None:
-        """Write the entry: everything below `end_offset` is on disk, and its last record is of `leader_epoch`."""
-        checked = _CHECKED.pack(topic_id, partition, end_offset, leader_epoch)
-        self.file.pwrite([checked + crc32c(checked).to_bytes(4, "big")], slot * SLOT_BYTES)
+        return FlushMark(self.file, self._slots[key], topic_id, partition)
 
     def damaged_entries(self) -> dict[tuple[UUID, int], DamagedLog]:
         """Return the logs whose entry is damaged and must be written again. Blocks on the disk, but not for long."""

@@ -49,7 +49,7 @@ _RULES = (
     Stage.of("respond (encode)", "encode (produce.py", "encode (cordwood/cluster/kafka/", "DelayedFetch._answer",
              "encode_"),
     Stage.of("send", "Connection.wake", "AnswerQueue.", "Connection._read_piece"),
-    Stage.of("commit (watermark, waiters)", "Partition.announce", "Partition.follower_flushed", "EndOfTickScheduler."),
+    Stage.of("commit (watermark, waiters)", "Partition.announce", "LeaderRole.follower_flushed", "EndOfTickScheduler."),
     Stage.of("handler, the rest", "ProduceHandler.", "FetchHandler.", "DelayedFetch.", "Dispatcher."),
     Stage.of("socket receive", "Connection.", "ReceiveBuffer.", "uv__read", "uv__stream_io"),
     Stage.of("flush (completion)", "AioSyncer.", "Flusher."),

@@ -72,9 +72,9 @@ def followers_are_as_counted(brokers: Sequence[ReplicaHolder], image: Image, pla
 
 
 def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: dict[int, ReplicaHolder]) -> Found:
-    assert leader.view is not None, "it leads"
+    view = leader.leader.view
     for member in agreed.isr:
-        counted, broker = leader.view.followers.get(member), brokers.get(member)
+        counted, broker = view.followers.get(member), brokers.get(member)
         held = None if broker is None else broker.replicas.with_id(leader.topic_id, leader.index)
         # A follower of another epoch has not begun to follow, or belongs to a new incarnation that will begin anew.
         if counted is None or held is None or held.is_offline or held.leader_epoch != leader.leader_epoch:

@@ -14,7 +14,7 @@ from cordwood.chaos.sim.committed import CommittedBatches
 from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.images import changes_fit
-from cordwood.chaos.sim.left_behind import has_no_waiters
+from cordwood.chaos.sim.left_behind import LeaderRoles
 from cordwood.chaos.sim.observed_offsets import ObservedOffsets
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
@@ -46,6 +46,7 @@ class Seen:
     """By leader: leader epoch and log end."""
     states: dict[Partition, tuple[object, ...]] = field(default_factory=dict)
     """By replica: its state when all rules were last checked."""
+    roles: LeaderRoles = field(default_factory=LeaderRoles)
     told: ObservedOffsets = field(default_factory=ObservedOffsets)
     """The committed offsets that coordinators returned for their groups."""
     leaders_ends: dict[int, int] = field(default_factory=dict)
@@ -81,7 +82,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
     moved: set[Place] = set()
     for broker in brokers:
         for partition in _accounted_for(broker):
-            if not has_no_waiters(partition):
+            if seen.roles.has_waiters_of_the_past(partition):
                 yield "promise-3", f"{_name(partition)} is led by broker {broker.broker_id} no more, and somebody waits"
             state = _state(broker, partition)
             if seen.states.get(partition) != state:
@@ -109,7 +110,8 @@ def _look_at_replica(broker: Watched, partition: Partition, disk: SimulatedDisk,
 
 def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
     """Return all fields of a replica that the rules depend on, except its waiters."""
-    view, log = partition.view, partition.log
+    leading, log = partition.leading, partition.log
+    view = None if leading is None else leading.view
     counted = () if view is None else tuple(follower.flushed_end for follower in view.followers.values())
     return (
         partition.high_watermark,
@@ -163,7 +165,7 @@ def _one_leader_an_epoch(broker: Watched, partition: Partition, seen: Seen) -> F
 
 def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Found:
     """Rules 3 and 7, and promise 2, for one replica of one incarnation of a broker."""
-    view = partition.view
+    view = None if partition.leading is None else partition.leading.view
     now = (partition.high_watermark, partition.leader_epoch, -1 if view is None else view.assignment.partition_epoch)
     before = seen.replicas.get(partition, (-1, -1, -1))
     seen.replicas[partition] = now

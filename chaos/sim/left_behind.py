@@ -7,6 +7,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.index_rows import unproven
 from cordwood.chaos.sim.reopened_logs import whole_batches
 from cordwood.chaos.sim.replication import Metadata, ReplicaBroker
+from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.partition import Partition
 from cordwood.storage import checkpoint, state
 from cordwood.storage.batch import check
@@ -23,9 +24,20 @@ LATE_SHARES = 4
 """The number of metadata delays to allow for: the way there and back, and earlier requests."""
 
 
-def has_no_waiters(partition: Partition) -> bool:
-    """Return whether the replica leads, or has no waiter of a leader's acknowledgement (promise 3)."""
-    return partition.is_leader or not (partition._commit_waiters or partition._flush_waiters)
+class LeaderRoles:
+    """The leader roles that replicas had at the last check: one that has ended has no waiter (promise 3)."""
+
+    def __init__(self) -> None:
+        self._last: dict[Partition, LeaderRole] = {}
+
+    def has_waiters_of_the_past(self, partition: Partition) -> bool:
+        """Return whether somebody waits for an acknowledgement of a role that has ended. Note the current role."""
+        last = self._last.get(partition)
+        if partition.leading is not None:
+            self._last[partition] = partition.leading
+        if last is None or last is partition.leading:
+            return False
+        return bool(last._commit_waiters.queue or last._flush_waiters.queue)
 
 
 class LeftBehind:
@@ -33,6 +45,7 @@ class LeftBehind:
 
     def __init__(self) -> None:
         self._ends: dict[Log, int] = {}
+        self._roles = LeaderRoles()
         self._failed_at_s: dict[Partition, float] = {}
         self._late_max_s = 0.0
         self._found: list[str] = []
@@ -44,7 +57,7 @@ class LeftBehind:
         for broker in brokers:
             for partition in broker.replicas:
                 where = f"{partition.topic}/{partition.index} on broker {broker.broker_id}"
-                if not has_no_waiters(partition):
+                if self._roles.has_waiters_of_the_past(partition):
                     yield f"promise 3: {where} leads no more, and somebody still waits for it"
                 yield from self._truncated_index_rows(broker, partition.log)
                 yield from self._failed_and_counted(where, broker, partition, metadata, now_s)

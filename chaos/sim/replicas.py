@@ -260,7 +260,7 @@ class ReplicaCluster:
             replica = running.replicas.led(TOPIC, partition)
             appended = replica.append(batch, NOW_MS)
             async with asyncio.timeout(ACK_TIMEOUT_S):
-                await replica.committed(appended.end_offset)
+                await replica.leader.committed(appended.end_offset)
         except (PartitionRefused, StorageError, TimeoutError, Died):
             return False
         if self.running.get(leader) is not running:

@@ -106,7 +106,8 @@ class Assignments:
         if old.brokers is not new.brokers:
             # A follower that has caught up may have waited only for its broker to be alive.
             for partition in self._replicas:
-                partition.watch_followers()
+                if partition.leading is not None:
+                    partition.leading.watch_followers()
 
     def close(self) -> None:
         """Drop the queued partitions. The files of deleted ones are orphans at the next start."""
@@ -200,7 +201,7 @@ class Assignments:
             held = self._replicas.get(topic.name, index)
             if held is None:
                 held = self._open(topic, index, config)
-            elif held.config != config:
+            elif held.log.config != config:
                 held.configure(config)
             if held is not None:
                 self._assign_within(held, partition, min_isr)

@@ -83,16 +83,16 @@ class IsrChanges:
 
     def _settle(self, partition: Partition, change: IsrChange) -> None:
         """Roll back a change that was not applied: it left the partition epoch as it was. The image has the outcome."""
-        view = partition.view
-        if view is not None and view.assignment.leader_epoch == change.leader_epoch:
-            view.refused(change.partition_epoch)
+        leading = partition.leading
+        if leading is not None and partition.leader_epoch == change.leader_epoch:
+            leading.view.refused(change.partition_epoch)
 
     def _change(self, partition: Partition) -> IsrChange | None:
-        view = partition.view
-        proposed = None if view is None else partition.propose_isr(self.may_join)
-        if view is None or proposed is None:
+        leading = partition.leading
+        proposed = None if leading is None else leading.propose_isr(self.may_join)
+        if leading is None or proposed is None:
             return None
-        assignment = view.assignment
+        assignment = leading.view.assignment
         members = tuple((BrokerId(member), self._known_epoch(member)) for member in sorted(proposed))
         _events.info(
             "isr.proposed",

@@ -49,9 +49,9 @@ class PeerDirectory:
         """Return the in-sync follower in a client's rack that has the offset (KIP-392); None to serve it here."""
         brokers = self._quorum.image.brokers
         me = brokers.get(self._me)
-        if not partition.is_leader or me is None or me.rack == rack:
+        if partition.leading is None or me is None or me.rack == rack:
             return None
-        for follower in partition.followers():
+        for follower in partition.leading.followers():
             known = brokers.get(BrokerId(follower.broker_id))
             is_near = known is not None and known.is_alive and known.rack == rack
             if is_near and follower.is_in_sync and offset <= follower.flushed_end:

@@ -16,7 +16,7 @@ from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, new_topic
 from cordwood.cluster.resources.turns import at_once
-from cordwood.replication.partition import Partition
+from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, OffsetOutOfRange, OutOfResources
@@ -147,12 +147,12 @@ class ReplicatedTopic:
         led = self._led(leadership)
         log = led.log
         try:
-            data: bytes = await led.directory.run_blocking(log.read, offset, READ_BYTES, log.log_end)
+            data: bytes = await led.partition.directory.run_blocking(log.read, offset, READ_BYTES, log.log_end)
         except OffsetOutOfRange as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
         except DamagedLog as damage:
             # Bytes that were truncated because another broker leads now are no damage: `_led` refuses.
-            self._led(leadership).report_damage(damage)
+            self._led(leadership).partition.report_damage(damage)
             raise
         except OutOfResources as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
@@ -171,9 +171,9 @@ class ReplicatedTopic:
     def trim(self, leadership: Leadership, offset: int) -> None:
         self._led(leadership).delete_records(offset)
 
-    def _led(self, leadership: Leadership) -> Partition:
+    def _led(self, leadership: Leadership) -> LeaderRole:
         try:
-            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch)
+            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch).leader
         except PartitionRefused as refused:
             raise _as_refused(refused) from refused
 

@@ -9,9 +9,8 @@ from cordwood.cluster.http.metrics.scrape import Scraper
 from cordwood.cluster.http.refusal import json_response
 from cordwood.cluster.http.watched import Watched, lag_records, room_of
 from cordwood.cluster.repairs.damage import DamageStatus
-from cordwood.replication.leader import LeaderView
+from cordwood.replication.leader_role import FollowerStatus, LeaderRole
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import FollowerStatus, Partition
 
 Json = dict[str, Any]
 
@@ -54,7 +53,7 @@ async def status_of(watched: Watched) -> Json:
     image = watched.quorum.image
     me = image.brokers.get(watched.broker_id)
     replicas = watched.turns.each(list(watched.replicas))
-    led = [_led(replica, replica.view) async for replica in replicas if replica.view and not replica.is_offline]
+    led = [_led(replica.leading) async for replica in replicas if replica.leading is not None]
     return {
         "broker_id": watched.broker_id,
         "cluster_id": image.cluster_id,
@@ -69,7 +68,8 @@ async def status_of(watched: Watched) -> Json:
     }
 
 
-def _led(partition: Partition, view: LeaderView) -> Json:
+def _led(leader: LeaderRole) -> Json:
+    partition, view = leader.partition, leader.view
     return {
         "topic": partition.topic,
         "partition": partition.index,
@@ -79,15 +79,15 @@ def _led(partition: Partition, view: LeaderView) -> Json:
         "log_end": partition.log.log_end,
         "in_sync_replicas": sorted(view.isr),
         "min_in_sync_replicas": view.assignment.min_isr,
-        "followers": [_follower(partition, follower) for follower in partition.followers()],
+        "followers": [_follower(leader, follower) for follower in leader.followers()],
     }
 
 
-def _follower(partition: Partition, follower: FollowerStatus) -> Json:
+def _follower(leader: LeaderRole, follower: FollowerStatus) -> Json:
     return {
         "broker_id": follower.broker_id,
         "flushed_end": None if follower.flushed_end < 0 else follower.flushed_end,
-        "lag_records": lag_records(partition, follower),
+        "lag_records": lag_records(leader, follower),
         "is_in_sync": follower.is_in_sync,
     }
 

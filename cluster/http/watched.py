@@ -16,8 +16,8 @@ from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.flusher import FlushMeasures
+from cordwood.replication.leader_role import FollowerStatus, LeaderRole
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import FollowerStatus, Partition
 from cordwood.replication.replicas import Replicas
 
 
@@ -53,9 +53,9 @@ class Watched:
     """The event-loop time that answers about thousands of partitions share with requests."""
 
 
-def lag_records(partition: Partition, follower: FollowerStatus) -> int:
+def lag_records(leader: LeaderRole, follower: FollowerStatus) -> int:
     """Return the records that a follower has not on disk; the whole log if it has not reported in this epoch."""
-    return partition.log.log_end - max(follower.flushed_end, partition.log.log_start)
+    return leader.log.log_end - max(follower.flushed_end, leader.log.log_start)
 
 
 def room_of(directory: LogDirectory) -> Room | None:

@@ -159,7 +159,9 @@ class Repairs:
         image, agreed = self._quorum.image, self._image_of(partition)
         others = [] if agreed is None else [other for other in agreed.replicas if other != self._me]
         return [
-            int(other) for other in sorted(others, key=lambda other: other != partition.leader) if image.is_alive(other)
+            int(other)
+            for other in sorted(others, key=lambda other: other != partition.leader_id)
+            if image.is_alive(other)
         ]
 
     def _note(self, partition: Partition, damage: DamagedLog) -> bool:
@@ -280,7 +282,7 @@ class Repairs:
         finally:
             self._under_repair.discard(partition)
         if _may_follow(partition):
-            self._leader_connections.follow(partition, partition.leader)
+            self._leader_connections.follow(partition, partition.leader_id)
 
     def _may_be_cut(self, partition: Partition, pending: _PendingRepair) -> bool:
         """Return True if the log may still be cut: the replica may have joined the ISR meanwhile."""
@@ -356,4 +358,4 @@ class Repairs:
 def _may_follow(partition: Partition) -> bool:
     """Return True if the replica has a leader that it does not follow yet."""
     is_free = not partition.is_deleted and not partition.is_offline
-    return is_free and not partition.is_leader and partition.following is None and partition.leader != NO_LEADER
+    return is_free and not partition.is_leader and partition.following is None and partition.leader_id != NO_LEADER

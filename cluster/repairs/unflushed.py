@@ -31,7 +31,7 @@ class UnflushedReplicas:
         places = [
             (partition.topic_id, partition.index)
             for partition in self._replicas
-            if partition.directory.run_mark.has_lost_memory and partition.config.flush_policy is FlushPolicy.OS
+            if partition.directory.run_mark.has_lost_memory and partition.log.config.flush_policy is FlushPolicy.OS
         ]
         if places:
             _events.warning("replicas.unflushed", partitions=len(places))

@@ -31,7 +31,7 @@ WORKER = "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81
         (f"{APPENDED};Log.append (log.py:98)", "append (check, index, bookkeeping)"),
         (f"{APPENDED};check (batch.py:110);crc32c_crc32c (_crc32c.c:78)", "crc"),
         (f"{APPENDED};RealFile.pwrite (real_disk.py:36);pwritev64v2 (libc.so.6)", "append (pwrite)"),
-        (f"{APPENDED};Partition._push_to_followers (partition.py:370);"
+        (f"{APPENDED};LeaderRole._push_to_followers (leader_role.py:106);"
          "ReplicaStream.schedule_push (follower_connection.py:68)",
          "replicate (push)"),
         (f"{FOLLOWED};RealFile.pwrite (real_disk.py:36)", "follower append"),

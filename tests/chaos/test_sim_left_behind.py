@@ -9,7 +9,7 @@ import pytest
 from cordwood.chaos.sim.commands_fit import not_taken_in
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.index_rows import unproven
-from cordwood.chaos.sim.left_behind import LeftBehind, has_no_waiters
+from cordwood.chaos.sim.left_behind import LeaderRoles, LeftBehind
 from cordwood.chaos.sim.reopened_logs import whole_batches
 from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
 from cordwood.chaos.sim.replication import NOW_MS, Metadata
@@ -89,17 +89,19 @@ def test_a_batch_whose_offset_a_torn_write_has_lost_is_not_taken_for_one_that_wa
     assert [batch.offset for batch in whole_batches("f", bytes(content))] == [0, 1]
 
 
-def test_who_waits_for_a_replica_that_does_not_lead_is_noticed() -> None:
+def test_who_waits_for_a_leader_that_was_is_noticed() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
-        follower = next(one for one in cluster.ids if one != cluster.leader())
-        for broker in (cluster.leader(), follower):
-            held = cluster.replica(broker)
-            assert held.when_committed(99, FutureWaiter())
-            assert has_no_waiters(held) == held.is_leader
+        held, roles = cluster.replica(cluster.leader()), LeaderRoles()
+        deposed = held.leader
+        assert deposed.when_committed(99, FutureWaiter())
+        cluster._check()
+        assert not roles.has_waiters_of_the_past(held)
+        held.leading = None
+        assert roles.has_waiters_of_the_past(held)
         with pytest.raises(AssertionError, match="promise 3"):
             cluster._check()
-        cluster.replica(follower)._commit_waiters.fail(TimeoutError())
+        held.leading = deposed
 
     run_scenario(scenario)
 

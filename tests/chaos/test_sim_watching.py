@@ -41,7 +41,7 @@ async def led(cluster: ReplicaCluster) -> tuple[Any, int]:
     """Commit one record. Return the leader's view and the id of a follower."""
     await cluster.produce("a")
     leader = cluster.leader()
-    return cluster.replica(leader).view, next(one for one in cluster.ids if one != leader)
+    return cluster.replica(leader).leader.view, next(one for one in cluster.ids if one != leader)
 
 
 def test_a_follower_that_lacks_what_its_leader_counts_on_is_noticed() -> None:
@@ -220,7 +220,7 @@ def stored(cuts: str = "") -> Starting:
     log.disk.make_directories(path.rpartition("/")[0])
     log.disk.open(path, create=True).pwrite([content], 0)
     marks = FlushedOffsets(log.disk.open(MARKS_PATH, create=True))
-    marks.note(marks.slot(TOPIC_ID, 0), TOPIC_ID.bytes, 0, 3, 0)
+    marks.mark(TOPIC_ID, 0).note(3, 0)
     return Starting(log, path if cuts else "")
 
 

@@ -27,7 +27,7 @@ async def filled(cluster: ReplicaCluster) -> None:
 
 
 async def delete(cluster: ReplicaCluster, before: int = BEFORE) -> None:
-    leader = cluster.replica(cluster.leader())
+    leader = cluster.replica(cluster.leader()).leader
     leader.delete_records(before)
     await leader.deletion.reach(before)
 
@@ -77,8 +77,8 @@ def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_th
         # Without this record the follower lacks nothing, and stays in the ISR.
         await cluster.append_unacknowledged(leader, "it lacks this")
         replica = cluster.replica(leader)
-        replica.delete_records(BEFORE)
-        waiting = asyncio.ensure_future(replica.deletion.reach(BEFORE))
+        replica.leader.delete_records(BEFORE)
+        waiting = asyncio.ensure_future(replica.leader.deletion.reach(BEFORE))
         await asyncio.sleep(1)
         assert not waiting.done()
         await cluster.until(lambda: deaf not in cluster.isr(), "it has left")
@@ -95,8 +95,8 @@ def test_who_waits_is_refused_when_another_leads() -> None:
         leader = cluster.leader()
         cluster.cut_off(leader)
         replica = cluster.replica(leader)
-        replica.delete_records(BEFORE)
-        waiting = asyncio.ensure_future(replica.deletion.reach(BEFORE))
+        replica.leader.delete_records(BEFORE)
+        waiting = asyncio.ensure_future(replica.leader.deletion.reach(BEFORE))
         await cluster.until(lambda: cluster.leader() != leader, "another leads")
         cluster.heal()
         with pytest.raises(PartitionRefused) as refused:
@@ -115,11 +115,11 @@ def test_nobody_joins_who_would_bring_them_back() -> None:
             partition.append(batch_of(value), NOW_MS)
         await broker.turn()
         broker.syncer.let_go()
-        partition.delete_records(2)
+        partition.leader.delete_records(2)
         broker.send(frames.encode_follow([FollowRequest(0, TOPIC_OF_ONE, 0, 1, 3, 1, 3, 0)]))
-        assert partition.propose_isr(lambda _: True) is None
+        assert partition.leader.propose_isr(lambda _: True) is None
         broker.send(frames.encode_starts([Start(0, 2)]))
-        assert partition.propose_isr(lambda _: True) == {1, FOLLOWER}
+        assert partition.leader.propose_isr(lambda _: True) == {1, FOLLOWER}
 
     run(scenario())
 
@@ -160,7 +160,7 @@ def test_a_follower_whose_log_begins_within_a_batch_begins_anew_with_all_of_it()
         partition.append(batch_of_many(0), NOW_MS)
         await broker.turn()
         broker.syncer.let_go()
-        partition.delete_records(BEFORE)
+        partition.leader.delete_records(BEFORE)
         broker.send(frames.encode_follow([FollowRequest(0, TOPIC_OF_ONE, 0, 1, BEFORE, -1, BEFORE, BEFORE)]))
         await broker.turn()
         assert broker.rows() == [PushRow(0, PushKind.DIFFERS, -1, 0)]

@@ -18,8 +18,7 @@ BEYOND = 1 << 40
 
 def break_view(partition: Partition) -> None:
     """Set the leader's own flushed end past its log end, which breaks rule 1."""
-    assert partition.view is not None
-    partition.view.own_end = BEYOND
+    partition.leader.view.own_end = BEYOND
 
 
 def break_watermark(partition: Partition) -> None:
@@ -111,7 +110,7 @@ def test_a_waiter_that_fails_takes_no_other_with_it() -> None:
         broker.produce("a")
         after = Waiting()
         for waiter in (Broken(), after):
-            assert partition.when_committed(1, waiter)
+            assert partition.leader.when_committed(1, waiter)
         await broker.turn()
         broker.syncer.let_go()
         assert (after.outcome, partition.is_offline) == ("reached", False)
@@ -126,7 +125,7 @@ def test_waiters_that_fail_when_they_are_refused_take_no_other_with_them() -> No
         broker.produce("a")
         after = Waiting()
         for waiter in (Broken(), after):
-            assert partition.when_committed(1, waiter)
+            assert partition.leader.when_committed(1, waiter)
         partition.deleted()
         assert isinstance(after.outcome, PartitionRefused)
         assert len(failures.errors) == 1

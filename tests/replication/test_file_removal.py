@@ -91,7 +91,7 @@ def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None
             await asyncio.sleep(A_MOMENT_S)
             is_over = log_files(broker, partition) == len(partition.log.segments)
             broker.disk.power_cut(keep=1.0)
-            log = open_log(broker.disk, partition.log.directory, partition.config, None, NOW_MS)
+            log = open_log(broker.disk, partition.log.directory, partition.log.config, None, NOW_MS)
             assert [damage for damage in log.damage if not damage.path.endswith(".index")] == [], f"change {changes}"
             if is_over:
                 return

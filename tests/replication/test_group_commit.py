@@ -10,7 +10,7 @@ from replica_fixture import TOPIC_ID, ReplicaFixture
 
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.config import FlushPolicy, LogConfig
-from cordwood.storage.errors import DiskFailed, DiskFull
+from cordwood.storage.errors import DiskFull
 
 Story = Callable[[ReplicaFixture], Awaitable[None]]
 
@@ -123,8 +123,9 @@ def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
         assert isinstance(waiting.outcome, PartitionRefused)
         assert waiting.outcome.reason is Refusal.OFFLINE
         assert broker.failed == broker.directories
-        with pytest.raises(DiskFailed):
+        with pytest.raises(PartitionRefused) as refused:
             broker.produce("b")
+        assert refused.value.reason is Refusal.OFFLINE
         with pytest.raises(PartitionRefused):
             broker.replicas.led("t", 0)
         assert broker.partition().high_watermark == 0

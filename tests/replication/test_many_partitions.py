@@ -104,7 +104,7 @@ def test_waiters_are_refused_wherever_they_wait() -> None:
         broker, waiters = ReplicaFixture(), [Late(), Late()]
         partitions = [broker.partition(index) for index in range(PARTITIONS_PER_EXPIRY + 1)]
         for partition, waiter in zip((partitions[0], partitions[-1]), waiters, strict=True):
-            partition.when_committed(1, waiter)
+            partition.leader.when_committed(1, waiter)
         log_maintenance = housekeeping_of(broker)
         log_maintenance.start()
         await asyncio.sleep(2 * EXPIRY_INTERVAL_S + 0.1)

@@ -106,8 +106,8 @@ def test_an_impossible_report_costs_the_stream_and_nothing_else(report: FlushRep
         broker.send(frames.encode_reports([report, FlushReport(1, 1, 0)]))
         await broker.turn()
         assert [(row.stream, row.kind) for row in broker.rows()] == [(0, PushKind.REFUSED)]
-        assert (len(led[0].streams), len(led[1].streams)) == (0, 1)
-        assert [follower.flushed_end for follower in (*led[0].followers(), *led[1].followers())] == [0, 1]
+        assert (len(led[0].leader.streams), len(led[1].leader.streams)) == (0, 1)
+        assert [follower.flushed_end for follower in (*led[0].leader.followers(), *led[1].leader.followers())] == [0, 1]
 
     run(scenario())
 
@@ -123,7 +123,7 @@ def test_a_follower_that_goes_back_without_saying_so_is_refused() -> None:
         assert PushKind.REFUSED in [row.kind for row in broker.rows()]
         # A follower that attaches again may report a lower end: it may have another disk now.
         broker.follow(0, 0)
-        assert [follower.flushed_end for follower in partition.followers()] == [0]
+        assert [follower.flushed_end for follower in partition.leader.followers()] == [0]
         assert partition.error is None
 
     run(scenario())

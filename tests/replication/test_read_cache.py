@@ -4,7 +4,6 @@ import pytest
 from log_fixture import LogFixture
 
 from cordwood.replication.read_cache import SHARED_BYTES_MAX, ReplicationReadCache
-from cordwood.storage.errors import OffsetOutOfRange
 from cordwood.storage.segment import NotInMemory
 
 LITTLE_BYTES, BYTES_MAX = 300, 1 << 20
@@ -30,7 +29,6 @@ def test_what_was_read_ahead_can_be_sent_though_its_segment_had_been_closed() ->
     sealed = scenario.log.segments[0]
     assert first.end < sealed.end_offset, "the follower goes on within the segment, at a place that the log remembers"
     sealed.release()
-    read_cache.forget()
     with pytest.raises(NotInMemory):
         read_cache.take(first.end, BYTES_MAX, FOLLOWERS)
     read_cache.prefetch(first.end, BYTES_MAX)
@@ -65,7 +63,3 @@ def test_what_is_kept_for_the_followers_is_little_and_without_gaps() -> None:
     read_cache.appended(5, 6, b"behind a gap")
     assert read_cache.take(2, BYTES_MAX, 1) is None, "nothing of it is in the log"
     assert read_cache.take(5, BYTES_MAX, 1) is not None
-    read_cache.appended(6, 7, b"of an earlier epoch")
-    read_cache.forget()
-    with pytest.raises(OffsetOutOfRange):
-        read_cache.take(6, BYTES_MAX, 1)

@@ -52,10 +52,11 @@ def test_a_deposed_leader_sends_nothing_and_hears_nothing() -> None:
     async def scenario() -> None:
         broker = RolesFixture()
         partition = broker.elect(epoch=1, isr=BOTH)
+        deposed = partition.leader
         broker.follow()
         await broker.commit("a")
         following = broker.begin_to_follow(epoch=2)
-        assert not partition.streams
+        assert not deposed.streams
         data_of(broker)
         following.replicate(stamped("b", 1, 2), 0, 0, NOW_MS)
         await broker.sync()
@@ -63,7 +64,7 @@ def test_a_deposed_leader_sends_nothing_and_hears_nothing() -> None:
         broker.elect(epoch=3, isr=BOTH)
         broker.report(2)
         await broker.sync()
-        assert (partition.high_watermark, partition.followers()[0].flushed_end) == (0, -1)
+        assert (partition.high_watermark, partition.leader.followers()[0].flushed_end) == (0, -1)
 
     run(scenario())
 
@@ -110,9 +111,9 @@ def test_nobody_joins_who_lacks_what_the_predecessor_may_have_shown() -> None:
         following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 1, 0, NOW_MS)
         partition = broker.elect(epoch=2)
         broker.follow(end=1)
-        assert partition.propose_isr(lambda _: True) is None
+        assert partition.leader.propose_isr(lambda _: True) is None
         broker.report(2)
-        assert partition.propose_isr(lambda _: True) == {ME, FOLLOWER}
+        assert partition.leader.propose_isr(lambda _: True) == {ME, FOLLOWER}
 
     run(scenario())
 
@@ -126,7 +127,7 @@ def test_a_leader_is_followed_in_its_own_epoch_only(epoch: int) -> None:
         broker.send(frames.encode_follow([FollowRequest(0, TOPIC_ID, 0, epoch, 0, -1, 0)]))
         await broker.turn()
         assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
-        assert not partition.streams
+        assert not partition.leader.streams
         broker.follow()
         await broker.turn()
         assert [row.kind for row in broker.rows()] == [PushKind.DATA]
@@ -142,7 +143,7 @@ def test_a_leader_is_followed_by_its_replicas_only() -> None:
         broker.follow()
         await broker.turn()
         assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
-        assert (len(partition.streams), partition.error) == (0, None)
+        assert (len(partition.leader.streams), partition.error) == (0, None)
 
     run(scenario())
 
@@ -153,9 +154,9 @@ def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
         partition = broker.elect(epoch=1, isr=BOTH)
         broker.append("a")
         waiting = [Waiting(), Waiting(), Waiting()]
-        partition.when_committed(1, waiting[0])
-        partition.when_durable(1, waiting[1])
-        partition.deletion.waiters.add(1, waiting[2])
+        partition.leader.when_committed(1, waiting[0])
+        partition.leader.when_durable(1, waiting[1])
+        partition.leader.deletion.waiters.add(1, waiting[2])
         broker.begin_to_follow(epoch=2)
         for each in waiting:
             assert isinstance(each.outcome, PartitionRefused)
@@ -172,7 +173,7 @@ def test_what_is_cut_is_neither_committed_nor_kept() -> None:
         partition = broker.elect(epoch=1)
         broker.append("a", "b", "c")
         assert (partition.high_watermark, partition.ack_end) == (3, 3)
-        partition.configure(replace(partition.config, flush_policy=FlushPolicy.GROUP))
+        partition.configure(replace(partition.log.config, flush_policy=FlushPolicy.GROUP))
         following = broker.begin_to_follow(epoch=2)
         partition.log.truncate(1)
         partition.truncated()

@@ -24,7 +24,6 @@ KIB = 1 << 10
 def fill(partition: Partition, *values: str) -> None:
     for value in values:
         partition.append(batch_of(value), NOW_MS)
-    partition.read_cache.forget()
 
 
 def test_a_segment_that_cannot_be_read_stops_no_other_partition() -> None:
@@ -85,7 +84,7 @@ def test_a_disk_that_cannot_read_is_asked_once_a_stream() -> None:
         for _ in range(100):
             await asyncio.sleep(0.01)
         assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
-        assert not partition.streams
+        assert not partition.leader.streams
         assert reads.count < 5
 
     run(scenario())
@@ -134,7 +133,6 @@ def test_a_partition_does_not_wait_for_the_backlog_of_others() -> None:
             partition = broker.lead(index)
             for _ in range(300):
                 partition.append(large, NOW_MS)
-            partition.read_cache.forget()
         fill(broker.lead(3), "little")
         for index in range(4):
             broker.follow(index)
@@ -154,7 +152,6 @@ def test_backlogs_take_turns_and_use_all_the_room() -> None:
             partition = broker.lead(index)
             for _ in range(3):
                 partition.append(large, NOW_MS)
-            partition.read_cache.forget()
         for index in range(40):
             broker.follow(index)
         order: list[int] = []

@@ -21,7 +21,7 @@ def opened(disk: SimulatedDisk) -> FlushedOffsets:
 
 
 def note(marks: FlushedOffsets, topic: UUID, partition: int, end: int) -> None:
-    marks.note(marks.slot(topic, partition), topic.bytes, partition, end, end // 10)
+    marks.mark(topic, partition).note(end, end // 10)
 
 
 def end_of(marks: FlushedOffsets, topic: UUID, partition: int) -> int | None:
@@ -121,7 +121,7 @@ def test_a_mark_that_rots_while_it_is_in_use_is_named_until_it_is_noted_again(di
     marks = opened(disk)
     for partition in range(3):
         note(marks, TOPIC, partition, 1000 + partition)
-    marks.slot(OTHER, 0)
+    marks.mark(OTHER, 0)
     assert marks.damaged_entries() == {}
     disk.flip("/marks", SLOT_BYTES + 20, 4)
     assert {place: damage.position for place, damage in marks.damaged_entries().items()} == {(TOPIC, 1): SLOT_BYTES}

@@ -188,7 +188,7 @@ class LogFixture:
 
     def _note(self, flushed_end: int) -> None:
         epoch = self.log.epochs.epoch_at(flushed_end - 1)
-        self._marks.note(self._marks.slot(TOPIC_ID, 0), TOPIC_ID.bytes, 0, flushed_end, epoch)
+        self._marks.mark(TOPIC_ID, 0).note(flushed_end, epoch)
 
     def _append(self, batch: bytes) -> Appended:
         return self.log.append(batch, check(batch), self.leader_epoch, self.now)

@@ -155,7 +155,7 @@ class ReplicaFixture:
         producer = {} if sequence is None else {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
         appended = self.partition(index).append(encode([record], **producer), NOW_MS)
         waiting = Waiting()
-        if not self.partition(index).when_committed(appended.end_offset, waiting):
+        if not self.partition(index).leader.when_committed(appended.end_offset, waiting):
             waiting.outcome = "at once"
         return waiting
 

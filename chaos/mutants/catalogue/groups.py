@@ -43,8 +43,8 @@ MUTANTS = (
     Mutant(
         "deposed-coordinators-write",
         "cluster/groups/topic.py",
-        "            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch)\n",
-        "            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition)\n",
+        "led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch).leader\n",
+        "led(CONSUMER_OFFSETS, leadership.partition).leader\n",
         "A coordinator writes in the leader epoch in which it loaded the group.",
         BACK,
         Scenario.GROUPS,

@@ -52,8 +52,8 @@ MUTANTS = (
     ),
     Mutant(
         "produce-below-min-isr",
-        "replication/partition.py",
-        "        if must_be_safe and not view.has_enough_replicas:\n",
+        "replication/leader_role.py",
+        "        if must_be_safe and not self.view.has_enough_replicas:\n",
         "        if False:\n",
         "A produce with acks=all is refused where it cannot be committed.",
         "A producer waits for an answer instead.",
@@ -71,8 +71,8 @@ MUTANTS = (
     Mutant(
         "old-epochs-are-followed",
         "replication/partition.py",
-        "        return self.view is not None and leader_epoch == self.leader_epoch and not self.is_offline\n",
-        "        return self.view is not None and not self.is_offline\n",
+        "        return self.leading is not None and leader_epoch == self.leader_epoch\n",
+        "        return self.leading is not None\n",
         "A leader is followed in its own epoch only (rule 4, KIP-320).",
         "A follower of another epoch is counted, or cuts its log by what a deposed leader has.",
         Scenario.REPLICAS,
@@ -144,9 +144,9 @@ MUTANTS = (
     ),
     Mutant(
         "deposed-leaders-keep-their-waiters",
-        "replication/partition.py",
-        "        self._refuse_waiters(reason)\n\n    def known",
-        "\n    def known",
+        "replication/leader_role.py",
+        "            waiters.fail(PartitionRefused(reason))\n",
+        "            pass\n",
         "A deposed leader acknowledges nothing (promise 3).",
         "A producer is told of a record that another leader's has taken the place of.",
         Scenario.REPLICAS,
@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant(
         "watermark-is-shown-too-early",
         "replication/partition.py",
-        "        if self.view is not None and self.high_watermark < self.view.epoch_start:\n",
+        "        if self.leading is not None and self.high_watermark < self.leading.view.epoch_start:\n",
         "        if False:\n",
         "A new leader shows its watermark once it covers what earlier ones may have shown (promise 2).",
         "Clients see the watermark go back.",

@@ -7,8 +7,8 @@ SHOWN = "A consumer reads what the next leader may not have."
 MUTANTS = (
     Mutant(
         "acks-of-the-leader-before-its-flush",
-        "replication/partition.py",
-        "        if end <= self.ack_end:\n            return False\n",
+        "replication/leader_role.py",
+        "        if end <= self.partition.ack_end:\n            return False\n",
         "        if end <= self.log.log_end:\n            return False\n",
         "acks=1 is answered once the leader has flushed.",
         "A power cut takes records that were acknowledged.",
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "followers-serve-as-leaders",
         "replication/replicas.py",
-        "        if partition.view is None:\n            raise PartitionRefused(Refusal.NOT_LEADER)\n"
+        "        if partition.leading is None:\n            raise PartitionRefused(Refusal.NOT_LEADER)\n"
         "        return partition\n",
         "        return partition\n",
         "Only a leader serves whoever asks for the leader.",
@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "offline-replicas-take-records",
         "replication/partition.py",
-        "        if self.error is not None:\n            raise DiskFailed(str(self.error))\n",
+        "        self._end_role(Refusal.OFFLINE)\n",
         "",
         "A replica whose disk failed takes nothing (rule 8).",
         "Records are acknowledged that the disk may not have.",
@@ -57,14 +57,14 @@ MUTANTS = (
     Mutant(
         "followers-take-records",
         "replication/partition.py",
-        "        if view is None:\n            raise PartitionRefused(Refusal.NOT_LEADER)\n        if must_be_safe",
-        "        if must_be_safe and view is not None",
+        "        self.leading = self.following = None\n",
+        "        self.following = None\n",
         "Only a leader takes records.",
         "Two brokers give out the same offsets.",
     ),
     Mutant(
         "batches-overtake-a-refused-one",
-        "replication/partition.py",
+        "replication/leader_role.py",
         "            raise PartitionRefused(Refusal.FOLLOWS_REFUSED)\n",
         "            pass\n",
         "What follows a batch that was refused waits until that has come again.",
@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "client-batches-are-not-admitted",
-        "replication/partition.py",
+        "replication/leader_role.py",
         "        admit(batch, header, log.config, now_ms)\n",
         "",
         "A client's batch is held against the rules of its topic.",
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "the-committed-is-not-told-to-followers",
-        "replication/partition.py",
+        "replication/leader_role.py",
         "        self._commit_waiters.reached(end)\n        for stream in self.streams:\n"
         "            stream.committed()\n",
         "        self._commit_waiters.reached(end)\n",
@@ -121,24 +121,23 @@ MUTANTS = (
     ),
     Mutant(
         "streams-outlive-the-role",
-        "replication/partition.py",
-        "        self.read_cache.forget()\n        for stream in list(self.streams):\n            stream.end()\n",
-        "        self.read_cache.forget()\n",
+        "replication/leader_role.py",
+        "        for stream in list(self.streams):\n            stream.end()\n",
+        "",
         "A deposed leader sends nothing more (rule 4).",
         "A follower takes batches of a leader that was.",
     ),
     Mutant(
         "followed-leaders-outlive-the-role",
         "replication/partition.py",
-        "        if self.following is not None:\n            self.following.end()\n"
-        "            self.following = None\n        self.view = None\n",
-        "        self.following = None\n        self.view = None\n",
+        "        if following is not None:\n            following.end()\n",
+        "",
         "Who leads by now follows nobody.",
         "A leader takes batches of the one before.",
     ),
     Mutant(
         "who-has-deleted-records-may-join",
-        "replication/partition.py",
+        "replication/leader_role.py",
         "            self.log.raise_log_start(before)\n            self.view.log_start = before\n",
         "            self.log.raise_log_start(before)\n",
         "No replica that still has deleted records is taken into the in-sync set.",

@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "acks-of-all-wait-for-the-leader-alone",
         "cluster/kafka/handlers/produce.py",
-        "            must_wait = partition.when_committed(appended.end_offset, outcome)\n",
-        "            must_wait = partition.when_durable(appended.end_offset, outcome)\n",
+        "            must_wait = leader.when_committed(appended.end_offset, outcome)\n",
+        "            must_wait = leader.when_durable(appended.end_offset, outcome)\n",
         "acks=all is answered once every in-sync replica has it (promise 1).",
         "An acknowledged record is missing from the next leader's log.",
         Scenario.BROKERS,
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "acks-of-the-leader-wait-for-nothing",
         "cluster/kafka/handlers/produce.py",
-        "            must_wait = acks == ACKS_LEADER and partition.when_durable(appended.end_offset, outcome)\n",
+        "            must_wait = acks == ACKS_LEADER and leader.when_durable(appended.end_offset, outcome)\n",
         "            must_wait = False\n",
         "acks=1 is answered once the leader has it on disk.",
         "A power cut takes records that were acknowledged.",
@@ -405,7 +405,7 @@ MUTANTS = (
     Mutant(
         "delete-records-above-the-watermark",
         "cluster/kafka/handlers/delete_records.py",
-        "    if not 0 <= start <= partition.high_watermark:\n",
+        "    if not 0 <= start <= high_watermark:\n",
         "    if not 0 <= start:\n",
         "Only what is committed is deleted.",
         "A log begins behind its end.",
@@ -414,7 +414,7 @@ MUTANTS = (
     Mutant(
         "delete-records-of-compacted-topics",
         "cluster/kafka/handlers/delete_records.py",
-        "    if not partition.log.config.deletable:\n",
+        "    if not leader.log.config.deletable:\n",
         "    if False:\n",
         "Records of a compacted topic are not deleted by offset.",
         "Committed offsets are gone.",
@@ -423,7 +423,7 @@ MUTANTS = (
     Mutant(
         "delete-records-below-min-isr",
         "cluster/kafka/handlers/delete_records.py",
-        "    if partition.view is not None and not partition.view.has_enough_replicas:\n",
+        "    if not leader.view.has_enough_replicas:\n",
         "    if False:\n",
         "Records are deleted where enough replicas are in sync.",
         "Deleted records come back with the next leader.",
@@ -432,7 +432,7 @@ MUTANTS = (
     Mutant(
         "delete-records-is-answered-at-once",
         "cluster/kafka/handlers/delete_records.py",
-        "                await partition.deletion.reach(start)\n",
+        "                await leader.deletion.reach(start)\n",
         "                pass\n",
         "DeleteRecords is answered once no in-sync replica has the records (KIP-107).",
         "Deleted records come back with the next leader.",

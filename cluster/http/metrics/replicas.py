@@ -34,7 +34,7 @@ def _of_leaders(name: str, meaning: str, number: Callable[[Partition, LeaderView
     """Return the family of a sum over the partitions that this broker leads and can serve."""
 
     def of_one(replica: Partition) -> int:
-        return 0 if replica.view is None or replica.is_offline else number(replica, replica.view)
+        return 0 if replica.leading is None else number(replica, replica.leading.view)
 
     return gauge_over(name, meaning, _all, of_one)
 
@@ -42,8 +42,9 @@ def _of_leaders(name: str, meaning: str, number: Callable[[Partition, LeaderView
 def _lagging(watched: Watched) -> Rows:
     for partition in list(watched.replicas):
         yield None
-        for follower in () if partition.is_offline else partition.followers():
-            lag = lag_records(partition, follower)
+        leader = partition.leading
+        for follower in () if leader is None else leader.followers():
+            lag = lag_records(leader, follower)
             if lag or not follower.is_in_sync:
                 yield (partition.topic, str(partition.index), str(follower.broker_id)), lag
 

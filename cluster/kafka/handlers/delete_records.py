@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.replication.partition import Partition
+from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
@@ -32,41 +32,41 @@ TIMEOUT_MAX_S = 300.0
 class Deletions:
     """The partitions of a request in order, in columns: 100,000 objects would take many times the request's size."""
 
-    __slots__ = ("codes", "indexes", "offsets", "partitions")
+    __slots__ = ("codes", "indexes", "leaders", "offsets")
 
     def __init__(self) -> None:
         self.indexes = array("i")
-        self.partitions: list[Partition | None] = []
+        self.leaders: list[LeaderRole | None] = []
         """None where the deletion is refused."""
         self.offsets = array("q")
         """The new log start offset; once that is reached, the low watermark."""
         self.codes: list[ErrorCode] = []
 
     def begin(self, topic: str, wanted: DeleteRecordsPartition, call: Call) -> None:
-        partition, start, code = None, NO_OFFSET, ErrorCode.none
+        leader, start, code = None, NO_OFFSET, ErrorCode.none
         try:
-            led = call.services.replicas.led(topic, wanted.partition_index)
-            start = _delete(led, wanted.offset)
-            partition = led
+            role = call.services.replicas.led(topic, wanted.partition_index).leader
+            start = _delete(role, wanted.offset)
+            leader = role
         except InvalidRecord:
             code = ErrorCode.policy_violation
         except EXPECTED as error:
             code = code_of(error)
         self.indexes.append(wanted.partition_index)
-        self.partitions.append(partition)
+        self.leaders.append(leader)
         self.offsets.append(start)
         self.codes.append(code)
 
     async def end(self, number: int, deadline: float) -> None:
         """Wait until a partition's deletion is on every in-sync replica."""
-        partition = self.partitions[number]
-        if partition is None:
+        leader = self.leaders[number]
+        if leader is None:
             return
         start, self.offsets[number] = self.offsets[number], NO_OFFSET
         try:
             async with asyncio.timeout_at(deadline):
-                await partition.deletion.reach(start)
-            self.offsets[number] = partition.deletion.low_watermark
+                await leader.records_deleted(start)
+            self.offsets[number] = leader.low_watermark
         except TimeoutError:
             self.codes[number] = ErrorCode.request_timed_out
         except PartitionRefused as refused:
@@ -97,14 +97,15 @@ async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResp
     return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
 
-def _delete(partition: Partition, offset: int) -> int:
-    if not partition.log.config.deletable:
+def _delete(leader: LeaderRole, offset: int) -> int:
+    if not leader.log.config.deletable:
         raise InvalidRecord("records of a topic with cleanup.policy=compact cannot be deleted by offset")
-    if partition.view is not None and not partition.view.has_enough_replicas:
+    if not leader.view.has_enough_replicas:
         # An out-of-sync replica that is elected later would bring the records back.
         raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
-    start = partition.high_watermark if offset == HIGH_WATERMARK else offset
-    if not 0 <= start <= partition.high_watermark:
-        raise OffsetOutOfRange(f"offset {start} is above the high watermark {partition.high_watermark}")
-    partition.delete_records(start)
+    high_watermark = leader.partition.high_watermark
+    start = high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= start <= high_watermark:
+        raise OffsetOutOfRange(f"offset {start} is above the high watermark {high_watermark}")
+    leader.delete_records(start)
     return start

@@ -55,6 +55,6 @@ def _partition(partition: Partition) -> DescribeLogDirsPartition:
         partition_index=partition.index,
         partition_size=partition.log.size,
         # The committed records that a follower lacks.
-        offset_lag=partition.lag_records,
+        offset_lag=0 if partition.following is None else partition.following.lag_records,
         is_future_key=False,
     )

@@ -497,5 +497,4 @@ def _may_be_there_soon(offset: int, partition: Partition) -> bool:
 
     The high watermark of a follower lags, and so does a new leader's: the client may have read on at another replica.
     """
-    log = partition.log
-    return offset >= log.log_start and (offset <= log.log_end or not partition.is_leader)
+    return partition.log.log_start <= offset and (offset <= partition.log.log_end or partition.leading is None)

@@ -306,7 +306,7 @@ class ProduceHandler:
         try:
             for topic, data, outcome in unchecked:
                 try:
-                    config = self._replicas.readable(topic, data.partition).config
+                    config = self._replicas.readable(topic, data.partition).log.config
                     await self._check_records(data.records, config)
                 except EXPECTED as error:
                     outcome.refused(error)
@@ -347,13 +347,15 @@ class ProduceHandler:
         except EXPECTED as error:
             outcome.refused(error)
             return True
+        leader = partition.leading
+        assert leader is not None, "it has just taken the batch"
         outcome.base_offset = appended.base_offset
         outcome.append_time = appended.append_time
         outcome.log_start = partition.log.log_start
         if acks == ACKS_ALL:
-            must_wait = partition.when_committed(appended.end_offset, outcome)
+            must_wait = leader.when_committed(appended.end_offset, outcome)
         else:
-            must_wait = acks == ACKS_LEADER and partition.when_durable(appended.end_offset, outcome)
+            must_wait = acks == ACKS_LEADER and leader.when_durable(appended.end_offset, outcome)
         outcome.pending.left += must_wait
         return True
 

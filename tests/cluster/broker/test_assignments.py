@@ -73,7 +73,7 @@ def test_removing_a_topic_from_a_failing_disk_raises_nothing(disk: SimulatedDisk
     async def story() -> None:
         broker = AssignmentsFixture(disk)
         broker.follow("a", "b")
-        broker.directories[0].flushed_offsets.slot(topic("a").id, 0)
+        broker.directories[0].flushed_offsets.mark(topic("a").id, 0)
         disk.faults.fail_next_write("/flushed")
         broker.follow("b")
         assert not broker.serves("a")
@@ -184,9 +184,9 @@ def test_replicas_that_are_held_take_a_changed_role_at_once_however_many_they_ar
         broker.assignments.follow(NOTHING, first)
         await held_after_each_step(broker)
         broker.assignments.follow(first, second)
-        assert {held.leader for held in broker.replicas} == {NO_LEADER}
+        assert {held.leader_id for held in broker.replicas} == {NO_LEADER}
         await held_after_each_step(broker)
-        assert {held.config.retention_ms for held in broker.replicas} == {5}
+        assert {held.log.config.retention_ms for held in broker.replicas} == {5}
 
     run(story())
 

@@ -47,12 +47,12 @@ def test_only_followers_that_lag_or_are_not_in_sync_have_a_lag() -> None:
             broker.replicas.produce("a")
             broker.replicas.produce("b")
             place = {"topic": "t", "partition": "0"}
-            partition.follower_attached(2, 1, log_start=0, now=0.0)
+            partition.leader.follower_attached(2, 1, log_start=0, now=0.0)
             assert await broker.metric("replica_lag_records", **place, broker="2") == 1
             assert await broker.metric("replica_lag_records", **place, broker="3") == 2, "never heard of"
-            partition.follower_flushed(2, 1, 2, now=0.0)
+            partition.leader.follower_flushed(2, 1, 2, now=0.0)
             assert await broker.metric("replica_lag_records", **place, broker="2") is None
-            partition.follower_attached(3, 2, log_start=0, now=0.0)
+            partition.leader.follower_attached(3, 2, log_start=0, now=0.0)
             assert await broker.metric("replica_lag_records", **place, broker="3") == 0, "not in sync yet"
 
     run(story())

@@ -37,7 +37,7 @@ def test_a_led_partition_shows_how_far_its_followers_are() -> None:
         async with HttpStory() as broker:
             partition = broker.lead(1, 2, epoch=5, min_isr=2)
             broker.replicas.produce("a")
-            partition.follower_attached(2, 1, log_start=0, now=0.0)
+            partition.leader.follower_attached(2, 1, log_start=0, now=0.0)
             [led] = (await broker.ask("/v1/status")).json["partitions_led"]
             assert led == {
                 "topic": "t",

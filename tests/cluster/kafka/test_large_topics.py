@@ -48,9 +48,8 @@ def is_followed(cluster: CountedCluster, partitions: int) -> bool:
     for host in cluster.world.hosts.values():
         assert host.watched is not None, "its broker runs"
         replicas = [replica for replica in host.watched.replicas if replica.topic == TOPIC]
-        if len(replicas) < partitions or any(
-            -1 in follower for replica in replicas for follower in replica.followers()
-        ):
+        roles = [replica.leading for replica in replicas if replica.leading is not None]
+        if len(replicas) < partitions or any(-1 in follower for role in roles for follower in role.followers()):
             return False
     return True
 

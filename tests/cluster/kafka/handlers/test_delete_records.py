@@ -218,9 +218,9 @@ def test_nobody_joins_who_would_bring_back_what_a_former_leader_deleted() -> Non
         broker.elect(epoch=2)
         row = FollowRequest(0, broker.held().topic_id, 0, 2, 5, 1, 5, 1)
         broker.send(frames.encode_follow([row]))
-        assert broker.held().propose_isr(lambda _: True) is None
+        assert broker.held().leader.propose_isr(lambda _: True) is None
         broker.send(frames.encode_starts([Start(0, 2)]))
-        assert broker.held().propose_isr(lambda _: True) == {ME, FOLLOWER}
+        assert broker.held().leader.propose_isr(lambda _: True) == {ME, FOLLOWER}
 
     tell(story)
 

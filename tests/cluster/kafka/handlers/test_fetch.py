@@ -155,7 +155,7 @@ def test_offsets_from_the_logs_start_to_its_end_are_in_range(offset: int, code: 
         broker.follow()
         await broker.commit("a", "b", "c", "d", "e")
         broker.report(4)
-        partition.delete_records(2)
+        partition.leader.delete_records(2)
         row = await fetch_one(broker, offset)
         assert row.code is code
         assert row.values == ([(2, "c"), (3, "d")] if offset == 2 else [])

@@ -20,7 +20,7 @@ def test_a_session_tells_only_what_has_changed() -> None:
         assert await session.fetch() == {1: Row(ErrorCode.none, [(0, "a")], 1, 0, -1)}
         assert (await session.fetch())[1].values == [(0, "a")], "the client says itself how far it is"
         assert await session.fetch(wanted(1, index=1)) == {}
-        broker.held(1).delete_records(1)
+        broker.held(1).leader.delete_records(1)
         assert await session.fetch() == {1: Row(ErrorCode.none, [], 1, 1, -1)}
         assert await session.fetch() == {}
 

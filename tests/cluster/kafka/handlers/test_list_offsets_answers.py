@@ -92,7 +92,7 @@ def test_the_start_is_where_the_log_begins_and_has_that_records_epoch() -> None:
         await broker.sync()
         partition = broker.elect(epoch=9)
         for before, epoch in ((0, 2), (1, 2), (2, 3), (5, 4)):
-            partition.delete_records(before)
+            partition.leader.delete_records(before)
             for place in (EARLIEST, EARLIEST_LOCAL):
                 assert await ask(broker, place) == (ErrorCode.none, before, -1, epoch)
         assert await ask(broker, LATEST) == (ErrorCode.none, 6, -1, 9)
@@ -139,11 +139,11 @@ def test_by_time_neither_what_is_deleted_nor_what_is_not_committed_is_found() ->
         assert await ask(broker, NOW_MS + 51) == NOTHING
         broker.report(4)
         assert await ask(broker, MAX_TIMESTAMP) == (ErrorCode.none, 3, NOW_MS + 60, 1)
-        partition.delete_records(1)
+        partition.leader.delete_records(1)
         assert await ask(broker, NOW_MS + 11) == (ErrorCode.none, 2, NOW_MS + 20, 1)
-        partition.delete_records(3)
+        partition.leader.delete_records(3)
         assert await ask(broker, NOW_MS) == (ErrorCode.none, 3, NOW_MS + 60, 1)
-        partition.delete_records(4)
+        partition.leader.delete_records(4)
         assert await ask(broker, NOW_MS) == await ask(broker, MAX_TIMESTAMP) == NOTHING
 
     tell(story)

@@ -72,14 +72,14 @@ def test_an_epoch_whose_records_are_deleted_ends_where_the_log_begins() -> None:
 
     async def story(broker: HandlersStory) -> None:
         await with_history(broker)
-        broker.held().delete_records(3)
+        broker.held().leader.delete_records(3)
         assert await ask(broker, 2) == (ErrorCode.none, 2, 3)
         assert await ask(broker, 4) == (ErrorCode.none, 4, 3)
         assert await ask(broker, 5) == (ErrorCode.none, 5, 5)
-        broker.held().delete_records(4)
+        broker.held().leader.delete_records(4)
         assert await ask(broker, 2) == (ErrorCode.none, 2, 4)
         assert await ask(broker, 5) == (ErrorCode.none, 5, 5), "a part of it is left"
-        broker.held().delete_records(8)
+        broker.held().leader.delete_records(8)
         assert await ask(broker, 6) == (ErrorCode.none, 6, 8)
         assert await ask(broker, 9) == (ErrorCode.none, 9, 8)
 

@@ -120,10 +120,10 @@ def test_who_waits_is_refused_when_his_time_is_over(acks: int) -> None:
         answer = send(broker, batch(), acks=acks, timeout_ms=500)
         await broker.turn()
         now = asyncio.get_running_loop().time()
-        partition.expire_waiters(now + 0.4)
+        partition.leader.expire_waiters(now + 0.4)
         await broker.turn()
         assert not answer.done()
-        partition.expire_waiters(now + 0.5)
+        partition.leader.expire_waiters(now + 0.5)
         await broker.turn()
         assert rows(answer.result()) == [Row(ErrorCode.request_timed_out, -1)]
 

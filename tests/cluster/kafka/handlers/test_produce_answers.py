@@ -29,7 +29,7 @@ def test_every_version_is_told_where_its_batch_stands(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect()
         assert await produce(broker, batch(count=3), version=version) == Row(ErrorCode.none, 0)
-        partition.delete_records(2)
+        partition.leader.delete_records(2)
         answer = send(broker, batch(), version=version)
         await broker.sync()
         (row,) = answer.result().responses[0].partition_responses
@@ -329,7 +329,7 @@ async def _nobody_confirms(broker: HandlersStory) -> ErrorCode:
     partition = broker.elect(isr=(ME, FOLLOWER))
     answer = send(broker, batch())
     await broker.sync()
-    partition.expire_waiters(asyncio.get_running_loop().time() + TIMEOUT_MS / 1000)
+    partition.leader.expire_waiters(asyncio.get_running_loop().time() + TIMEOUT_MS / 1000)
     await broker.turn()
     return rows(answer.result())[0].code
 
