@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from cordwood.replication.measures import COUNTS, SECONDS, Clock, Histogram
 from cordwood.replication.syncers import Failure, Syncer
@@ -11,45 +11,12 @@ from cordwood.storage.disk import Syncable
 from cordwood.storage.errors import SyncFailed
 from cordwood.storage.pending_flush import PendingFlush
 
+if TYPE_CHECKING:
+    from cordwood.replication.partition import Partition
+
 LAZY_AFTER_S = 1.0
 AGAIN_AFTER_S = 0.1
 """Delay before a replica whose sync lacked resources joins a group again."""
-
-
-class Flushable(Protocol):
-    """A replica as the flusher uses it."""
-
-    is_deleted: bool
-
-    def begin_flush(self) -> PendingFlush:
-        """Take what the next group syncs. Raises OSError, with nothing taken."""
-        ...
-
-    def flushed(self, pending: PendingFlush) -> None:
-        """Record that everything of `pending` is on disk. Waiters are not completed yet.
-
-        Raises OSError if the flushed end cannot be written.
-        """
-        ...
-
-    def may_flush_again(self, error: OSError) -> bool:
-        """Return whether to try again later, after an error that lost nothing; otherwise the replica is offline."""
-        ...
-
-    def announce(self) -> None:
-        """Complete the waiters up to the replica's new end."""
-        ...
-
-    def flush_failed(self, pending: PendingFlush, error: OSError) -> None:
-        """Record that something of `pending` did not reach the disk. Nothing of the replica is synced again."""
-        ...
-
-    def fail(self, error: Exception) -> None:
-        """Take this replica alone offline, after an exception in its work."""
-        ...
-
-    @property
-    def is_offline(self) -> bool: ...
 
 
 class FlushMeasures:
@@ -81,13 +48,13 @@ class Flusher:
         self._clock = clock or loop.time
         self.measures = measures or FlushMeasures()
         self._appends, self._began = 0, 0.0
-        self._gathering: dict[Flushable, None] = {}
-        self._lazy: dict[Flushable, None] = {}
-        self._flushing: list[tuple[Flushable, PendingFlush]] = []
+        self._gathering: dict[Partition, None] = {}
+        self._lazy: dict[Partition, None] = {}
+        self._flushing: list[tuple[Partition, PendingFlush]] = []
         self._is_busy = self._is_scheduled = False
         self._idle_waiters: list[asyncio.Future[None]] = []
 
-    def touch(self, replica: Flushable) -> None:
+    def touch(self, replica: "Partition") -> None:
         """Add a replica with unsynced appends to the next group."""
         self._gathering[replica] = None
         self._appends += 1
@@ -95,7 +62,7 @@ class Flusher:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
 
-    def touch_later(self, replica: Flushable) -> None:
+    def touch_later(self, replica: "Partition") -> None:
         """Add a replica whose sync no request waits for: it joins a group within a second."""
         if not self._lazy:
             self._loop.call_later(LAZY_AFTER_S, self._touch_lazy)
@@ -135,7 +102,7 @@ class Flusher:
             failed: OSError = SyncFailed(error.errno, error.strerror)
             self._loop.call_soon(self._group_flushed, [(file, failed) for file in files])
 
-    def _take(self, group: Iterable[Flushable]) -> list[tuple[Flushable, PendingFlush]]:
+    def _take(self, group: Iterable["Partition"]) -> "list[tuple[Partition, PendingFlush]]":
         """Take what each replica has to sync. A replica that raises is left out alone."""
         taken = []
         for replica in group:
@@ -149,7 +116,7 @@ class Flusher:
                 replica.fail(broken)
         return taken
 
-    def _try_again(self, replica: Flushable, error: OSError) -> None:
+    def _try_again(self, replica: "Partition", error: OSError) -> None:
         if replica.may_flush_again(error):
             self._lazy[replica] = None
             self._loop.call_later(AGAIN_AFTER_S, self._touch_lazy)

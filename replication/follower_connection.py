@@ -6,8 +6,7 @@ follower reports unasked how far it has flushed. So the disks of all replicas wo
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -37,6 +36,7 @@ from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
+    from cordwood.replication.replicas import Replicas
 
 PUSH_BYTES = 1 << 20
 SHARE_BYTES = 64 << 10
@@ -52,12 +52,6 @@ class FollowerLimits:
     """Replication throttle: bytes per second for followers outside the ISR."""
 
     catchup_bytes_per_second: int
-
-
-class LedPartitions(Protocol):
-    """Lookup of this broker's partitions, for its follower connections."""
-
-    def with_id(self, topic_id: UUID, index: int) -> "Partition | None": ...
 
 
 class ReplicaStream:
@@ -111,12 +105,12 @@ class FollowerConnection:
         self,
         channel: Channel,
         hello: Open,
-        partitions: LedPartitions,
+        replicas: "Replicas",
         end_of_tick: EndOfTickScheduler,
         limits: FollowerLimits,
     ) -> None:
         self.broker_id, self.broker_epoch = hello.broker_id, hello.broker_epoch
-        self._channel, self._partitions, self._end_of_tick = channel, partitions, end_of_tick
+        self._channel, self._replicas, self._end_of_tick = channel, replicas, end_of_tick
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, ReplicaStream] = {}
@@ -241,7 +235,7 @@ class FollowerConnection:
         """Begin a stream. Answer immediately if the follower cannot continue from its log end."""
         if (known := self._streams.get(row.stream)) is not None:
             self.forget(known)
-        partition = self._partitions.with_id(row.topic_id, row.partition)
+        partition = self._replicas.with_id(row.topic_id, row.partition)
         leader = None if partition is None else partition.leader_for(self.broker_id, row.leader_epoch)
         if leader is None:
             self._refuse(row.stream)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from cordwood.replication.channel import Channel
-from cordwood.replication.follower_connection import FollowerConnection, FollowerLimits, LedPartitions
+from cordwood.replication.follower_connection import FollowerConnection, FollowerLimits
 from cordwood.replication.frames import (
     FrameKey,
     MalformedFrame,
@@ -21,6 +21,7 @@ from cordwood.replication.frames import (
     key_of,
 )
 from cordwood.replication.range_reads import RangeServer
+from cordwood.replication.replicas import Replicas
 from cordwood.replication.waiters import EndOfTickScheduler
 
 CheckPeer = Callable[[Open], str | None]
@@ -34,14 +35,14 @@ class FollowerConnections:
 
     def __init__(
         self,
-        partitions: LedPartitions,
+        replicas: Replicas,
         end_of_tick: EndOfTickScheduler,
         limits: FollowerLimits,
         check_peer: CheckPeer,
     ) -> None:
-        self._partitions, self._end_of_tick = partitions, end_of_tick
+        self._replicas, self._end_of_tick = replicas, end_of_tick
         self._limits, self._check_peer = limits, check_peer
-        self._ranges = RangeServer(partitions)
+        self._ranges = RangeServer(replicas)
         self._by_channel: dict[Channel, FollowerConnection] = {}
         self._by_broker: dict[int, Channel] = {}
 
@@ -95,7 +96,7 @@ class FollowerConnections:
         if before is not None:
             self._closed(before)
             before.close()
-        connection = FollowerConnection(channel, hello, self._partitions, self._end_of_tick, self._limits)
+        connection = FollowerConnection(channel, hello, self._replicas, self._end_of_tick, self._limits)
         self._by_channel[channel] = connection
         self._by_broker[hello.broker_id] = channel
         channel.on_closed = lambda: self._closed(channel)

@@ -1,6 +1,6 @@
 """Follower role of a replica in one leader epoch: append the leader's batches, truncate, report progress."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cordwood.replication.follower import (
     ImpossibleAnswer,
@@ -15,17 +15,8 @@ from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DiskFailed
 
 if TYPE_CHECKING:
+    from cordwood.replication.leader_connection import LeaderConnection
     from cordwood.replication.partition import Partition
-
-
-class Reporter(Protocol):
-    """Receiver of a follower's progress."""
-
-    def report(self, following: "FollowerRole") -> None: ...
-
-    def start(self, following: "FollowerRole") -> None: ...
-
-    def leave(self, following: "FollowerRole") -> None: ...
 
 
 class CheckpointUnderWay(Exception):
@@ -36,12 +27,12 @@ class FollowerRole:
     """One partition that this broker follows in one leader epoch, under one stream number."""
 
     __slots__ = (
-        "_reporter", "is_answered", "leader_epoch", "leader_watermark", "partition", "refusals", "stream",
+        "_connection", "is_answered", "leader_epoch", "leader_watermark", "partition", "refusals", "stream",
         "uncredited_bytes",
     )  # fmt: skip
 
-    def __init__(self, reporter: Reporter, partition: "Partition", stream: int, refusals: int = 0) -> None:
-        self._reporter, self.partition, self.stream = reporter, partition, stream
+    def __init__(self, connection: "LeaderConnection", partition: "Partition", stream: int, refusals: int = 0) -> None:
+        self._connection, self.partition, self.stream = connection, partition, stream
         self.refusals = refusals
         """Count of refused requests for the partition in a row."""
         self.is_answered = False
@@ -58,15 +49,15 @@ class FollowerRole:
 
     def flushed(self) -> None:
         """Report a new flushed end to the leader."""
-        self._reporter.report(self)
+        self._connection.report(self)
 
     def log_start_flushed(self) -> None:
         """Report to the leader that the log start offset is on disk."""
-        self._reporter.start(self)
+        self._connection.start(self)
 
     def end(self) -> None:
         """Leave the stream: the partition has another leader, or none, or is deleted."""
-        self._reporter.leave(self)
+        self._connection.leave(self)
 
     def replicate(self, data: Bytes, watermark: int, log_start: int, now_ms: int) -> None:
         """Append the leader's batches, perhaps none, and take its high watermark and log start offset.

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.deletion import Deletion
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.read_cache import ReplicationReadCache
 from cordwood.replication.refusal import PartitionRefused, Refusal
@@ -36,7 +35,9 @@ class FollowerStatus(NamedTuple):
 class LeaderRole:
     """One partition that this broker leads in one leader epoch. Its waiters and streams end with it (promise 3)."""
 
-    __slots__ = ("_commit_waiters", "_flush_waiters", "deletion", "log", "partition", "read_cache", "streams", "view")
+    __slots__ = (
+        "_commit_waiters", "_deletion_waiters", "_flush_waiters", "log", "partition", "read_cache", "streams", "view",
+    )  # fmt: skip
 
     def __init__(self, partition: "Partition", assignment: Assignment) -> None:
         log, broker_id = partition.log, partition.context.broker_id
@@ -44,8 +45,9 @@ class LeaderRole:
         self.view = LeaderView(broker_id, assignment, log.log_end, partition.ack_end, log.log_start)
         self.streams: dict[ReplicaStream, None] = {}
         self.read_cache = ReplicationReadCache(log)
-        self.deletion = Deletion(self.view, log)
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
+        self._deletion_waiters = OffsetWaiters()
+        """Pending DeleteRecords, completed once the low watermark has passed their offset (KIP-107)."""
 
     def begin(self) -> None:
         """Flush what this replica has in memory only, and commit what already may be."""
@@ -57,14 +59,14 @@ class LeaderRole:
         """End all streams and refuse all waiters: this broker no longer leads."""
         for stream in list(self.streams):
             stream.end()
-        for waiters in (self._commit_waiters, self._flush_waiters, self.deletion.waiters):
+        for waiters in (self._commit_waiters, self._flush_waiters, self._deletion_waiters):
             waiters.fail(PartitionRefused(reason))
 
     def assignment_changed(self, assignment: Assignment) -> None:
         """Apply an assignment of the same leader epoch, with other replicas or another ISR."""
         self.view.assignment_changed(assignment)
         self._advance_high_watermark()
-        self.deletion.moved()
+        self.low_watermark_moved()
         # A follower that caught up during another ISR change could not be proposed then.
         self.watch_followers()
 
@@ -149,7 +151,7 @@ class LeaderRole:
         log_end = self.log.log_end
         self.view.follower_attached(broker_id, min(flushed_end, log_end), log_end, now, log_start)
         self._advance_high_watermark()
-        self.deletion.moved()
+        self.low_watermark_moved()
         self._consider_growing(broker_id)
 
     def follower_flushed(self, broker_id: int, leader_epoch: int, flushed_end: int, now: float) -> None:
@@ -162,7 +164,7 @@ class LeaderRole:
     def follower_start_flushed(self, broker_id: int, log_start: int) -> None:
         """Record the log start offset that a follower has on disk."""
         self.view.started(broker_id, log_start)
-        self.deletion.moved()
+        self.low_watermark_moved()
         self._consider_growing(broker_id)
 
     def _advance_high_watermark(self) -> None:
@@ -211,3 +213,23 @@ class LeaderRole:
             for stream in self.streams:
                 stream.committed()
             self.partition.context.start_moved(self.partition)
+
+    @property
+    def low_watermark(self) -> int:
+        """Offset below which no record comes back, whichever in-sync replica leads next (KIP-107)."""
+        return self.view.low_watermark(self.log.flushed_start)
+
+    async def records_deleted(self, before: int) -> None:
+        """Wait until every in-sync replica has deleted the records below `before`, and no restart brings them back.
+
+        Raises PartitionRefused if the leadership is lost.
+        """
+        if before > self.low_watermark:
+            waiter = FutureWaiter()
+            self._deletion_waiters.add(before, waiter)
+            await waiter.future
+
+    def low_watermark_moved(self) -> None:
+        """Complete the waiters up to the low watermark, after a replica has advanced or has left the in-sync set."""
+        if self._deletion_waiters.queue:
+            self._deletion_waiters.reached(self.low_watermark)

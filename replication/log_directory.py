@@ -1,7 +1,7 @@
 """Log directory of a broker: its disk's state (online or offline), flushed offsets, run mark, partition paths."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -12,7 +12,9 @@ from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError, change_failed
 from cordwood.storage.flushed_offsets import FlushedOffsets
-from cordwood.storage.log import Log
+
+if TYPE_CHECKING:
+    from cordwood.replication.partition import Partition
 
 TOPICS = "topics"
 MARKS_FILE = "flushed"
@@ -22,12 +24,6 @@ METADATA = "metadata"
 """Where the first log directory of a broker keeps the cluster's metadata."""
 
 _events = structlog.get_logger("log_directory")
-
-
-class Checkpointable(Protocol):
-    """A replica with a log to checkpoint."""
-
-    log: Log
 
 
 class LogDirectory:
@@ -62,7 +58,7 @@ class LogDirectory:
         self.run_mark = RunMark(disk, path, boot_id, is_new=not disk.list_directory(f"{path}/{TOPICS}"))
         self.error: OSError | StorageError | None = None
         self.partition_count = self.number = 0
-        self.uncheckpointed: dict[Checkpointable, None] = {}
+        self.uncheckpointed: dict[Partition, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
         self._discarded: list[str] = []
         self._discard_count = 0

@@ -203,7 +203,6 @@ class LogMaintenance:
         try:
             written = 0
             for partition in list(directory.uncheckpointed):
-                assert isinstance(partition, Partition)
                 since = self._dirty_since.setdefault(partition, now)
                 is_old = now - since >= CHECKPOINT_AGE_S and written < CHECKPOINTS_PER_ROUND
                 if is_old or partition.log.uncheckpointed_bytes >= CHECKPOINT_BYTES:

@@ -177,7 +177,7 @@ class Partition:
     def log_start_flushed(self) -> None:
         """Record that the log start offset is on disk: a restart brings back nothing before it."""
         if self.leading is not None:
-            self.leading.deletion.moved()
+            self.leading.low_watermark_moved()
         elif self.following is not None:
             self.following.log_start_flushed()
 
@@ -194,24 +194,32 @@ class Partition:
         self.context.found_damage(self, damage)
 
     def begin_flush(self) -> PendingFlush:
+        """Take what the next group syncs. Raises OSError, with nothing taken."""
         return self.log.begin_flush()
 
     def flushed(self, pending: PendingFlush) -> None:
+        """Record that everything of `pending` is on disk. Waiters are not completed yet.
+
+        Raises OSError if the flushed end cannot be written.
+        """
         self.log.flushed(pending)
         if not self.is_deleted:
             self.note_flushed()
             self.directory.uncheckpointed[self] = None
 
     def announce(self) -> None:
+        """Pass the new end to the role: a leader completes its waiters, a follower reports."""
         if self.leading is not None:
             self.leading.flushed()
         elif self.following is not None:
             self.following.flushed()
 
     def may_flush_again(self, error: OSError) -> bool:
+        """Return whether to try again later, after an error that lost nothing; otherwise the replica is offline."""
         return isinstance(self.directory.write_failed(error), OutOfResources)
 
     def flush_failed(self, pending: PendingFlush, error: OSError) -> None:
+        """Record that something of `pending` did not reach the disk. Nothing of the replica is synced again."""
         self.log.flush_failed(pending)
         self.directory.fail(error)
 

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
-from uuid import UUID
+from typing import Self
 
 from cordwood.replication.channel import Channel, Chunk, Dial
 from cordwood.replication.frames import (
@@ -18,6 +17,7 @@ from cordwood.replication.frames import (
     encode_read,
 )
 from cordwood.replication.partition import Partition
+from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.slices import Slice
 
@@ -34,17 +34,11 @@ class RangeUnavailable(Exception):
     """The other replica does not have the range, or does not answer."""
 
 
-class HeldPartitions(Protocol):
-    """Lookup of this broker's partitions."""
-
-    def with_id(self, topic_id: UUID, index: int) -> Partition | None: ...
-
-
 class RangeServer:
     """Server of range reads. Committed batches are the same in every replica, so the role does not matter."""
 
-    def __init__(self, partitions: HeldPartitions) -> None:
-        self._partitions = partitions
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
         self._answering: dict[Channel, asyncio.Task[None]] = {}
 
     def answer(self, channel: Channel, read: ReadRequest) -> None:
@@ -55,7 +49,7 @@ class RangeServer:
         task.add_done_callback(lambda _: self._answering.pop(channel))
 
     async def _answer(self, channel: Channel, read: ReadRequest) -> None:
-        partition = self._partitions.with_id(read.topic_id, read.partition)
+        partition = self._replicas.with_id(read.topic_id, read.partition)
         row, chunks = PushRow(WITHOUT_STREAM, PushKind.REFUSED, 0, 0), list[Chunk]()
         if partition is not None and not partition.is_offline:
             try:

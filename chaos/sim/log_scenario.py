@@ -16,7 +16,7 @@ from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.replication import NOW_MS, SlowSyncer
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of, values_between
-from cordwood.replication.flusher import Flushable, Flusher
+from cordwood.replication.flusher import Flusher
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
@@ -189,7 +189,7 @@ def _found(replicas: Replicas) -> Partition:
 class _IdleFlusher(Flusher):
     """A flusher without group commits of its own; the scenario calls them."""
 
-    def touch(self, replica: Flushable) -> None:
+    def touch(self, replica: Partition) -> None:
         """Do nothing."""
 
 

@@ -29,7 +29,7 @@ async def filled(cluster: ReplicaCluster) -> None:
 async def delete(cluster: ReplicaCluster, before: int = BEFORE) -> None:
     leader = cluster.replica(cluster.leader()).leader
     leader.delete_records(before)
-    await leader.deletion.reach(before)
+    await leader.records_deleted(before)
 
 
 def batch_of_many(first: int) -> bytes:
@@ -78,7 +78,7 @@ def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_th
         await cluster.append_unacknowledged(leader, "it lacks this")
         replica = cluster.replica(leader)
         replica.leader.delete_records(BEFORE)
-        waiting = asyncio.ensure_future(replica.leader.deletion.reach(BEFORE))
+        waiting = asyncio.ensure_future(replica.leader.records_deleted(BEFORE))
         await asyncio.sleep(1)
         assert not waiting.done()
         await cluster.until(lambda: deaf not in cluster.isr(), "it has left")
@@ -96,7 +96,7 @@ def test_who_waits_is_refused_when_another_leads() -> None:
         cluster.cut_off(leader)
         replica = cluster.replica(leader)
         replica.leader.delete_records(BEFORE)
-        waiting = asyncio.ensure_future(replica.leader.deletion.reach(BEFORE))
+        waiting = asyncio.ensure_future(replica.leader.records_deleted(BEFORE))
         await cluster.until(lambda: cluster.leader() != leader, "another leads")
         cluster.heal()
         with pytest.raises(PartitionRefused) as refused:

@@ -156,7 +156,7 @@ def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
         waiting = [Waiting(), Waiting(), Waiting()]
         partition.leader.when_committed(1, waiting[0])
         partition.leader.when_durable(1, waiting[1])
-        partition.leader.deletion.waiters.add(1, waiting[2])
+        partition.leader._deletion_waiters.add(1, waiting[2])
         broker.begin_to_follow(epoch=2)
         for each in waiting:
             assert isinstance(each.outcome, PartitionRefused)

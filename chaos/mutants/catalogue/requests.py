@@ -432,7 +432,7 @@ MUTANTS = (
     Mutant(
         "delete-records-is-answered-at-once",
         "cluster/kafka/handlers/delete_records.py",
-        "                await leader.deletion.reach(start)\n",
+        "                await leader.records_deleted(start)\n",
         "                pass\n",
         "DeleteRecords is answered once no in-sync replica has the records (KIP-107).",
         "Deleted records come back with the next leader.",
