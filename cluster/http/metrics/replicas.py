@@ -42,11 +42,11 @@ def _of_leaders(name: str, meaning: str, number: Callable[[Partition, LeaderView
 def _lagging(watched: Watched) -> Rows:
     for partition in list(watched.replicas):
         yield None
-        leader = partition.leading
-        for follower in () if leader is None else leader.followers():
-            lag = lag_records(leader, follower)
-            if lag or not follower.is_in_sync:
-                yield (partition.topic, str(partition.index), str(follower.broker_id)), lag
+        if (leader := partition.leading) is not None:
+            for follower in leader.followers():
+                lag = lag_records(leader, follower)
+                if lag or not follower.is_in_sync:
+                    yield (partition.topic, str(partition.index), str(follower.broker_id)), lag
 
 
 def _of_each(number: Callable[[Partition], int]) -> Callable[[Watched], Iterator[Row]]:
