@@ -29,6 +29,7 @@ class Story:
         assignment = Assignment(ME, 5, 9, (ME, TWO), frozenset({ME}), 1)
         self.view = SimpleNamespace(assignment=assignment, refused=lambda _epoch: self.happened.append("settled"))
         self.topic, self.topic_id, self.index = "t", UUID(int=3), 0
+        self.leading, self.leader_epoch = self, 5
         self.epoch_of_link: int | None = 40 + TWO
 
     def contained(self) -> Any:
