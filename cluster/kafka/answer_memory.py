@@ -56,6 +56,8 @@ class AnswerMemory:
             return await turns.run(encoding(growing.answer), lambda: self._take(growing) if growing.wanted else None)
         finally:
             self._growing.pop(growing, None)
+            # A cancellation leads to this frame by its traceback: with the task it would be a reference cycle.
+            growing.task = None
             self._pool.used -= growing.reserved
             self._grant()
 

@@ -1,7 +1,9 @@
 """The event-loop watchdog: it measures how long the loop was blocked and logs the request that blocked it."""
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -15,6 +17,10 @@ from cordwood.cluster.kafka.watchdog import INTERVAL_S, STALL_S, Watchdog
 BUSY_S = 0.3
 STILL_S = INTERVAL_S + BUSY_S
 CULPRIT = Held(0.8 * BUSY_S, "DESCRIBE_CONFIGS", "10.0.0.7", "inspector", 42)
+
+
+class Cancelled(Exception):
+    """An error of the test."""
 
 
 def watch(*held: Held) -> tuple[Watchdog, list[MutableMapping[str, Any]]]:
@@ -115,3 +121,23 @@ def test_a_measured_coroutine_fails_and_is_cancelled_as_any_other() -> None:
     asyncio.run(story())
     assert ended == ["cancelled"]
     assert len(steps) == 4
+
+
+def test_an_error_in_measured_work_is_freed_with_its_last_reference() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+
+    def cancelled() -> "weakref.ref[Cancelled]":
+        measured = Measured(fail(), lambda: 0.0, lambda _: None)
+        measured.send(None)
+        try:
+            measured.throw(Cancelled())
+        except Cancelled as error:
+            return weakref.ref(error)
+        raise AssertionError("it was not raised")
+
+    gc.disable()
+    try:
+        assert cancelled()() is None
+    finally:
+        gc.enable()
