@@ -2,8 +2,8 @@
 
 Before a truncation, the flushed end and the recovery point of the log must be lower on disk, or a crash in between
 would look like a loss; a thread does that, with one sync of the flushed-offsets file for all. The truncation itself
-runs on the event loop, in memory and in the page cache, and is durable with the next group commit: batches that are
-appended afterwards do not count before that.
+runs on the event loop, in memory and in the page cache, and is durable with the next group commit. An append before
+that syncs the truncation first, or a power cut could leave some of the old batches among the new ones.
 """
 
 import asyncio

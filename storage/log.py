@@ -62,6 +62,8 @@ class Log:
         self.is_flushing = False
         """Whether a group commit of this log's files is running."""
         self._covered_end = 0
+        self.has_unsynced_truncation = self._covers_truncation = False
+        """Whether the disk may still have truncated batches, and whether the running group commit removes them."""
         self._cached_positions: dict[int, tuple[Segment, int]] = {}
         self._start_boundary = (-1, -1)
         """A log start offset within a batch, and the base offset of that batch."""
@@ -131,6 +133,7 @@ class Log:
         segment = self.segments[-1] if self.segments else None
         self.is_flushing = True
         self._covered_end = self.log_end
+        self._covers_truncation = self.has_unsynced_truncation
         return PendingFlush(files, directories, self.log_end, segment, segment.size if segment else 0)
 
     def flushed(self, pending: PendingFlush) -> None:
@@ -139,6 +142,8 @@ class Log:
         for directory in pending.directories:
             directory.close()
         self.flushed_end = max(self.flushed_end, self._covered_end)
+        if self._covers_truncation:
+            self.has_unsynced_truncation = False
         if pending.segment is not None and self._covered_end == pending.end_offset:
             self._remember(pending.end_offset, pending.segment, pending.position)
 
@@ -233,8 +238,8 @@ class Log:
 
         `state_before_truncation` must be on disk already: the recovery point is lowered before bytes are removed, or a
         crash in between would look like a loss. A whole segment is removed unread, whatever is in it. Durable with the
-        next group commit. Raises OSError, OutOfResources, DamagedLog: the truncation may be partial, and must be called
-        again.
+        next group commit or append. Raises OSError, OutOfResources, DamagedLog: the truncation may be partial, and must
+        be called again.
         """
         if end >= self.log_end:
             return
@@ -259,6 +264,7 @@ class Log:
         self.flushed_end = min(self.flushed_end, end)
         # A running sync does not cover the batches that replace the truncated ones.
         self._covered_end = min(self._covered_end, end)
+        self.has_unsynced_truncation, self._covers_truncation = True, False
         self.epochs.truncate_end(end)
 
     def _truncation_point(self, end: int) -> tuple[Segment, int, int]:
@@ -278,6 +284,7 @@ class Log:
         self._cached_positions, self._start_boundary = {}, (-1, -1)
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.flushed_start = offset
         self._covered_end = min(self._covered_end, offset)
+        self.has_unsynced_truncation, self._covers_truncation = True, False
         self.epochs, self.producers = LeaderEpochs(), Producers()
         self.damage = []
 
@@ -375,9 +382,18 @@ class Log:
         self._unsynced.clear()
 
     def _segment_for(self, size: int, max_timestamp: int, end: int) -> Segment:
+        if self.has_unsynced_truncation:
+            self._sync_truncation()
         if not self.segments or self.must_roll or self._is_full(self.segments[-1], size, max_timestamp, end):
             self._roll()
         return self.segments[-1]
+
+    def _sync_truncation(self) -> None:
+        """Make a truncation durable before an append: a power cut could else leave a mixture of old and new batches."""
+        if self.segments and not self.segments[-1].is_lost:
+            self.segments[-1].file.sync()
+        sync_directory(self.disk, self.directory)
+        self.has_unsynced_truncation = False
 
     def _is_full(self, active: Segment, size: int, max_timestamp: int, end: int) -> bool:
         return active.size > 0 and (

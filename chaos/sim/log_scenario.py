@@ -158,10 +158,8 @@ class Life:
             cut = truncation_to(self.partition, end, lambda: True)
         assert not prepare([cut])
         finish(cut)
-        # Until the next group commit, a power cut may bring back truncated batches.
-        self._sync()
+        # Until the next append or group commit, a power cut may bring back truncated batches.
         del self.values[log.log_end - self.start :]
-        self._may_return.clear()
 
     def _end(self) -> None:
         """Kill the process or cut the power, and open the log until the process survives."""

@@ -134,6 +134,15 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "appends-do-not-wait-for-a-truncation",
+        "storage/log.py",
+        "        if self.has_unsynced_truncation:\n            self._sync_truncation()\n",
+        "",
+        "A truncation is on disk before anything is appended.",
+        "A power cut leaves old batches among new ones, and no epoch tells.",
+        Scenario.LOGS,
+    ),
+    Mutant(
         "a-new-start-leaves-the-epochs",
         "storage/log.py",
         "        self.epochs, self.producers = LeaderEpochs(), Producers()\n        self.damage = []\n",
