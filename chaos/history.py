@@ -201,7 +201,7 @@ class Batches(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Deletions(Table):
+class LogDeletions(Table):
     """One row per permission to delete the oldest records of a partition.
 
     All of `before`, `age_ms` and `keep_records` but one are UNKNOWN.
@@ -269,7 +269,7 @@ class History:
     lookups: Lookups
     epoch_ends: EpochEnds
     batches: Batches
-    deletions: Deletions
+    deletions: LogDeletions
     faults: Faults
     logs: Logs
     replicas: ReplicaRecords

@@ -13,11 +13,11 @@ from cordwood.chaos.history import (
     Batches,
     Commits,
     ConsumerAssignments,
-    Deletions,
     Elections,
     EpochEnds,
     Faults,
     History,
+    LogDeletions,
     Logs,
     Lookups,
     Outcome,
@@ -67,7 +67,7 @@ class HistoryBuilder:
         self._lookups = _Rows(Lookups)
         self._epoch_ends = _Rows(EpochEnds)
         self._batches = _Rows(Batches)
-        self._deletions = _Rows(Deletions)
+        self._deletions = _Rows(LogDeletions)
         self._faults = _Rows(Faults)
         self._logs = _Rows(Logs)
         self._replicas = _Rows(ReplicaRecords)

@@ -17,7 +17,7 @@ from cordwood.cluster.groups.formats import (
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.offsets import Changes, Offsets
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.groups.topic import Leadership
+from cordwood.cluster.groups.topic import PartitionLeadership
 from cordwood.storage.records import Record
 
 UNSAVED_GROUPS_MAX = 1000
@@ -48,7 +48,7 @@ class Shard:
     Changes here have been appended to the partition.
     """
 
-    def __init__(self, leadership: Leadership, settings: GroupSettings) -> None:
+    def __init__(self, leadership: PartitionLeadership, settings: GroupSettings) -> None:
         self.leadership = leadership
         self.readiness = Readiness.LOADING
         self.groups: dict[str, Group] = {}

@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
     end: int
 
 
-class Leadership(NamedTuple):
+class PartitionLeadership(NamedTuple):
     """One broker's leadership of one partition, which ends with the leader epoch."""
 
     partition: int
@@ -57,30 +57,30 @@ class OffsetsTopic(Protocol):
         """Create the topic if there is none."""
         ...
 
-    def leadership(self, partition: int) -> Leadership | None:
+    def leadership(self, partition: int) -> PartitionLeadership | None:
         """Return the leadership by which this broker coordinates the partition's groups; None if it does not lead."""
         ...
 
-    def bounds(self, leadership: Leadership) -> Bounds:
+    def bounds(self, leadership: PartitionLeadership) -> Bounds:
         """Return log start and log end of the partition, uncommitted records included."""
         ...
 
-    async def committed(self, leadership: Leadership, end: int) -> None:
+    async def committed(self, leadership: PartitionLeadership, end: int) -> None:
         """Wait until all records below `end` are committed."""
         ...
 
-    async def read(self, leadership: Leadership, offset: int) -> bytes:
+    async def read(self, leadership: PartitionLeadership, offset: int) -> bytes:
         """Return whole batches, the first with `offset`; b"" at the log end. Also raises StorageError for damage."""
         ...
 
-    async def append(self, leadership: Leadership, batch: bytes) -> None:
+    async def append(self, leadership: PartitionLeadership, batch: bytes) -> None:
         """Append before the first await, then wait until the batch is committed.
 
         After a refusal nothing was appended, unless the leadership has ended: then the outcome is unknown.
         """
         ...
 
-    def trim(self, leadership: Leadership, offset: int) -> None:
+    def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         """Delete all records below `offset`. A crash may bring them back."""
         ...
 
@@ -127,23 +127,23 @@ class ReplicatedTopic:
         except (Refused, QuorumFailed) as error:
             raise self._not_created(str(error)) from error
 
-    def leadership(self, partition: int) -> Leadership | None:
+    def leadership(self, partition: int) -> PartitionLeadership | None:
         try:
-            return Leadership(partition, self._replicas.led(CONSUMER_OFFSETS, partition).leader_epoch)
+            return PartitionLeadership(partition, self._replicas.led(CONSUMER_OFFSETS, partition).leader_epoch)
         except PartitionRefused:
             return None
 
-    def bounds(self, leadership: Leadership) -> Bounds:
+    def bounds(self, leadership: PartitionLeadership) -> Bounds:
         log = self._led(leadership).log
         return Bounds(log.log_start, log.log_end)
 
-    async def committed(self, leadership: Leadership, end: int) -> None:
+    async def committed(self, leadership: PartitionLeadership, end: int) -> None:
         try:
             await self._led(leadership).committed(end)
         except PartitionRefused as refused:
             raise _as_refused(refused) from refused
 
-    async def read(self, leadership: Leadership, offset: int) -> bytes:
+    async def read(self, leadership: PartitionLeadership, offset: int) -> bytes:
         led = self._led(leadership)
         log = led.log
         try:
@@ -158,7 +158,7 @@ class ReplicatedTopic:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
         return data
 
-    async def append(self, leadership: Leadership, batch: bytes) -> None:
+    async def append(self, leadership: PartitionLeadership, batch: bytes) -> None:
         try:
             await self._led(leadership).append_committed(batch, self._wall_clock())
         except PartitionRefused as refused:
@@ -168,10 +168,10 @@ class ReplicatedTopic:
         except (OutOfResources, DiskFailed) as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
 
-    def trim(self, leadership: Leadership, offset: int) -> None:
+    def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         self._led(leadership).delete_records(offset)
 
-    def _led(self, leadership: Leadership) -> LeaderRole:
+    def _led(self, leadership: PartitionLeadership) -> LeaderRole:
         try:
             return self._replicas.led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch).leader
         except PartitionRefused as refused:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.topic import Bounds, Leadership
+from cordwood.cluster.groups.topic import Bounds, PartitionLeadership
 from cordwood.storage.batch import peek, split, stamp
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, decode
@@ -117,22 +117,22 @@ class OffsetsOfBroker:
             raise Refused(self._topic.refusal)
         self._topic.create()
 
-    def leadership(self, partition: int) -> Leadership | None:
+    def leadership(self, partition: int) -> PartitionLeadership | None:
         log = self._topic.partitions[partition]
-        return Leadership(partition, log.leader_epoch) if log.leader == self._broker else None
+        return PartitionLeadership(partition, log.leader_epoch) if log.leader == self._broker else None
 
-    def bounds(self, leadership: Leadership) -> Bounds:
+    def bounds(self, leadership: PartitionLeadership) -> Bounds:
         log = self._led(leadership)
         return Bounds(log.start, log.end)
 
-    async def committed(self, leadership: Leadership, end: int) -> None:
+    async def committed(self, leadership: PartitionLeadership, end: int) -> None:
         log = self._led(leadership)
         if log.high_watermark < end:
             future = asyncio.get_running_loop().create_future()
             log.waiting.append(future)
             await future
 
-    async def read(self, leadership: Leadership, offset: int) -> bytes:
+    async def read(self, leadership: PartitionLeadership, offset: int) -> bytes:
         log, topic = self._led(leadership), self._topic
         topic.reads += 1
         await asyncio.sleep(0)
@@ -141,7 +141,7 @@ class OffsetsOfBroker:
             raise DamagedLog("a segment", 61, "the checksum does not match")
         return b"".join([batch for batch in log.batches.values() if peek(batch).end > offset][:BATCHES_PER_READ])
 
-    async def append(self, leadership: Leadership, batch: bytes) -> None:
+    async def append(self, leadership: PartitionLeadership, batch: bytes) -> None:
         topic = self._topic
         if self.leadership(leadership.partition) != leadership:
             topic.appends_too_late += 1
@@ -156,12 +156,12 @@ class OffsetsOfBroker:
             log.commit()
         await self.committed(leadership, log.end)
 
-    def trim(self, leadership: Leadership, offset: int) -> None:
+    def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         log = self._led(leadership)
         log.start = offset
         log.batches = {base: batch for base, batch in log.batches.items() if peek(batch).end > offset}
 
-    def _led(self, leadership: Leadership) -> Partition:
+    def _led(self, leadership: PartitionLeadership) -> Partition:
         if self.leadership(leadership.partition) != leadership:
             raise Refused(ErrorCode.not_coordinator)
         return self._topic.partitions[leadership.partition]

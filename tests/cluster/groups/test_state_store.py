@@ -15,7 +15,7 @@ from cordwood.cluster.groups.formats import OffsetKey, decode_key
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
-from cordwood.cluster.groups.topic import Leadership, partition_of
+from cordwood.cluster.groups.topic import PartitionLeadership, partition_of
 from cordwood.cluster.metadata.image import Image, TopicImage
 
 DAY_S = 24 * 3600
@@ -291,7 +291,7 @@ def test_a_first_commit_under_way_keeps_its_group() -> None:
 
 
 def test_promises_to_groups_without_members_are_limited() -> None:
-    kept = Shard(Leadership(0, 0), GroupSettings())
+    kept = Shard(PartitionLeadership(0, 0), GroupSettings())
     names = [f"group {number}" for number in range(UNSAVED_GROUPS_MAX + 2)]
     assert not any(kept.note_unsaved(kept.open(name)) for name in names[:UNSAVED_GROUPS_MAX])
     assert kept.note_unsaved(kept.open(names[-2])) == names[:1]

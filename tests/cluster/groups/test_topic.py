@@ -19,7 +19,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.settings import group_settings
-from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, Leadership, ReplicatedTopic
+from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, PartitionLeadership, ReplicatedTopic
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
@@ -280,7 +280,7 @@ def test_a_partition_that_is_elsewhere_is_not_served() -> None:
     async def story(node: NodeFixture) -> None:
         await node.groups.place("group")
         assert node.topic.leadership(7) is None
-        for leadership in (Leadership(7, 0), Leadership(0, 1)):
+        for leadership in (PartitionLeadership(7, 0), PartitionLeadership(0, 1)):
             with pytest.raises(Refused) as refused:
                 node.topic.bounds(leadership)
             assert refused.value.code is ErrorCode.not_coordinator
