@@ -5,7 +5,6 @@ import copy
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from kio.schema.api_versions.v0 import ApiVersionsRequest
+
 from cordwood.chaos.live.process import free_port
+from cordwood.client.blocking import connect
 
 OURS, KAFKA = "cordwood", "kafka"
 UNFLUSHED = f"{OURS}, os"
@@ -25,8 +27,7 @@ BASELINE = "baseline"
 START_S = 120.0
 # Brokers that all stop together wait for other leaders. Their data is deleted anyway, so they are killed then.
 STOP_S = 10.0
-# ApiVersions, version 0, correlation id 1, no client id: 10 bytes after their length.
-API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+ANSWER_S = 2.0
 
 
 class CannotRun(Exception):
@@ -202,9 +203,9 @@ def majority(brokers: int) -> int:
 
 def answers(port: int) -> bool:
     """Return whether a broker answers ApiVersions on this port, which any system does as soon as it serves."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-        connection.sendall(API_VERSIONS_REQUEST)
-        return len(connection.recv(8)) == 8
+    with contextlib.suppress(OSError), connect(f"127.0.0.1:{port}", ANSWER_S) as connection:
+        connection.ask(ApiVersionsRequest())
+        return True
     return False
 
 

@@ -1,7 +1,6 @@
 """Scaling with consumers at the end of one partition: end-to-end latency at a steady produce rate."""
 
 import select
-import socket
 import struct
 import time
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from cordwood.bench.growth.place import (
     create_topic,
     end_offset,
 )
-from cordwood.bench.growth.wire import FetchFrame, ProduceFrame
+from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame
 from cordwood.bench.machine import cpu_seconds
 from cordwood.chaos.live.report import quantile
 from cordwood.storage.records import Record, encode
@@ -28,9 +27,7 @@ P99_MAX_MS = 100.0
 WAIT_MS = 500
 GRACE_S = 5.0
 """The time that the last records have to arrive."""
-BUFFER_BYTES = 2 << 20
 _DUE = struct.Struct(">d")
-_SIZE = struct.Struct(">i")
 # A batch ends with the value, which begins with its due time, and a byte that says that there are no headers.
 _FILLER = bytes(RECORD_BYTES - _DUE.size)
 _BEHIND_DUE = len(_FILLER) + 1
@@ -52,23 +49,16 @@ class TailResult:
 class _Consumer:
     """One connection with one Fetch always in flight."""
 
-    def __init__(self, address: tuple[str, int], offset: int) -> None:
-        self.socket = _connected(address)
+    def __init__(self, address: str, offset: int) -> None:
+        self.client = BlockingClient(address, None)
         self._offset = offset
         self._request = FetchFrame(TOPIC, 0, wait_ms=WAIT_MS)
         self._batch: struct.Struct | None = None
         self._ask()
 
-    def readable(self, buffer: bytearray, tailed: TailResult) -> None:
+    def readable(self, tailed: TailResult) -> None:
         """Receive a whole answer, add the latencies of its records, and fetch from the next offset."""
-        view = memoryview(buffer)
-        got = self.socket.recv_into(view)
-        while got < _SIZE.size or got < _SIZE.size + _SIZE.unpack_from(buffer)[0]:
-            count = self.socket.recv_into(view[got:])
-            if not count:
-                raise ConnectionError("the broker ended a consumer's connection")
-            got += count
-        batches = self._request.batches_in(view[_SIZE.size : got])
+        batches = self._request.batches_in(self.client.receive_frame())
         if len(batches):
             now = time.time()
             if self._batch is None:
@@ -79,7 +69,7 @@ class _Consumer:
         self._ask()
 
     def _ask(self) -> None:
-        self.socket.sendall(self._request.at(self._offset))
+        self.client.socket.sendall(self._request.at(self._offset))
 
 
 def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
@@ -87,32 +77,31 @@ def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
 
     Raises RequestFailed, OSError.
     """
-    host, _, port = address.rpartition(":")
-    place, offset = (host, int(port)), end_offset(address)
-    tailed, poll, buffer = TailResult(seconds), select.epoll(), bytearray(BUFFER_BYTES)
-    members = [_Consumer(place, offset) for _ in range(consumers)]
-    by_fd = {member.socket.fileno(): member for member in members}
-    producer = _connected(place)
+    offset = end_offset(address)
+    tailed, poll = TailResult(seconds), select.epoll()
+    members = [_Consumer(address, offset) for _ in range(consumers)]
+    by_fd = {member.client.socket.fileno(): member for member in members}
+    producer = BlockingClient(address, None)
     try:
-        for fd in (*by_fd, producer.fileno()):
+        for fd in (*by_fd, producer.socket.fileno()):
             poll.register(fd, select.EPOLLIN)
         records = round(rate * seconds)
         began, sent = time.time(), 0
         until = began + seconds + GRACE_S
         while tailed.delivered < records * consumers and (now := time.time()) < until:
             while sent < records and began + sent / rate <= now:
-                producer.sendall(_request(began + sent / rate))
+                producer.socket.sendall(_request(began + sent / rate))
                 sent += 1
             for fd, _ in poll.poll(1 / rate):
                 member = by_fd.get(fd)
                 if member is None:
-                    producer.recv(BUFFER_BYTES)
+                    producer.receive_frame()
                 else:
-                    member.readable(buffer, tailed)
+                    member.readable(tailed)
     finally:
         poll.close()
-        for connection in (producer, *(member.socket for member in members)):
-            connection.close()
+        for client in (producer, *(member.client for member in members)):
+            client.close()
     tailed.missing = records * consumers - tailed.delivered
     return tailed
 
@@ -120,12 +109,6 @@ def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
 def _request(due: float) -> bytes:
     batch = encode([Record(0, int(due * 1000), None, _DUE.pack(due) + _FILLER)])
     return ProduceFrame(TOPIC, 0, batch).frame
-
-
-def _connected(address: tuple[str, int]) -> socket.socket:
-    connected = socket.create_connection(address)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connected
 
 
 def measure(place: BenchPlace) -> Area:

@@ -75,11 +75,11 @@ def _write(address: str, size: float) -> int:
     with BlockingClient(address) as client:
         while written < size:
             if waiting == IN_FLIGHT:
-                request.offset_in(client.answer())
+                request.offset_in(client.receive_frame())
                 waiting -= 1
             client.socket.sendall(request.frame)
             waiting += 1
             written += BATCH_BYTES
         for _ in range(waiting):
-            request.offset_in(client.answer())
+            request.offset_in(client.receive_frame())
     return written

@@ -72,11 +72,11 @@ def spread(address: str, partitions: int, records: int) -> None:
     with BlockingClient(address) as client:
         for number in range(records):
             if len(waiting) >= IN_FLIGHT:
-                waiting.pop(0).offset_in(client.answer())
+                waiting.pop(0).offset_in(client.receive_frame())
             waiting.append(ProduceFrame(TOPIC, number % partitions, batch))
             client.socket.sendall(waiting[-1].frame)
         for request in waiting:
-            request.offset_in(client.answer())
+            request.offset_in(client.receive_frame())
 
 
 def cpu_us(pids: Sequence[int], count: int, work: Callable[[], None]) -> float:
@@ -103,11 +103,11 @@ def fetch_us(address: str, pids: Sequence[int], offsets: Sequence[int], count: i
     """Measure Fetch requests of up to `bytes_max` from partition 0, at each of `offsets` in turn."""
     request = FetchFrame(TOPIC, 0, bytes_max=bytes_max)
     with BlockingClient(address) as client:
-        request.batches_in(client.ask(request.at(offsets[0])))
+        request.batches_in(client.exchange(request.at(offsets[0])))
 
         def work() -> None:
             for number in range(count):
-                request.batches_in(client.ask(request.at(offsets[number % len(offsets)])))
+                request.batches_in(client.exchange(request.at(offsets[number % len(offsets)])))
 
         return cpu_us(pids, count, work)
 

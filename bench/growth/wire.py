@@ -1,22 +1,28 @@
 """Produce and Fetch frames built in advance, and a client that takes almost no processor time itself."""
 
+import functools
 import socket
 import struct
 import time
-from types import TracebackType
-from typing import Self
+from datetime import timedelta
 
-from cordwood.bench.systems import API_VERSIONS_REQUEST
+from kio.schema.api_versions.v0 import ApiVersionsRequest
+from kio.schema.fetch.v11.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.produce.v7.request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+from cordwood.client.blocking import BlockingConnection
+from cordwood.client.codec import ResponseFrames, encode_request
 from cordwood.storage.disk import Bytes
 from cordwood.storage.records import Record, encode
 
 TIMEOUT_S = 60.0
 BUFFER_BYTES = 64 << 10
 ACKS_ALL = -1
+PRODUCE_TIMEOUT = timedelta(seconds=30)
+CORRELATION_ID = 1
+"""The same for all frames built in advance: their answers are matched by their order alone."""
 _SIZE = struct.Struct(">i")
-_PRODUCE_V7, _FETCH_V11 = struct.pack(">hhih", 0, 7, 1, -1), struct.pack(">hhih", 1, 11, 1, -1)
-"""API key, version, correlation id 1, no client id."""
-_ARRAY_OF_ONE = _SIZE.pack(1)
+_PARTITION_AND_SIZE = struct.Struct(">ii")
 _OFFSET = struct.Struct(">q")
 _CODE_AND_OFFSET = struct.Struct(">hq")
 _CODE = struct.Struct(">h")
@@ -25,7 +31,7 @@ _ROW = struct.Struct(">ihqqqiii")
 
 
 class RequestFailed(Exception):
-    """The broker answered with an error code, or closed the connection; the message says which."""
+    """The broker answered with an error code; the message says which."""
 
 
 def batch_of(value_bytes: int) -> bytes:
@@ -38,13 +44,11 @@ class ProduceFrame:
     """A Produce frame (acks=all) with one batch for one partition."""
 
     def __init__(self, topic: str, partition: int, batch: bytes) -> None:
-        name = topic.encode()
-        head = _PRODUCE_V7 + struct.pack(">hhi", -1, ACKS_ALL, 30_000) + _ARRAY_OF_ONE
-        place = struct.pack(">h", len(name)) + name + _ARRAY_OF_ONE + struct.pack(">ii", partition, len(batch))
-        size = len(head) + len(place) + len(batch)
-        self.frame = b"".join((_SIZE.pack(size), head, place, batch))
+        before = _before_partition(topic)
+        size = len(before) + _PARTITION_AND_SIZE.size + len(batch)
+        self.frame = b"".join((_SIZE.pack(size), before, _PARTITION_AND_SIZE.pack(partition, len(batch)), batch))
         # Correlation id, one topic and its name, one partition and its index.
-        self._code_at = 4 + 4 + 2 + len(name) + 4 + 4
+        self._code_at = 4 + 4 + 2 + len(topic.encode()) + 4 + 4
 
     def offset_in(self, answer: Bytes) -> int:
         """Return the base offset of the batch from an answer. Raises RequestFailed."""
@@ -54,28 +58,34 @@ class ProduceFrame:
         return int(offset)
 
 
+@functools.cache
+def _before_partition(topic: str) -> bytes:
+    """Return a Produce frame without its length, up to the index of its only partition."""
+    rows = (PartitionProduceData(index=0, records=b""),)
+    data = (TopicProduceData(name=topic, partition_data=rows),)
+    request = ProduceRequest(transactional_id=None, acks=ACKS_ALL, timeout=PRODUCE_TIMEOUT, topic_data=data)
+    return encode_request(request, CORRELATION_ID, None)[_SIZE.size : -_PARTITION_AND_SIZE.size]
+
+
 class FetchFrame:
     """A Fetch frame for one partition, with its offset set before each use."""
 
     def __init__(self, topic: str, partition: int, *, wait_ms: int = 500, bytes_max: int = 1 << 20) -> None:
-        name = topic.encode()
-        before = (
-            _FETCH_V11
-            + struct.pack(">iiiib", -1, wait_ms, 1, bytes_max, 0)
-            # No session.
-            + struct.pack(">ii", 0, -1)
-            + _ARRAY_OF_ONE
-            + struct.pack(">h", len(name))
-            + name
-            + _ARRAY_OF_ONE
-            + struct.pack(">ii", partition, -1)
+        wanted = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=bytes_max)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait=timedelta(milliseconds=wait_ms),
+            min_bytes=1,
+            max_bytes=bytes_max,
+            topics=(FetchTopic(topic=topic, partitions=(wanted,)),),
+            forgotten_topics_data=(),
+            rack_id="",
         )
-        # Offset, log start, size; nothing forgotten, no rack.
-        body = before + struct.pack(">qqi", 0, 0, bytes_max) + struct.pack(">ih", 0, 0)
-        self._frame = bytearray(_SIZE.pack(len(body)) + body)
-        self._offset_at = _SIZE.size + len(before)
+        self._frame = bytearray(encode_request(request, CORRELATION_ID, None))
+        # The offset; then log start, size, nothing forgotten, no rack.
+        self._offset_at = len(self._frame) - (_OFFSET.size + 8 + 4 + 4 + 2)
         # Correlation id, throttle time, error, session, one topic and its name, one partition.
-        self._row_at = 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4
+        self._row_at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic.encode()) + 4
 
     def at(self, offset: int) -> bytes:
         """Return the frame that fetches from `offset`."""
@@ -95,53 +105,24 @@ class FetchFrame:
         return memoryview(answer)[begin : begin + max(size, 0)]
 
 
-class BlockingClient:
-    """One blocking connection."""
+class BlockingClient(BlockingConnection):
+    """One blocking connection for frames built in advance. Methods raise OSError."""
 
-    def __init__(self, address: str) -> None:
-        """Connect. Raises OSError."""
+    def __init__(self, address: str, timeout_s: float | None = TIMEOUT_S) -> None:
+        """Connect. Without a timeout each call of the socket is one call of the system."""
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = bytearray(BUFFER_BYTES)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.socket.close()
+        connected = socket.create_connection((host, int(port)), timeout_s)
+        super().__init__(connected, frames=ResponseFrames(kept_bytes=BUFFER_BYTES))
 
     def hello(self) -> None:
         """Send ApiVersions, as every client does first."""
-        self.ask(API_VERSIONS_REQUEST)
+        self.ask(ApiVersionsRequest())
 
-    def ask(self, frame: bytes) -> memoryview:
-        """Return the answer to one request, without its size; valid until the next. Raises RequestFailed, OSError."""
+    def exchange(self, frame: bytes) -> memoryview:
+        """Return the answer to one request, without its size; valid until the next."""
         self.socket.sendall(frame)
-        return self.answer()
-
-    def answer(self) -> memoryview:
-        """Return the next answer, to a request that was sent before. Raises RequestFailed, OSError."""
-        self._fill(memoryview(self._buffer)[: _SIZE.size])
-        (size,) = _SIZE.unpack_from(self._buffer)
-        if size > len(self._buffer):
-            self._buffer = bytearray(size)
-        view = memoryview(self._buffer)[:size]
-        self._fill(view)
-        return view
+        return self.receive_frame()
 
     def produce(self, request: ProduceFrame) -> int:
-        """Send a request, and return the offset of its batch. Raises RequestFailed, OSError."""
-        return request.offset_in(self.ask(request.frame))
-
-    def _fill(self, view: memoryview) -> None:
-        while len(view):
-            count = self.socket.recv_into(view)
-            if not count:
-                raise RequestFailed("the broker ended the connection")
-            view = view[count:]
+        """Send a request, and return the offset of its batch. Raises RequestFailed."""
+        return request.offset_in(self.exchange(request.frame))

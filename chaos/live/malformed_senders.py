@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cordwood.chaos.live.malformed_frames import After, Burst, bursts, framed
 from cordwood.chaos.live.wild_requests import HEAD
+from cordwood.client.codec import ResponseFrames, correlation_id_of
 
 CONNECT_S = 10.0
 ANSWER_S = 0.5
@@ -94,22 +95,21 @@ def _send_last(connection: socket.socket, burst: Burst) -> None:
 
 def _exchange(connection: socket.socket, data: bytes, *, hangs_up: bool = False, waits: bool = True) -> None:
     """Send, then read until the fence is answered. Raises Ended and Stalled."""
-    buffer = b""
+    frames = ResponseFrames()
     answers = 0
     try:
         connection.sendall(data)
         if hangs_up:
             connection.shutdown(socket.SHUT_WR)
         while waits:
-            received = connection.recv(1 << 16)
+            received = connection.recv_into(frames.room())
             if not received:
                 raise Ended(answers)
-            buffer += received
-            while len(buffer) >= 8 and len(buffer) >= 4 + (size := int.from_bytes(buffer[:4], "big")):
-                if int.from_bytes(buffer[4:8], "big") == FENCE_ID:
+            frames.received(received)
+            while (frame := frames.next()) is not None:
+                if correlation_id_of(frame) == FENCE_ID:
                     return
                 answers += 1
-                buffer = buffer[4 + size :]
     except TimeoutError:
         raise Stalled(answers) from None
     except OSError:

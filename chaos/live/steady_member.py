@@ -12,7 +12,6 @@ from kio.schema.join_group.v5.request import JoinGroupRequest, JoinGroupRequestP
 from kio.schema.sync_group.v3.request import SyncGroupRequest, SyncGroupRequestAssignment
 
 from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
-from cordwood.cluster.kafka.wire import Malformed
 
 HEARTBEAT_S = 0.1
 SESSION_S = 3.0
@@ -63,7 +62,7 @@ class SteadyMember:
                     member_id, generation = self._join(connection)
                     has_joined = True
                     self._heartbeat(connection, member_id, generation)
-            except (OSError, NotAMember, Malformed) as error:
+            except (OSError, NotAMember) as error:
                 # A coordinator that is being created refuses for a moment.
                 if has_joined or time.monotonic() > first_failure_counts_at:
                     self._failed(f"the group's member: {error}")

@@ -5,7 +5,6 @@ the same few topics and groups again, instead of a new one in each request.
 """
 
 import dataclasses
-import io
 import random
 import struct
 from collections.abc import Callable, Sequence
@@ -16,8 +15,8 @@ from uuid import UUID
 
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_writer
 
+from cordwood.client.codec import LENGTH_BYTES, encode_request
 from cordwood.cluster.kafka.registry import HANDLERS
 from cordwood.cluster.kafka.schema import is_nullable, members
 from cordwood.storage import records
@@ -28,7 +27,7 @@ WAITS_MS = (0, 0, 1, 3)
 TIMES_MS = (0, 1, 10_000, 2**31 - 1)
 ITEMS_MAX = 3
 HEAD = struct.Struct(">hhi")
-CLIENT_ID = b"\x00\x04wild"
+CLIENT_ID = b"wild"
 
 Path = tuple[str, ...]
 
@@ -56,12 +55,9 @@ def known_apis() -> list[int]:
 def encode(rng: random.Random, entity: Any) -> WildRequest:
     """Return one of kio's requests after a header."""
     schema = type(entity)
-    body = io.BytesIO()
-    entity_writer(schema)(body, entity)
-    head = HEAD.pack(schema.__api_key__, schema.__version__, rng.randrange(1 << 30)) + CLIENT_ID
-    if schema.__flexible__:
-        head += b"\x00"
-    return WildRequest(schema.__api_key__, schema.__version__, head + body.getvalue(), len(head))
+    frame = encode_request(entity, rng.randrange(1 << 30), CLIENT_ID)[LENGTH_BYTES:]
+    head_bytes = HEAD.size + 2 + len(CLIENT_ID) + schema.__flexible__
+    return WildRequest(schema.__api_key__, schema.__version__, frame, head_bytes)
 
 
 def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:

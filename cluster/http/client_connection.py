@@ -1,27 +1,25 @@
-"""A client's connection to a broker: pipelined Kafka requests, answered in order."""
+"""A client's connection to a broker: pipelined Kafka requests over a channel of the broker."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
-from cordwood.cluster.kafka.questions import correlation_id_of
-from cordwood.cluster.kafka.wire import Malformed
+from cordwood.client.codec import BadResponse, ClientCodec
 from cordwood.replication.channel import Channel
 
-CLIENT_ID = b"http"
+CLIENT_ID = "http"
 
 
 class HungUp(Exception):
-    """The broker closed the connection before it responded: the outcome of the request is unknown."""
+    """The connection ended before the response arrived: the outcome of the request is unknown."""
 
 
 class ClientConnection:
-    """The client side of one connection. Brokers respond in order, so each response is for the oldest request."""
+    """The client side of one connection. The channel cuts the frames."""
 
     def __init__(self) -> None:
         self._channel: Channel | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
-        self._next_id = 0
+        self._codec = ClientCodec[asyncio.Future[Any]](CLIENT_ID)
 
     @property
     def is_open(self) -> bool:
@@ -30,37 +28,33 @@ class ClientConnection:
     @property
     def is_idle(self) -> bool:
         """True if the connection is open and every request has its response."""
-        return self.is_open and not self._waiting
+        return self.is_open and self._codec.is_idle
 
     def begin(self, channel: Channel) -> None:
         """Use this channel, which passes its frames to `received`."""
         self._channel = channel
         channel.on_closed = self._lost
 
-    def ask(self, encode: Callable[[int], list[bytes]]) -> "asyncio.Future[bytes]":
-        """Send the request that `encode` makes for a correlation id. The future gets the response frame, or HungUp."""
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    def ask(self, request: Any, body: Sequence[bytes] | None = None) -> "asyncio.Future[Any]":
+        """Send a kio request; `body` is what it is encoded as, if it is. The future gets the response, or HungUp."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._channel is None or not self._channel.is_open:
             future.set_exception(HungUp("the connection to the broker is closed"))
-            return future
-        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        self._waiting.append((self._next_id, future))
-        self._channel.push(list(encode(self._next_id)))
+        else:
+            codec = self._codec
+            encoded = [codec.encode(request, future)] if body is None else codec.frame(request, body, future)
+            self._channel.push([*encoded])
         return future
 
     def received(self, frame: memoryview) -> None:
-        """Take a response frame. It is copied, since its buffer is reused."""
+        """Take a response frame, whose buffer is reused. Close the connection if it is not the response that is due."""
         try:
-            correlation_id = correlation_id_of(frame)
-        except Malformed as malformed:
-            self._end(str(malformed))
+            future, response = self._codec.take(frame)
+        except BadResponse as bad:
+            self._end(str(bad))
             return
-        if not self._waiting or self._waiting[0][0] != correlation_id:
-            self._end(f"a response to request {correlation_id}, which is not the oldest one")
-            return
-        _, future = self._waiting.popleft()
         if not future.done():
-            future.set_result(bytes(frame))
+            future.set_result(response)
 
     def close(self) -> None:
         """Close the connection. Pending requests fail with HungUp."""
@@ -72,8 +66,7 @@ class ClientConnection:
         self._lost()
 
     def _lost(self) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for _, future in waiting:
+        for future in self._codec.abandon():
             if not future.done():
                 future.set_exception(HungUp("the broker closed the connection"))
                 # The caller may be gone: mark the exception as retrieved.

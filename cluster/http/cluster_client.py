@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from cordwood.cluster.http.client_connection import CLIENT_ID, ClientConnection, HungUp
-from cordwood.cluster.kafka.questions import decode_response, encoding_request, with_correlation_id
-from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.http.client_connection import ClientConnection, HungUp
+from cordwood.cluster.kafka.message_writer import Answer, writing
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.channel import Channel, Dial
 
@@ -96,12 +95,12 @@ class ClusterClient:
         self._idle.clear()
 
     async def _ask(self, broker_id: int, request: Any) -> Any:
-        chunks = await self._turns.run(encoding_request(request, CLIENT_ID))
+        encoded = Answer()
+        await self._turns.run(writing(type(request), b"", request, encoded))
         connection = await self._borrow(broker_id)
         try:
-            frame = await connection.ask(lambda correlation_id: with_correlation_id(chunks, correlation_id))
-            return decode_response(type(request), memoryview(frame))
-        except (HungUp, Malformed) as error:
+            return await connection.ask(request, encoded.chunks)
+        except HungUp as error:
             raise Unanswered(f"Broker {broker_id} did not answer ({error}): try again later.") from error
         finally:
             self._give_back(broker_id, connection)

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from cordwood.client.codec import ResponseFrames
 from cordwood.cluster.kafka.connection import Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
-from cordwood.cluster.kafka.receive_buffer import LENGTH_BYTES
+from cordwood.cluster.kafka.peers import FRAME_BYTES_MAX
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import Chunk, ReadPiece
@@ -54,7 +55,7 @@ class InProcessChannel:
         self.on_closed: Callable[[], None] | None = None
         self._connection, self._received = connection, received
         self._is_open = True
-        self._partial = bytearray()
+        self._frames = ResponseFrames(FRAME_BYTES_MAX)
         self._unread: deque[memoryview] = deque()
         """Bytes sent while the broker does not read. The client bounds their size."""
         self._is_read = True
@@ -95,13 +96,12 @@ class InProcessChannel:
 
     def write(self, data: Bytes) -> None:
         """Receive response bytes from the broker end, as its transport."""
-        self._partial += data
-        self._deliver()
+        for frame in self._frames.feed(data):
+            self._received(frame)
 
     def writelines(self, texts: Iterable[Bytes]) -> None:
         for text in texts:
-            self._partial += text
-        self._deliver()
+            self.write(text)
 
     def abort(self) -> None:
         """Close from the broker end. As with a socket, `on_closed` runs in a later event-loop iteration."""
@@ -122,13 +122,3 @@ class InProcessChannel:
     def resume_reading(self) -> None:
         self._is_read = True
         asyncio.get_running_loop().call_soon(self._feed)
-
-    def _deliver(self) -> None:
-        partial = self._partial
-        while len(partial) >= LENGTH_BYTES:
-            end = LENGTH_BYTES + int.from_bytes(partial[:LENGTH_BYTES], "big")
-            if len(partial) < end:
-                return
-            frame = bytes(memoryview(partial)[LENGTH_BYTES:end])
-            del partial[:end]
-            self._received(memoryview(frame))

@@ -91,15 +91,15 @@ def test_the_client_gets_what_it_produced_and_is_told_of_refusals(place: BenchPl
         spread(broker.address, 3, 9)
         assert client.produce(ProduceFrame(TOPIC, 2, batch_of(20))) == 3
         request = FetchFrame(TOPIC, 2)
-        batches = request.batches_in(client.ask(request.at(1)))
+        batches = request.batches_in(client.exchange(request.at(1)))
         assert [header.base_offset for header in headers(bytes(batches))] == [1, 2, 3]
         request = FetchFrame(TOPIC, 2)
-        (record,) = decode(bytes(request.batches_in(client.ask(request.at(3)))))
+        (record,) = decode(bytes(request.batches_in(client.exchange(request.at(3)))))
         assert record.value == bytes(range(20))
         with pytest.raises(RequestFailed, match="Produce: error 3"):
             client.produce(ProduceFrame(TOPIC, 7, batch_of(20)))
         with pytest.raises(RequestFailed, match="Fetch: error 1"):
-            request.batches_in(client.ask(request.at(99)))
+            request.batches_in(client.exchange(request.at(99)))
 
 
 def test_a_broker_is_charged_for_its_requests_and_starts_again_on_its_data(place: BenchPlace) -> None:

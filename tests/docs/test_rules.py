@@ -13,7 +13,7 @@ KINDS = {"promise": "promise", "rule": "rule", "disk rule": "disk rule", "Raft r
 """The first heading of each table, and its citation form in lower case."""
 CITATION = re.compile(r"\b((?:disk |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE)
 NAME = re.compile(r"`([\w/.-]+)`")
-FOLDERS = ("bench", "chaos", "cluster", "docs", "replication", "spark", "storage", "tests")
+FOLDERS = ("bench", "chaos", "client", "cluster", "docs", "replication", "spark", "storage", "tests")
 
 
 def tables() -> dict[str, dict[int, list[str]]]:

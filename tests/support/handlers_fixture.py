@@ -20,6 +20,7 @@ from replica_fixture import NOW_MS
 from roles_fixture import TOPIC, RolesFixture
 from virtual_time import run
 
+from cordwood.client.codec import ClientCodec
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka import refusals
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
@@ -30,7 +31,6 @@ from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader
-from cordwood.cluster.kafka.questions import correlation_id_of, decode_response, encode_request
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
@@ -51,8 +51,8 @@ class Client:
 
     def __init__(self, here: InProcess, dispatcher: Dispatcher) -> None:
         self._channel = here.open("PLAINTEXT", dispatcher.handle, self._answered)
-        self._asked: dict[int, tuple[Any, asyncio.Future[Any]]] = {}
-        self._next_id = 0
+        self._codec = ClientCodec[asyncio.Future[Any]]("client")
+        self._exchanged: asyncio.Future[bytes] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -61,24 +61,26 @@ class Client:
     def send(self, api: int, version: int, **fields: Any) -> asyncio.Future[Any]:
         """Send a request of one version. The response has that version's class. Nested fields are dicts."""
         request = message_of(load_request_schema(api, version), fields)
-        self._next_id += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[self._next_id] = type(request), future
-        self._channel.push([encode_request(request, self._next_id, b"client")])
+        if fields.get("acks") == 0:
+            self._channel.push([self._codec.encode_unanswered(request)])
+        else:
+            self._channel.push([self._codec.encode(request, future)])
         return future
 
     async def exchange(self, frame: bytes) -> bytes:
-        """Send a request frame of correlation id 1 and return the response frame, both without their length prefix."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[1] = None, future
+        """Send a request frame and return the response frame, both without their length prefix."""
+        self._exchanged = asyncio.get_running_loop().create_future()
         self._channel.push([len(frame).to_bytes(4, "big") + frame])
         async with asyncio.timeout(ANSWER_S):
-            answer: bytes = await future
-        return answer
+            return await self._exchanged
 
     def _answered(self, frame: memoryview) -> None:
-        request, future = self._asked.pop(correlation_id_of(frame))
-        future.set_result(bytes(frame) if request is None else decode_response(request, frame))
+        if self._exchanged is not None:
+            self._exchanged.set_result(bytes(frame))
+            return
+        future, answer = self._codec.take(frame)
+        future.set_result(answer)
 
 
 class HandlersStory(RolesFixture):

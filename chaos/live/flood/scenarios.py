@@ -318,7 +318,7 @@ def _ask_on_many(aim: FloodTarget, request: object, connections: int) -> None:
     for connection in asking:
         connection.send(request)
     for connection in asking:
-        connection.receive()
+        connection.receive_frame()
         connection.close()
 
 

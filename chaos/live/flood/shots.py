@@ -124,7 +124,7 @@ def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: 
             deadline_s = time.monotonic() + ANSWER_S
             for _ in range(count):
                 connection.socket.settimeout(max(deadline_s - time.monotonic(), SHORTEST_S))
-                connection.receive()
+                connection.receive_frame()
     except TimeoutError:
         return ShotOutcome.UNANSWERED
     except OSError:

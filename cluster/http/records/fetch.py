@@ -8,8 +8,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
-from cordwood.cluster.http.client_connection import CLIENT_ID, ClientConnection
-from cordwood.cluster.kafka.questions import decode_response, encode_request
+from cordwood.cluster.http.client_connection import ClientConnection
 from cordwood.storage.types import TopicPartition
 
 ANSWER_BYTES_MAX = 512 << 10
@@ -33,8 +32,7 @@ class Fetched(NamedTuple):
 async def fetch(connection: ClientConnection, starts: Mapping[TopicPartition, int], waits: bool) -> Sequence[Fetched]:
     """Fetch partitions from their leader. Return one row per partition, in the order of the response.
 
-    With `waits`, the request is a long poll, which ends once one partition has records. Raises HungUp, TimeoutError,
-    Malformed.
+    With `waits`, the request is a long poll, which ends once one partition has records. Raises HungUp, TimeoutError.
     """
     wait_s = WAIT_S if waits else 0.0
     request = FetchRequest(
@@ -56,7 +54,7 @@ async def fetch(connection: ClientConnection, starts: Mapping[TopicPartition, in
         ),
     )
     async with asyncio.timeout(wait_s + SILENCE_S):
-        frame = await connection.ask(lambda number: [encode_request(request, number, CLIENT_ID)])
+        answer = await connection.ask(request)
     return [
         Fetched(
             TopicPartition(topic.topic, row.partition_index),
@@ -64,6 +62,6 @@ async def fetch(connection: ClientConnection, starts: Mapping[TopicPartition, in
             row.log_start_offset,
             bytes(row.records or b""),
         )
-        for topic in decode_response(FetchRequest, memoryview(frame)).responses
+        for topic in answer.responses
         for row in topic.partitions
     ]

@@ -1,10 +1,13 @@
 """Requests to other brokers over one connection: responses in order, and a bounded wait."""
 
 import asyncio
+import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v3.request import HeartbeatRequest
 
 from cordwood.cluster.http.client_connection import ClientConnection, HungUp
 from cordwood.cluster.http.cluster_client import ClusterClient, Unanswered
@@ -26,7 +29,7 @@ class OtherEnd:
     def push(self, chunks: list[Chunk]) -> None:
         (frame,) = chunks
         assert isinstance(frame, bytes)
-        self.asked.append(int.from_bytes(frame, "big"))
+        self.asked.append(int.from_bytes(frame[8:12], "big"))
 
     def close(self, reason: str | None = None) -> None:  # noqa: ARG002
         if self.is_open:
@@ -34,8 +37,9 @@ class OtherEnd:
             assert self.on_closed is not None
             self.on_closed()
 
-    def answer(self, correlation_id: int, text: bytes = b"") -> None:
-        self.received(memoryview(correlation_id.to_bytes(4, "big") + text))
+    def answer(self, correlation_id: int, code: int = 0) -> None:
+        """Send the response to a Heartbeat: its throttle time and error code."""
+        self.received(memoryview(struct.pack(">iih", correlation_id, 0, code)))
 
 
 def connection() -> tuple[ClientConnection, OtherEnd]:
@@ -45,8 +49,8 @@ def connection() -> tuple[ClientConnection, OtherEnd]:
     return talk, end
 
 
-def ask(talk: ClientConnection) -> "asyncio.Future[bytes]":
-    return talk.ask(lambda correlation_id: [correlation_id.to_bytes(4, "big")])
+def ask(talk: ClientConnection) -> "asyncio.Future[Any]":
+    return talk.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None))
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -57,15 +61,15 @@ def test_answers_belong_to_questions_in_their_order() -> None:
     async def story() -> None:
         talk, end = connection()
         first, second = ask(talk), ask(talk)
-        for number, text in zip(end.asked, (b"a", b"b"), strict=True):
-            end.answer(number, text)
-        assert ((await first)[4:], (await second)[4:]) == (b"a", b"b")
+        for number, code in zip(end.asked, (ErrorCode.none, ErrorCode.unknown_member_id), strict=True):
+            end.answer(number, code)
+        assert [(await each).error_code for each in (first, second)] == [ErrorCode.none, ErrorCode.unknown_member_id]
         assert talk.is_idle
 
     run(story())
 
 
-@pytest.mark.parametrize("answer", [b"\x00", b"\x00\x00\x00\x63"])
+@pytest.mark.parametrize("answer", [b"\x00", b"\x00\x00\x00\x63", b"\x00\x00\x00\x01"])
 def test_an_answer_to_another_question_ends_the_conversation(answer: bytes) -> None:
     async def story() -> None:
         talk, end = connection()

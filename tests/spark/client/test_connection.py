@@ -33,8 +33,8 @@ def stranger(says: bytes) -> Address:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not use Kafka's protocol"),
         (b"", "closed the connection"),
         (b"\x00\x00\x00\x20\x00", "closed the connection"),
-        (b"\x00\x00\x00\x04\x00\x00\x00\x09", "response 9 to request 0|malformed response"),
-        (b"\x00\x00\x00\x05\x00\x00\x00\x00\x00", "malformed response"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x09", "a response to request 9 where request 1 is due"),
+        (b"\x00\x00\x00\x05\x00\x00\x00\x01\x00", "malformed response"),
     ],
 )
 def test_who_is_no_broker_is_trouble_and_not_a_crash(says: bytes, meaning: str) -> None:

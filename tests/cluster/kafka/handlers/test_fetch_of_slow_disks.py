@@ -11,13 +11,13 @@ from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
 from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
+from cordwood.client.codec import decode_response, encode_request
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import READS_AHEAD_MAX, SLOW_DISK_S, FetchHandler
 from cordwood.cluster.kafka.in_process import InProcess
-from cordwood.cluster.kafka.questions import decode_response, encode_request
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.log_directory import LogDirectory

@@ -12,12 +12,12 @@ from kio.schema.produce.v11.request import PartitionProduceData, TopicProduceDat
 from raw_batches import NOW_MS, bomb, raw_batch, zero_deltas
 from replica_fixture import ME, ReplicaFixture
 
+from cordwood.client.codec import decode_response, encode_request
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
-from cordwood.cluster.kafka.questions import decode_response, encode_request
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
