@@ -18,6 +18,7 @@ from cordwood.replication.frames import (
 )
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.slices import Slice
 
@@ -39,14 +40,16 @@ class RangeServer:
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._answering: dict[Channel, asyncio.Task[None]] = {}
+        self._answering: set[Channel] = set()
+        self._tasks = Tasks()
 
     def answer(self, channel: Channel, read: ReadRequest) -> None:
         """Push one answer. Raises MalformedFrame if the answer before is still due."""
         if channel in self._answering:
             raise MalformedFrame("a request before the response to the previous one")
-        task = self._answering[channel] = asyncio.get_running_loop().create_task(self._answer(channel, read))
-        task.add_done_callback(lambda _: self._answering.pop(channel))
+        self._answering.add(channel)
+        answering = self._tasks.spawn(self._answer(channel, read))
+        answering.add_done_callback(lambda _: self._answering.discard(channel))
 
     async def _answer(self, channel: Channel, read: ReadRequest) -> None:
         partition = self._replicas.with_id(read.topic_id, read.partition)

@@ -16,17 +16,19 @@ RunBlocking = Callable[..., Awaitable[Any]]
 _ResultT = TypeVar("_ResultT")
 
 
-def report(message: str, error: BaseException) -> None:
-    """Pass an error to the event loop's exception handler that ends nothing beyond what has already ended."""
-    context = {"message": message, "exception": error, CONTAINED: True}
+def report(message: str, error: BaseException, *, is_contained: bool = True) -> None:
+    """Pass an error to the event loop's exception handler. A contained one ends nothing beyond what has ended."""
+    context = {"message": message, "exception": error, **({CONTAINED: True} if is_contained else {})}
     asyncio.get_running_loop().call_exception_handler(context)
 
 
 class Tasks:
     """Tasks of one owner. An exception in one task is reported, and does not affect the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, are_contained: bool = True) -> None:
+        """Unless they `are_contained`, an AssertionError of a task stops the broker."""
         self._running: set[asyncio.Task[Any]] = set()
+        self._are_contained = are_contained
 
     def spawn(self, work: Coroutine[Any, Any, _ResultT], name: str | None = None) -> "asyncio.Task[_ResultT]":
         """Run `work` as a task in the background."""
@@ -49,7 +51,7 @@ class Tasks:
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            report(f"the task {task.get_name()!r} failed", error)
+            report(f"the task {task.get_name()!r} failed", error, is_contained=self._are_contained)
 
 
 async def _repeated(step: Callable[[], Awaitable[None]], name: str) -> None:

@@ -1,6 +1,5 @@
 """The request dispatcher: API lookup, request decoding, handler call, response encoding and error handling."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +30,7 @@ from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
+from cordwood.replication.tasks import Tasks
 
 CLIENT_ID_CHARS_TOLD = 100
 
@@ -86,7 +86,7 @@ class Dispatcher:
         self._services, self._follower_connections, self._measures = services, follower_connections, measures
         self._producing, self._fetching = producing, fetching
         self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Handle one frame. Produce and Fetch run in this call as far as possible; other APIs run in a task."""
@@ -117,9 +117,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         await self._producing.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self._fetching.tasks.close()
 
     def _note_held(self, seconds: float, head: RequestHead, connection: Connection) -> None:
@@ -161,9 +159,7 @@ class Dispatcher:
 
     def _start(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
         """Handle a request in a task. If the task fails, its connection is closed."""
-        task = asyncio.get_running_loop().create_task(self._guarded(work, head, connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._guarded(work, head, connection))
 
     async def _guarded(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
         def held(seconds: float) -> None:

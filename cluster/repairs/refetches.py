@@ -1,7 +1,7 @@
 """Refetches: damaged segments of one broker, repaired in place from other replicas as soon as one can be asked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -12,6 +12,7 @@ from cordwood.replication.log_repair import quarantine_segment, remove_foreign_s
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
 from cordwood.replication.segment_refetch import refetch
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import DamagedLog, ForeignSegment, StorageError
 from cordwood.storage.scrub import segment_with
 
@@ -47,11 +48,11 @@ class Refetches:
         log_maintenance: LogMaintenance,
         register: DamageRegister,
         give_up: Callable[[Partition, DamagedLog], None],
-        spawn: Callable[[Awaitable[None]], object],
+        tasks: Tasks,
     ) -> None:
         """`sources_of` returns the brokers to fetch from. `give_up` takes damage that cannot be repaired in place."""
         self._sources_of, self._reader, self._log_maintenance = sources_of, reader, log_maintenance
-        self._register, self._give_up, self._spawn = register, give_up, spawn
+        self._register, self._give_up, self._tasks = register, give_up, tasks
         self._pending: dict[Partition, _Pending] = {}
         self._running: set[Partition] = set()
 
@@ -79,7 +80,7 @@ class Refetches:
         sources = self._sources_of(partition)
         if sources or all(isinstance(damage, ForeignSegment) for damage in pending.damage):
             self._running.add(partition)
-            self._spawn(self._repair(partition, pending, sources))
+            self._tasks.spawn(self._repair(partition, pending, sources))
 
     async def _repair(self, partition: Partition, pending: _Pending, sources: Sequence[int]) -> None:
         """Repair the damaged segments one by one. The failure of one does not stop the next."""

@@ -1,7 +1,7 @@
 """Repair of damage: a range is refetched in place; a lost tail is cut outside the in-sync set and replicated again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from cordwood.replication.log_repair import (
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.tasks import Tasks
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.errors import DamagedLog, LostTail, StorageError
 from cordwood.storage.scrub import IncompleteIndex
@@ -77,8 +78,8 @@ class Repairs:
         self._under_repair: set[Partition] = set()
         self._returning: dict[Partition, list[DamagedLog]] = {}
         self._failed: set[Partition] = set()
-        self._refetches = Refetches(self._sources_of, reader, log_maintenance, register, self._to_repair, self._spawn)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
+        self._refetches = Refetches(self._sources_of, reader, log_maintenance, register, self._to_repair, self._tasks)
         self._looking: asyncio.Task[None] | None = None
 
     def found(self, partition: Partition, damage: DamagedLog) -> None:
@@ -92,7 +93,7 @@ class Repairs:
             return
         is_new = not isinstance(damage, IncompleteIndex) and self._note(partition, damage)
         if not has_lost_records(damage):
-            self._spawn(self._rewrite(partition, damage))
+            self._tasks.spawn(self._rewrite(partition, damage))
         elif is_new and isinstance(damage, LostTail):
             self._to_repair(partition, damage)
         elif is_new:
@@ -107,7 +108,7 @@ class Repairs:
             pending.found_in_epoch = partition.leader_epoch
         if pending is not None and image is not None and may_be_cut(image, self._me, pending.found_in_epoch):
             self._under_repair.add(partition)
-            self._spawn(self._repair(partition, pending))
+            self._tasks.spawn(self._repair(partition, pending))
         else:
             self._leader_connections.follow(partition, leader)
 
@@ -142,9 +143,7 @@ class Repairs:
 
     async def close(self) -> None:
         """Cancel the repairs. The next start finds what is still damaged."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _to_repair(self, partition: Partition, damage: DamagedLog) -> None:
         self._pending_repairs.setdefault(partition, _PendingRepair(partition.leader_epoch)).damage.append(damage)
@@ -180,7 +179,7 @@ class Repairs:
 
     def _look(self) -> None:
         if self._looking is None and self._has_begun:
-            self._looking = self._spawn(self._look_until_well())
+            self._looking = self._tasks.spawn(self._look_until_well())
 
     async def _look_until_well(self) -> None:
         now = asyncio.get_running_loop().time
@@ -342,17 +341,6 @@ class Repairs:
     def _finish(self, damage: Iterable[DamagedLog]) -> None:
         for done in damage:
             self._register.done(done)
-
-    def _spawn(self, work: Awaitable[None]) -> "asyncio.Task[None]":
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _events.error("task.failed", error=repr(error))
 
 
 def _may_follow(partition: Partition) -> bool:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from virtual_time import run
 
-from cordwood.replication.tasks import PAUSE_MAX_S, PAUSE_S, Tasks
+from cordwood.replication.tasks import CONTAINED, PAUSE_MAX_S, PAUSE_S, Tasks
 
 
 def test_a_loop_goes_on_after_a_round_that_failed_and_waits_longer_each_time() -> None:
@@ -49,5 +49,21 @@ def test_a_task_that_fails_is_reported_and_ends_nobody() -> None:
         await asyncio.sleep(2)
         assert other.result() == "done"
         assert [type(error) for error in reported] == [KeyError]
+
+    run(scenario())
+
+
+def test_only_a_failed_task_that_is_not_contained_may_stop_the_broker() -> None:
+    async def scenario() -> None:
+        contexts: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+
+        async def fails() -> None:
+            raise AssertionError("an invariant")
+
+        for are_contained in (True, False):
+            Tasks(are_contained=are_contained).spawn(fails())
+            await asyncio.sleep(1)
+        assert [CONTAINED in context for context in contexts] == [True, False]
 
     run(scenario())

@@ -20,6 +20,7 @@ from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.turns import at_once
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import LargeRecord, Record
 from cordwood.storage.types import TopicPartition
@@ -73,7 +74,7 @@ class RecordReader:
         self._ready: asyncio.Queue[Piece | HttpRefusal] = asyncio.Queue(PIECES_WAITING_MAX)
         self._is_one_out = False
         """True if a piece was returned that the caller may still hold."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._is_closed = False
 
     async def __aenter__(self) -> "RecordReader":
@@ -82,10 +83,7 @@ class RecordReader:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     @property
     def is_over(self) -> bool:
@@ -112,11 +110,8 @@ class RecordReader:
         return ends is not None and self._next[place] >= ends[place]
 
     def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        if self._is_closed:
-            return
-        task = asyncio.get_running_loop().create_task(self._guarded(work, *arguments), name="read over HTTP")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if not self._is_closed:
+            self._tasks.spawn(self._guarded(work, *arguments), "read over HTTP")
 
     async def _guarded(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Run a task. On an error, fail the reader, which would otherwise wait forever."""

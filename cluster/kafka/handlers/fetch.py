@@ -308,7 +308,7 @@ class DelayedFetch:
                 rows, size = yield from self._collect(may_wait, self._is_last_chance)
             except NotInMemory:
                 # The poll stays busy until the disk is read.
-                asyncio.get_running_loop().create_task(self._warm())
+                self._fetching.tasks.spawn(self._warm())
                 return
             if not self._slot.connection.is_open:
                 break

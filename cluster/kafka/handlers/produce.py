@@ -33,6 +33,7 @@ from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.turns import Steps, Turns, some
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.admission import admit_records_in_parts
 from cordwood.storage.batch import check
 from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, Parts, UnpacksTooLarge
@@ -187,10 +188,9 @@ class ProduceHandler:
         self._turns = turns
         self._replicas, self._decoding, self._wall_clock = replicas, decoding, wall_clock
         self._find_leader = find_leader
-        self._loop = asyncio.get_running_loop()
-        self._now = self._loop.time
+        self._now = asyncio.get_running_loop().time
         self._budget = Budget()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Append the batches of a request, and fill `slot` when they are acknowledged. Raises Malformed."""
@@ -217,9 +217,7 @@ class ProduceHandler:
     def _begin(self, slot: Slot, steps: Steps[bool]) -> None:
         """Handle the rest of a large request in slices of the loop's time. The connection's next request waits."""
         slot.connection.freeze()
-        task = self._loop.create_task(self._in_turns(slot.connection, steps))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._in_turns(slot.connection, steps))
 
     async def _in_turns(self, connection: Connection, steps: Steps[bool]) -> None:
         is_handled = True
@@ -238,9 +236,7 @@ class ProduceHandler:
         async def fill() -> None:
             slot.fill([await self._turns.run(encoding)])
 
-        task = self._loop.create_task(fill())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(fill())
 
     def _pending(self, head: RequestHead, request: Request, slot: Slot) -> PendingProduce:
         """Begin a request, with a full budget for the check of its records."""
@@ -289,16 +285,12 @@ class ProduceHandler:
 
     async def close(self) -> None:
         """Cancel the requests that are still handled in slices or checked."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _check_beside(self, pending: PendingProduce, unchecked: Sequence[Unchecked], acks: int) -> None:
         """Append these batches once their records have been checked. Until then the client's next request waits."""
         pending.slot.connection.freeze()
-        task = self._loop.create_task(self._append_checked(pending, unchecked, acks))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._append_checked(pending, unchecked, acks))
 
     async def _append_checked(self, pending: PendingProduce, unchecked: Sequence[Unchecked], acks: int) -> None:
         """Check and append these batches, one after the other."""

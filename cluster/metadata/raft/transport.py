@@ -19,6 +19,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     RefusedByPeer,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message
+from cordwood.replication.tasks import Tasks
 
 REDIAL_INTERVAL_S = 0.1
 REDIAL_REFUSED_INTERVAL_S = 1.0
@@ -62,7 +63,7 @@ class Transport:
         """Connections before the end of the handshake, each with the voter that was dialled, or None."""
         self._refusals: dict[BrokerId, str] = {}
         self._told: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(are_contained=False)
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: Address) -> int:
@@ -75,13 +76,11 @@ class Transport:
 
     def start(self) -> None:
         for voter in sorted(self._dials):
-            self._spawn(self._keep_dialled(voter), f"dial {voter}")
-        self._spawn(self._keep_alive(), "keep alive")
+            self._tasks.spawn(self._keep_dialled(voter), f"quorum: dial {voter}")
+        self._tasks.spawn(self._keep_alive(), "quorum: keep alive")
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         if self._server is not None:
             self._server.close()
         for connection in [*self._connections.values(), *self._strangers]:
@@ -174,7 +173,7 @@ class Transport:
         """Dial every voter that is not dialled yet: if this broker's configuration is wrong, those voters refuse it."""
         for voter in set(self._voters) - self._dials - {self._me}:
             self._dials.add(voter)
-            self._spawn(self._keep_dialled(voter), f"dial {voter}")
+            self._tasks.spawn(self._keep_dialled(voter), f"quorum: dial {voter}")
 
     def _tell(self, event: str, connection: RaftConnection, reason: Exception) -> None:
         """Log one warning for each host and reason, however often the host reconnects."""
@@ -204,8 +203,3 @@ class Transport:
                     connection.abort()
                 elif connection.peer is not None:
                     connection.keep_alive()
-
-    def _spawn(self, work: "asyncio._CoroutineLike[None]", name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=f"quorum: {name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
