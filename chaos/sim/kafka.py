@@ -3,19 +3,17 @@
 import asyncio
 import contextlib
 import functools
-import io
 import random
-import struct
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from kio.index import load_request_schema
 
 from cordwood.chaos.sim.loop import SimulatedLoop
+from cordwood.client.codec import BadResponse, ClientCodec
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.types import NO_EPOCH
 
@@ -48,9 +46,6 @@ DIAL_TIMEOUT_S = 1.0
 REFRESH_S = 0.1
 NO_OPERATIONS = {"include_topic_authorized_operations": False}
 
-_HEAD = struct.Struct(">hhih")
-_Read = Callable[[memoryview, int], tuple[Any, int]]
-
 
 class NoAnswer(OSError):
     """The connection broke, or the answer did not come in time. The request may or may not have been executed."""
@@ -67,14 +62,11 @@ def part(api: ApiKey, name: str, /, **fields: Any) -> Any:
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """One connection with pipelined requests. Responses are matched by correlation id, in any order."""
+    """One connection with pipelined requests."""
 
     def __init__(self, client_id: str) -> None:
-        self._client_id = client_id.encode()
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, tuple[asyncio.Future[Any], _Read]] = {}
-        self._correlation = 0
-        self._buffer = bytearray()
+        self._codec = ClientCodec[asyncio.Future[Any]](client_id)
 
     @property
     def is_open(self) -> bool:
@@ -86,44 +78,36 @@ class PipelinedConnection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None
-        waiting, self._waiting = self._waiting, {}
-        for future, _ in waiting.values():
+        for future in self._codec.abandon():
             if not future.done():
                 future.set_exception(NoAnswer("the connection broke"))
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while len(self._buffer) >= 4:
-            end = 4 + int.from_bytes(self._buffer[:4], "big")
-            if len(self._buffer) < end:
-                return
-            frame = memoryview(bytes(self._buffer[4:end]))
-            del self._buffer[:end]
-            future, read = self._waiting.pop(int.from_bytes(frame[:4], "big"), (None, None))
-            if future is not None and read is not None and not future.done():
-                future.set_result(read(frame, 4)[0])
+        """Complete the requests whose responses have arrived. Raises AssertionError for a bad response.
+
+        The simulated network changes no bytes, so a bad response is a fault of the broker, and not a broken connection.
+        """
+        try:
+            for future, response in self._codec.feed(data):
+                if not future.done():
+                    future.set_result(response)
+        except BadResponse as bad:
+            raise AssertionError(f"a broker sent {bad}") from bad
 
     def ask(self, request: Any) -> "asyncio.Future[Any]":
         """Send a request. Return the future of its response. Raises NoAnswer."""
-        read = self.tell(request)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[self._correlation] = future, read
+        self._opened().write(self._codec.encode(request, future))
         return future
 
-    def tell(self, request: Any) -> _Read:
-        """Send a request. Return the decoder of its response, if one is due. Raises NoAnswer."""
+    def tell(self, request: Any) -> None:
+        """Send a request that has no response. Raises NoAnswer."""
+        self._opened().write(self._codec.encode_unanswered(request))
+
+    def _opened(self) -> asyncio.Transport:
         if self._transport is None:
             raise NoAnswer("the connection is closed")
-        key, version = type(request).__api_key__, type(request).__version__
-        write, read, has_tags = _codec(key, version)
-        self._correlation += 1
-        body = io.BytesIO()
-        body.write(_HEAD.pack(key, version, self._correlation, len(self._client_id)) + self._client_id)
-        if has_tags:
-            body.write(b"\x00")
-        write(body, request)
-        self._transport.write(len(body.getbuffer()).to_bytes(4, "big") + body.getvalue())
-        return read
+        return self._transport
 
     def hang_up(self) -> None:
         if self._transport is not None:
@@ -249,19 +233,6 @@ class SimulatedClient:
 
 def duration(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
-
-
-@functools.cache
-def _codec(key: int, version: int) -> tuple[Callable[[io.BytesIO, Any], None], _Read, bool]:
-    request, response = load_request_schema(key, version), load_response_schema(key, version)
-    read_header, read_body = entity_reader(response.__header_schema__), entity_reader(response)
-
-    def read(frame: memoryview, position: int) -> tuple[Any, int]:
-        _, position = read_header(frame, position - 4)
-        body: tuple[Any, int] = read_body(frame, position)
-        return body
-
-    return entity_writer(request), read, bool(request.__flexible__)
 
 
 @functools.cache

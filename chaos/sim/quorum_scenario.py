@@ -1,6 +1,5 @@
 """A random scenario for a Raft quorum: voters crash, lose their disks and have flipped bits; the network fails."""
 
-import asyncio
 import contextlib
 import random
 
@@ -11,6 +10,7 @@ from cordwood.cluster.metadata.commands import AllocateProducerIds, BrokerId
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.messages import Standing
+from cordwood.replication.tasks import Tasks
 
 FAULTS_S = 25.0
 BLOCK = 10
@@ -35,7 +35,7 @@ class QuorumFaultInjector:
         """The first ids of the allocated producer id blocks."""
         self.proposed = 0
         self._forgot_at = self._left_alone_until = float("-inf")
-        self.proposing: set[asyncio.Task[None]] = set()
+        self._proposals = Tasks()
 
     async def make(self) -> None:
         end = self.quorum.loop.time() + FAULTS_S
@@ -57,9 +57,7 @@ class QuorumFaultInjector:
 
     def propose(self) -> None:
         if self.quorum.quorums:
-            task = asyncio.create_task(self.put(self.rng.choice(sorted(self.quorum.quorums)), f"k{self.proposed}"))
-            self.proposing.add(task)
-            task.add_done_callback(self.proposing.discard)
+            self._proposals.spawn(self.put(self.rng.choice(sorted(self.quorum.quorums)), f"k{self.proposed}"))
             self.proposed += 1
 
     async def put(self, broker: int, key: str) -> None:
