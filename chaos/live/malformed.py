@@ -5,18 +5,11 @@
 The same seed sends the same frames. Exit 1 where the broker failed.
 """
 
-import contextlib
 import multiprocessing
 import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,17 +20,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from cordwood.chaos.live.bystander import LiveBystander, Observed
 from cordwood.chaos.live.flood.watch import resident_mb
 from cordwood.chaos.live.malformed_senders import SenderTally, send_chunk
+from cordwood.chaos.live.options import Keep, Seed, workplace
+from cordwood.chaos.live.process import BrokerProcess
 from cordwood.chaos.live.wild_requests import TOPIC
 
 FRAMES_PER_CHUNK = 2000
 WARM_UP_CHUNKS = 10
 GROWTH_MB_MAX = 32.0
 ACK_MS_MAX = 10_000.0
-START_S = 30.0
 SETTLE_S = 3.0
 BYSTANDER_TOPIC = "bystander"
 # Otherwise random requests would create topics, whose memory would count as growth.
-SETTINGS = ("auto.create.topics.enable=false", "group.initial.rebalance.delay.ms=0", "connections.max.idle.ms=60000")
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "connections.max.idle.ms": "60000",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,47 +98,15 @@ def _chunks(port: int, seed: int, frames: int) -> Iterator[tuple[int, str, int]]
         yield port, f"{seed}/{number}", FRAMES_PER_CHUNK
 
 
-@contextlib.contextmanager
-def broker(place: Path) -> Iterator[tuple[int, int]]:
-    """Run a broker on an empty data directory in `place`. Yield its port and process id."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = (f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={place / 'data'}", *SETTINGS)
-    command = [sys.executable, "-m", "cordwood.cluster.cli", "serve"]
-    command += [word for setting in settings for word in ("--set", setting)]
-    with (place / "broker.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=place)
-    try:
-        _wait_for(port, process)
-        yield port, process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(START_S)
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise ProcessLookupError("the broker did not start")
-        time.sleep(0.05)
-
-
 def main(
     frames: Annotated[int, typer.Option(min=1, help="Number of malformed frames to send to the broker.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="The same seed sends the same frames.")] = 1,
+    seed: Seed = 1,
     processes: Annotated[int, typer.Option(min=1, help="Senders at once.")] = 2 * (os.cpu_count() or 1),
-    keep: Annotated[Path | None, typer.Option(help="Keep the broker's data and log in this new directory.")] = None,
+    keep: Keep = None,
 ) -> None:
     """Start a broker, flood it with malformed frames, and report the result."""
     console = Console(highlight=False)
-    with contextlib.ExitStack() as stack:
-        place = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cordwood-malformed-")))
-        place.mkdir(parents=True, exist_ok=True)
-        port, pid = stack.enter_context(broker(place))
+    with workplace(keep) as place, BrokerProcess(place / "data", SETTINGS) as broker:
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True)) as progress:
             bar = progress.add_task("frames", total=frames)
@@ -148,7 +114,8 @@ def main(
             def show(taken: int) -> None:
                 progress.update(bar, completed=min(taken, frames))
 
-            verdict = flood(port, pid, frames, seed, processes, show)
+            verdict = flood(broker.port, broker.pid, frames, seed, processes, show)
+        broker.stop()
     tally, observed = verdict.tally, verdict.observed
     console.print(
         f"seed {seed}: {tally.taken:,} frames on {tally.connections:,} connections in {verdict.seconds:,.0f} s; "
