@@ -57,18 +57,21 @@ mutants: $(READY) ## The planted bugs of files that differ from a commit, and of
 	$(BIN)/cordwood chaos mutants --changed $(or $(BASE),HEAD~1)
 
 chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md asks (root, hours)
-	for fault in kill_leaders 'kill_leaders --controller' 'kill_leaders --brokers 5' pause_leaders cut_networks \
-	  blackouts 'blackouts --one' flip_replicas wipe_disk rolling_restart thousand_partitions; do \
-	  echo "$$fault" && $(BIN)/python -m cordwood.chaos.live.$$fault || exit 1; done
+	mkdir -p build
+	for fault in 'kill --rounds 300' 'kill --rounds 100 --kinds leader --brokers 5' 'pause --rounds 100' 'partition --rounds 50' \
+	  'power-cut --rounds 100' 'bit-flip --rounds 100' 'wipe --rounds 1' 'rolling-restart --rounds 10'; do \
+	  echo "$$fault" && $(BIN)/cordwood chaos run --fault $$fault --report build/chaos-fault.html || exit 1; done
+	$(BIN)/python -m cordwood.chaos.live.thousand_partitions
 
 chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to outlive, in an hour and a half (root, for all of them)
 	$(BIN)/cordwood chaos sim --seeds 1..675
 	mkdir -p build
 	$(BIN)/cordwood chaos run --minutes 10 --seed 1 --report build/chaos-hundredth.html
-	for fault in 'kill_leaders --rounds 10' 'pause_leaders --rounds 5' 'cut_networks --rounds 10' 'blackouts --rounds 5' \
-	  'blackouts --one --rounds 5' 'flip_replicas --rounds 10' 'wipe_disk --rounds 2' 'malformed --frames 100000' \
-	  'valid_flood --only all' 'valid_flood --minutes 1'; do \
-	  echo "$$fault" && $(BIN)/python -m cordwood.chaos.live.$$fault || exit 1; done
+	for fault in 'kill --rounds 10' 'pause --rounds 5' 'partition --rounds 10' 'power-cut --rounds 10' 'bit-flip --rounds 10' \
+	  'wipe --rounds 2'; do \
+	  echo "$$fault" && $(BIN)/cordwood chaos run --fault $$fault --report build/chaos-fault.html || exit 1; done
+	for flood in 'malformed --frames 100000' 'valid_flood --only all' 'valid_flood --minutes 1'; do \
+	  echo "$$flood" && $(BIN)/python -m cordwood.chaos.live.$$flood || exit 1; done
 
 bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memory, failover; three minutes (REPLICAS=1: only one; BASELINE=DIR: beside another checkout)
 	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds $(or $(ROUNDS),3)) $(if $(REPLICAS),--replication-factor $(REPLICAS)) $(if $(BASELINE),--baseline $(BASELINE)) $(if $(RECORD),--record $(RECORD))

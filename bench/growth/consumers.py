@@ -16,7 +16,7 @@ from cordwood.bench.growth.place import (
 )
 from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame
 from cordwood.bench.machine import cpu_seconds
-from cordwood.chaos.live.report import quantile
+from cordwood.chaos.live.figures import quantile
 from cordwood.storage.records import Record, encode
 
 COUNTS = (1, 10, 100, 500)

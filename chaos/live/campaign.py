@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,17 +11,18 @@ from confluent_kafka import KafkaException
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.faults.fault import ActiveFaults, Fault
+from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.file_systems import CannotMount
 from cordwood.chaos.live.load_clients import ClusterLoad, LiveClients
 from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.plan import Step, TargetRole, steps
-from cordwood.chaos.live.power_cut import CannotMount
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
 from cordwood.chaos.live.target import Target
 from cordwood.chaos.report.summary import Span
 
 SERVED_S = 30.0
 IN_SYNC_S = 60.0
-TOPIC_CONFIGS = {"segment.bytes": str(1 << 20)}
+PRODUCE_AFTER_S, IN_SYNC_AGAIN_S = "produce_after_the_fault_s", "in_sync_again_s"
 
 WENT_WRONG = (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException, CannotMount, NetworkUnavailable)
 """Errors of a cluster that fails to do what it should, or that a fault cannot be injected into."""
@@ -38,56 +39,76 @@ class Struck:
 
 
 class Campaign:
-    """One run against one target. Its results are `spans` and `anomalies`, with times in seconds from its start."""
+    """One run against one target. Its results are `anomalies`, `figures`, and `spans` in seconds from its start."""
 
-    def __init__(self, target: Target, load: ClusterLoad, place: Path, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        load: ClusterLoad,
+        place: Path,
+        report: Callable[[str], None],
+        limits: Sequence[Limit] | None = None,
+    ) -> None:
         self.target, self.clients = target, LiveClients(target.cluster.bootstrap, load, place / "clients")
         self.anomalies: list[Anomaly] = []
+        self.figures = Figures()
         self.spans: list[Span] = []
         self.struck: list[Struck] = []
         self.began_s = time.monotonic()
         """The start of the clients, on the monotonic clock."""
-        self._report = report
-        self._rng = random.Random(load.seed)
+        self.report, self._limits = report, limits
+        self.rng = random.Random(load.seed)
 
     @property
     def now_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.began_s
 
+    @property
+    def limits(self) -> Sequence[Limit]:
+        """The limits of this run; by default those of the target's faults whose figures were measured."""
+        if self._limits is not None:
+            return self._limits
+        limits = (limit for fault in self.target.faults.values() for limit in fault.rounds.limits)
+        return [limit for limit in limits if limit.figure in self.figures.values]
+
     def run(self, minutes: float) -> None:
         """Run the clients for `minutes`, inject one fault after the other, and undo all of them."""
+        self.run_through(lambda: self._inject(minutes * 60))
+
+    def run_through(self, inject: Callable[[], None]) -> None:
+        """Start the clients, inject faults, and undo all of them. The clients still run when this returns."""
+        cluster, load = self.target.cluster, self.clients.load
         try:
-            self._run(minutes * 60)
+            cluster.create_topic(load.topic, load.partitions, {"segment.bytes": str(load.segment_bytes)})
+            self.began_s = time.monotonic()
+            self.clients.start()
+            self.served("at the start", self.began_s)
+            inject()
+            self.undo()
         except WENT_WRONG as failure:
-            self._accuse(unavailable(f"after {self.now_s:.0f} s", failure))
+            self.accuse(unavailable(f"after {self.now_s:.0f} s", failure))
             self._end_spans()
 
-    def _run(self, seconds: float) -> None:
-        cluster, load = self.target.cluster, self.clients.load
-        cluster.create_topic(load.topic, load.partitions, TOPIC_CONFIGS)
-        self.began_s = time.monotonic()
-        self.clients.start()
-        self._served("at the start", self.began_s)
-        for step in steps(list(self.target.faults), random.Random(load.seed)):
+    def _inject(self, seconds: float) -> None:
+        for step in steps(list(self.target.faults), random.Random(self.clients.load.seed)):
             if self.now_s + step.quiet_s >= seconds:
                 break
             self._take(step, seconds)
         time.sleep(max(seconds - self.now_s, 0))
-        self._heal()
 
     def _take(self, step: Step, seconds: float) -> None:
         """Run one step of the plan. Undo the previous fault first, unless this step joins it."""
         if not step.is_joined or self._state().is_alone:
-            self._heal()
+            self.undo()
         time.sleep(step.quiet_s)
         fault = self.target.faults[step.fault]
-        if not fault.may_apply(self._state(), self._victims(fault, step.aim)):
-            self._heal()
-        self._strike(fault, self._victims(fault, step.aim))
+        if not fault.may_apply(self._state(), self.victims(fault, step.aim)):
+            self.undo()
+        self.strike(fault, self.victims(fault, step.aim))
         time.sleep(max(min(step.hold_s, seconds - self.now_s), 0))
 
-    def _victims(self, fault: Fault, aim: TargetRole) -> list[int]:
+    def victims(self, fault: Fault, aim: TargetRole) -> list[int]:
         """Return the victims: all brokers, where aim and fault allow it; else one broker that is not under a fault yet.
 
         That broker has the role `aim`; a random one if `aim` names no role or that broker is under a fault already.
@@ -98,10 +119,10 @@ class Campaign:
         unharmed = [id_ for id_ in cluster.ids if id_ not in self._state().victims]
         in_role = -1
         if aim is TargetRole.LEADER:
-            in_role = cluster.leader_of(load.topic, self._rng.randrange(load.partitions))
+            in_role = cluster.leader_of(load.topic, self.rng.randrange(load.partitions))
         elif aim is TargetRole.CONTROLLER:
             in_role = cluster.controller()
-        return [in_role if in_role in unharmed else self._rng.choice(unharmed)]
+        return [in_role if in_role in unharmed else self.rng.choice(unharmed)]
 
     def _state(self) -> ActiveFaults:
         return ActiveFaults(
@@ -110,41 +131,52 @@ class Campaign:
             any(each.fault.is_alone or len(each.victims) > 1 for each in self.struck),
         )
 
-    def _strike(self, fault: Fault, victims: list[int]) -> None:
+    def strike(self, fault: Fault, victims: list[int]) -> None:
+        """Inject a fault."""
         who = f"broker{'s' if len(victims) > 1 else ''} {', '.join(map(str, victims))}"
         # The fault is recorded before it is injected, so that the report shows one that fails half-way too.
         struck = Struck(fault, victims, who, self.now_s)
         self.struck.append(struck)
-        struck.what = f"{who}: {fault.strike(victims, self._rng)}"
-        self._report(f"{fault.name}: {struck.what}")
+        struck.what = f"{who}: {fault.strike(victims, self.rng)}"
+        self.report(f"{fault.name}: {struck.what}")
 
-    def _heal(self) -> None:
+    def undo(self) -> None:
         """Undo all faults in progress. Check that every partition takes records, and wait for full in-sync sets."""
         if not self.struck:
             return
-        healed = ", ".join(each.fault.name for each in self.struck)
-        for each in reversed(self.struck):
+        over = ", ".join(each.fault.name for each in self.struck)
+        undone, began_s = list(reversed(self.struck)), time.monotonic()
+        for each in undone:
             each.fault.heal(each.victims)
         self._end_spans()
-        healed_at_s = time.monotonic()
-        self._served(f"after {healed} was healed", healed_at_s)
+        healed_s = time.monotonic()
+        for each in undone:
+            each.fault.settle(each.victims, self.figures)
+        if waited_s := self.served(f"after {over} was healed", healed_s):
+            self.figures.add(PRODUCE_AFTER_S, healed_s - began_s + waited_s)
         self.target.cluster.wait_in_sync(IN_SYNC_S)
-        self._report(f"healed {healed}, in sync after {time.monotonic() - healed_at_s:.1f} s")
+        lasted_s = time.monotonic() - began_s
+        self.figures.add(IN_SYNC_AGAIN_S, lasted_s)
+        self.report(f"healed {over}, in sync after {lasted_s:.1f} s")
 
     def _end_spans(self) -> None:
         self.spans += (Span(each.fault.name, each.what, each.since_s, self.now_s) for each in self.struck)
         self.struck.clear()
 
-    def _served(self, when: str, since_s: float) -> None:
-        load = self.clients.load
-        missing = set(range(load.partitions)) - self.clients.served_after(since_s, SERVED_S).keys()
-        if missing:
+    def served(self, when: str, since_s: float) -> float | None:
+        """Wait until each partition acknowledges a record sent after `since_s`. Return the seconds of the slowest."""
+        partitions = set(range(self.clients.load.partitions))
+        waited = self.clients.served_after(since_s, SERVED_S)
+        if missing := partitions - waited.keys():
             sentence = f"Partitions {sorted(missing)} accept no records for {SERVED_S:.0f} s {when}."
-            self._accuse(Anomaly("unavailable", sentence, (), 1))
+            self.accuse(Anomaly("unavailable", sentence, (), 1))
+            return None
+        return max(waited.values())
 
-    def _accuse(self, anomaly: Anomaly) -> None:
+    def accuse(self, anomaly: Anomaly) -> None:
+        """Add an anomaly."""
         self.anomalies.append(anomaly)
-        self._report(f"{anomaly.kind}: {anomaly.sentence}")
+        self.report(f"{anomaly.kind}: {anomaly.sentence}")
 
 
 def unavailable(when: str, failure: Exception) -> Anomaly:

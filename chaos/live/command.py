@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +13,18 @@ import typer
 
 from cordwood.chaos.live import address_target, compose_target, local_target, run_summary
 from cordwood.chaos.live.campaign import WENT_WRONG, Campaign
-from cordwood.chaos.live.load_clients import ClusterLoad
+from cordwood.chaos.live.faults.fault import RoundOptions
+from cordwood.chaos.live.figures import Limit
+from cordwood.chaos.live.file_systems import CannotMount
+from cordwood.chaos.live.load_clients import QUICK, QUICK_READER, ClusterLoad
 from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.options import workplace
-from cordwood.chaos.live.power_cut import CannotMount
+from cordwood.chaos.live.rounds import Rounds
 from cordwood.chaos.live.screen import RunProgress, screen
-from cordwood.chaos.live.target import CannotHarm, Target, chosen
+from cordwood.chaos.live.target import FAULTS, CannotHarm, Target, chosen
 from cordwood.chaos.live.verdict import judge
 from cordwood.chaos.recorded import RUN
+from cordwood.chaos.report.axes import clock
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.place import writable
 from cordwood.chaos.results import ResultFile, begun, ended
@@ -29,6 +33,22 @@ from cordwood.cluster.cli.exits import ExitCode, Failure
 LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
 SEED_MAX = 1_000_000
 ANOMALIES_SHOWN = 20
+MINUTES, ROUNDS = 5.0, 10
+BROKERS_MIN = 3
+"""The fewest brokers of which one may fail. One broker alone may be struck by faults that may strike all."""
+STORED_BYTES_PER_MINUTE = 40 << 20
+"""Bytes that a broker stores in a minute of the default load, with a margin; a round takes less than a minute."""
+MB = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class OneFault:
+    """Rounds of one fault, in place of faults over some minutes."""
+
+    rounds: int
+    kinds: Sequence[str]
+    brokers: int
+    options: RoundOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +61,40 @@ class RunOptions:
     left_out: Mapping[str, str]
     """Why each other fault is not possible on this target, where all faults were requested."""
     minutes: float
+    one: OneFault | None
+    """In place of `minutes`."""
     load: ClusterLoad
     report: Path
     as_json: bool
     record: ResultFile | None = None
 
+    @property
+    def stored_bytes(self) -> int:
+        """An upper bound of what a broker stores."""
+        one = self.one
+        if one is None:
+            return int(self.minutes * STORED_BYTES_PER_MINUTE)
+        return one.rounds * STORED_BYTES_PER_MINUTE + one.options.preload_mb * MB
+
 
 def run(
-    faults: Annotated[str, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")] = ALL,
-    minutes: Annotated[float, typer.Option(min=0.1, help="How long the clients run under faults.")] = 5.0,
+    faults: Annotated[str | None, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help=f"How long the clients run under faults.  [default: {MINUTES:g}]")
+    ] = None,
+    fault: Annotated[str | None, typer.Option(help="Only this fault, in rounds, with limits of its own.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help=f"Rounds of --fault.  [default: {ROUNDS}]")] = None,
+    kinds: Annotated[str | None, typer.Option(help="Only these forms of --fault, in turn; all by default.")] = None,
+    hold: Annotated[float | None, typer.Option(min=0, help="Seconds that each --fault lasts.")] = None,
+    preload_mb: Annotated[
+        int | None, typer.Option(min=0, help="Megabytes that each broker holds before the first round.")
+    ] = None,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, help="Brokers of --fault: one, or at least three.  [default: 3]")
+    ] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="FIGURE=BOUND", help="Another bound for a limit of --fault.")
+    ] = None,
     target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="The cluster to test.")] = LOCAL,
     project: Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")] = "",
     seed: Annotated[int | None, typer.Option(help="The seed of the faults and their times; random by default.")] = None,
@@ -64,23 +109,36 @@ def run(
     """Inject faults into a cluster while clients write and read, undo them, and check that no promise was broken.
 
     `local` starts three brokers of its own; `compose` uses the running deployment of this directory; any other
-    cluster is loaded and checked without faults. Exits with 1 if a promise was broken.
+    cluster is loaded and checked without faults. With --fault one fault is injected in rounds, and its limits are
+    checked too. Exits with 1 if a promise was broken or a limit was not kept.
     """
     number = random.SystemRandom().randrange(SEED_MAX) if seed is None else seed
     try:
-        wanted, left_out = _faults(faults, target)
+        if fault is None:
+            own = {"--rounds": rounds, "--kinds": kinds, "--hold": hold, "--preload-mb": preload_mb, "--limit": limit}
+            _refuse_options_of_rounds({**own, "--brokers": brokers})
+            wanted, left_out = _faults(faults or ALL, target)
+            one = None
+        else:
+            wanted, left_out = _only(fault, target, faults, minutes), {}
+            one = _one_fault(fault, rounds or ROUNDS, kinds, hold, preload_mb, brokers or BROKERS_MIN, limit or ())
         if target == LOCAL:
             local_target.enter(wanted)
+        load = ClusterLoad(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second)
+        about = {"minutes": minutes or MINUTES, "seed": number, "faults": faults or ALL}
+        if one:
+            about = {"fault": fault, "rounds": one.rounds, "seed": number}
         asked = RunOptions(
             target=target,
             project=project or Path.cwd().name,
             faults=wanted,
             left_out=left_out,
-            minutes=minutes,
-            load=ClusterLoad(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second),
+            minutes=minutes or MINUTES,
+            one=one,
+            load=_load_of(one, load),
             report=writable(report or Path(f"cordwood-chaos-{number}.html")),
             as_json=as_json,
-            record=begun(recorded, RUN, {"target": target, "minutes": minutes, "seed": number, "faults": faults}),
+            record=begun(recorded, RUN, {"target": target, **about}),
         )
         with workplace(keep) as place:
             is_whole = _carry_out(asked, place)
@@ -90,6 +148,69 @@ def run(
         raise Failure(f"the brokers did not start: {failure}") from None
     if not is_whole:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _refuse_options_of_rounds(given: Mapping[str, object]) -> None:
+    """Raise CannotHarm where an option is given that only --fault has."""
+    if useless := [name for name, value in given.items() if value is not None and value != []]:
+        raise CannotHarm(f"{', '.join(useless)} only with --fault NAME: {', '.join(FAULTS)}")
+
+
+def _only(fault: str, target: str, faults: str | None, minutes: float | None) -> list[str]:
+    """Return the fault of the rounds. Raises CannotHarm."""
+    if fault not in FAULTS:
+        raise CannotHarm(f"there is no fault {fault}, only {', '.join(FAULTS)}")
+    if faults is not None or minutes is not None:
+        raise CannotHarm("--fault runs --rounds: give neither --faults nor --minutes")
+    if target != LOCAL:
+        raise CannotHarm("--fault needs the brokers of --target local")
+    return chosen([fault], local_target.reasons())
+
+
+def _one_fault(
+    fault: str,
+    rounds: int,
+    kinds: str | None,
+    hold_s: float | None,
+    preload_mb: int | None,
+    brokers: int,
+    bounds: Sequence[str],
+) -> OneFault:
+    """Return the rounds of a fault, with the given options in place of its own. Raises CannotHarm."""
+    kind = local_target.KINDS[fault]
+    options = kind.rounds
+    if brokers < BROKERS_MIN and not (brokers == 1 and kind.may_strike_all):
+        raise CannotHarm(f"{fault} needs at least {BROKERS_MIN} brokers")
+    if hold_s is not None:
+        options = replace(options, hold_s=(hold_s, hold_s))
+    if preload_mb is not None:
+        options = replace(options, preload_mb=preload_mb)
+    for bound in bounds:
+        options = replace(options, limits=_replaced(options.limits, *bound.partition("=")[::2]))
+    return OneFault(rounds, [word.strip() for word in (kinds or "").split(",") if word.strip()], brokers, options)
+
+
+def _replaced(limits: Sequence[Limit], figure: str, bound: str) -> tuple[Limit, ...]:
+    """Return the limits with another bound for a figure. Raises CannotHarm."""
+    if figure not in {limit.figure for limit in limits}:
+        known = dict.fromkeys(limit.figure for limit in limits)
+        raise CannotHarm(f"{figure} is no limit of this fault, which has {', '.join(known) or 'none'}")
+    try:
+        return tuple(replace(limit, bound=float(bound)) if limit.figure == figure else limit for limit in limits)
+    except ValueError:
+        raise CannotHarm(f"--limit {figure}={bound}: the bound is no number") from None
+
+
+def _load_of(one: OneFault | None, load: ClusterLoad) -> ClusterLoad:
+    if one is None:
+        return load
+    is_default = one.options.has_default_clients
+    return replace(
+        load,
+        segment_bytes=one.options.segment_bytes,
+        settings=() if is_default else QUICK,
+        reader_settings=() if is_default else QUICK_READER,
+    )
 
 
 def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
@@ -107,9 +228,11 @@ def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
 
 @contextmanager
 def _opened(asked: RunOptions, place: Path) -> Iterator[Target]:
+    """Yield the target, its brokers not started yet where it starts brokers of its own."""
     if asked.target == LOCAL:
-        with local_target.opened(place, asked.faults, asked.minutes) as target:
-            target.cluster.start()
+        one = asked.one
+        rounds = (one.brokers, one.options.hold_s[1]) if one else ()
+        with local_target.opened(place, asked.faults, asked.stored_bytes, *rounds) as target:
             yield target
     elif asked.target == COMPOSE:
         with compose_target.opened(asked.project, asked.faults) as target:
@@ -120,22 +243,33 @@ def _opened(asked: RunOptions, place: Path) -> Iterator[Target]:
 
 def _carry_out(asked: RunOptions, place: Path) -> bool:
     """Run the campaign, write the report and print the verdict. Return False where a promise was broken."""
-    progress = RunProgress()
+    progress, one = RunProgress(), asked.one
     for name, reason in asked.left_out.items():
         progress.tell(f"{name} is left out: {reason}")
     with _opened(asked, place) as target:
-        campaign = Campaign(target, asked.load, place, progress.tell)
+        campaign = Campaign(target, asked.load, place, progress.tell, one.options.limits if one else None)
+        rounds = _rounds(one, campaign, place) if one else None
+        if asked.target == LOCAL:
+            target.cluster.start()
         try:
-            with screen(campaign, progress, asked.minutes):
-                campaign.run(asked.minutes)
+            with screen(campaign, progress, f"{one.rounds} rounds" if one else clock(asked.minutes * 60)):
+                if one and rounds:
+                    campaign.run_through(lambda: rounds.inject(one.rounds))
+                else:
+                    campaign.run(asked.minutes)
                 lasted_s = campaign.now_s
                 progress.tell("all faults are over: reading all records and comparing all replicas")
                 verdict = judge(campaign)
         finally:
             campaign.clients.kill()
+    if rounds:
+        rounds.measure(verdict)
+    verdict.anomalies.extend(campaign.figures.exceeded(campaign.limits))
     asked.report.write_text(page(run_summary.run_report(campaign, verdict, lasted_s, asked.left_out)), encoding="utf-8")
     for anomaly in verdict.anomalies[:ANOMALIES_SHOWN]:
         typer.echo(f"{anomaly.kind}: {anomaly.sentence}")
+    for line in campaign.figures.lines(campaign.limits):
+        typer.echo(line)
     typer.echo(run_summary.sentence(campaign, verdict, lasted_s))
     typer.echo(f"report: {asked.report}", err=True)
     summary = run_summary.summary(campaign, verdict, lasted_s)
@@ -143,3 +277,12 @@ def _carry_out(asked: RunOptions, place: Path) -> bool:
     if asked.as_json:
         typer.echo(json.dumps(summary))
     return not verdict.anomalies
+
+
+def _rounds(one: OneFault, campaign: Campaign, place: Path) -> Rounds:
+    """Return the rounds in the chosen forms. Raises CannotHarm."""
+    [fault] = campaign.target.faults.values()
+    forms = fault.forms()
+    if unknown := sorted(set(one.kinds) - forms.keys()):
+        raise CannotHarm(f"there is no kind {', '.join(unknown)} of {fault.name}, only {', '.join(forms)}")
+    return Rounds(campaign, one.options, {name: forms[name] for name in one.kinds or forms}, place)

@@ -132,7 +132,7 @@ def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
         "pause": lambda: processes.Pause(cluster),
         "rolling-restart": lambda: processes.RollingRestart(cluster),
         "partition": lambda: links.NetworkPartition(links.Links({"off the network": cut.off}, cut.restore)),
-        "wipe": lambda: disks.Wipe(cluster, lambda id_: _wipe(engine, cluster.brokers[id_])),
+        "wipe": lambda: disks.Wipe(cluster, lambda id_: _wipe(engine, cluster.brokers[id_]), {}),
     }
     place = Path(tempfile.mkdtemp(prefix="cordwood-chaos-volumes-"))
     try:

@@ -8,7 +8,6 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,8 @@ import typer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.chaos.live.ack_log import BrokenPromise
+from cordwood.chaos.checks.anomaly import Anomaly
+from cordwood.chaos.live.faults.damage import Flip
 from cordwood.chaos.live.process import BrokerEnded, BrokerProcess, run_cordwood
 from cordwood.chaos.live.skipping_reader import RecordPosition, read_what_is_served
 
@@ -32,25 +32,6 @@ ANSWER_S = 20.0
 app = typer.Typer(pretty_exceptions_enable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Flip:
-    """One bit of one file; `path` is relative to the data directory."""
-
-    path: Path
-    position: int
-    bit: int
-
-    def apply(self, data: Path) -> None:
-        with (data / self.path).open("r+b") as file:
-            file.seek(self.position)
-            byte = file.read(1)[0]
-            file.seek(self.position)
-            file.write(bytes([byte ^ (1 << self.bit)]))
-
-    def __str__(self) -> str:
-        return f"bit {self.bit} of byte {self.position} of {self.path}"
-
-
 @app.command()
 def main(
     flips: Annotated[int, typer.Option(min=1, help="Number of bits to flip, one at a time.")] = 20,
@@ -62,7 +43,7 @@ def main(
     Exits with 1 if one is not.
     """
     rng = random.Random(seed)
-    anomalies: list[BrokenPromise] = []
+    anomalies: list[Anomaly] = []
     with tempfile.TemporaryDirectory(prefix="cordwood-flips-") as place:
         pristine = Path(place) / "pristine"
         served = prepare(pristine, is_killed=killed)
@@ -71,7 +52,7 @@ def main(
             typer.echo(f"{number + 1} of {flips}: {flip}", err=True)
             anomalies += examine(pristine, Path(place) / "data", flip, served)
     for anomaly in anomalies:
-        typer.echo(f"{anomaly.name}: {anomaly.what}")
+        typer.echo(f"{anomaly.kind}: {anomaly.sentence}")
     typer.echo(f"{flips} flips, {len(anomalies)} anomalies")
     if anomalies:
         raise typer.Exit(1)
@@ -111,30 +92,28 @@ def choose(data: Path, rng: random.Random) -> Flip:
     return Flip(path.relative_to(data), rng.randrange(tried), rng.randrange(8))
 
 
-def examine(pristine: Path, data: Path, flip: Flip, served: dict[RecordPosition, bytes]) -> Iterator[BrokenPromise]:
+def examine(pristine: Path, data: Path, flip: Flip, served: dict[RecordPosition, bytes]) -> Iterator[Anomaly]:
     """Yield the anomalies of a copy of the data after one flip."""
     shutil.rmtree(data, ignore_errors=True)
     shutil.copytree(pristine, data)
     flip.apply(data)
     verified = run_cordwood("log", "verify", str(data))
     if verified.returncode != 1 or str(flip.path) not in verified.stdout:
-        yield BrokenPromise("unnamed", f"{flip}: log verify said {verified.stdout.strip()} {verified.stderr.strip()}")
+        yield Anomaly("unnamed", f"{flip}: log verify said {verified.stdout.strip()} {verified.stderr.strip()}", (), 1)
     try:
         with BrokerProcess(data) as broker:
             found = read_what_is_served(broker.address, partitions())
     except BrokerEnded as ended:
-        yield BrokenPromise("died", f"{flip}: {ended}")
+        yield Anomaly("died", f"{flip}: {ended}", (), 1)
         return
     wrong = sorted(place for place, value in found.items() if served.get(place) != value)
     if wrong:
-        yield BrokenPromise("wrong-byte", f"{flip}: {wrong[0]} is not what was written")
+        yield Anomaly("wrong-byte", f"{flip}: {wrong[0]} is not what was written", (), 1)
     lost = sorted(place for place in served if place not in found)
     if not flip.path.name.endswith(".log") and lost:
-        yield BrokenPromise("not-served", f"{flip}: {len(lost)} sound records, among them {lost[0]}")
+        yield Anomaly("not-served", f"{flip}: {len(lost)} sound records, among them {lost[0]}", (), 1)
     elif len({(topic, partition) for topic, partition, _ in lost}) > 1 or len(lost) > LOST_MAX:
-        yield BrokenPromise(
-            "not-served", f"{flip}: {len(lost)} records from {lost[0]} to {lost[-1]}, most of them sound"
-        )
+        yield Anomaly("not-served", f"{flip}: {len(lost)} records from {lost[0]} to {lost[-1]}, most sound", (), 1)
 
 
 def _commit_something(address: str) -> None:

@@ -11,7 +11,6 @@ from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.history import Outcome
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind
-from cordwood.chaos.live.polls import NEVER_REPORTED
 from cordwood.chaos.live.replica_logs import TOPICS, batches_in
 from cordwood.chaos.produce_errors import ProduceGuarantee, guarantee_of
 from cordwood.chaos.workload import decode as value_in
@@ -22,6 +21,15 @@ Place = tuple[int, int]
 
 GROUP = 0
 LAST_GENERATION = 1 << 30
+OFFSET_BITS = 48
+
+NEVER_REPORTED = {
+    KafkaError._BAD_MSG: "served-damage",
+    KafkaError._AUTO_OFFSET_RESET: "watermark-regress",
+    KafkaError._LOG_TRUNCATION: "watermark-regress",
+    KafkaError.OFFSET_OUT_OF_RANGE: "watermark-regress",
+}
+"""Errors that a reader of committed records must never get, and the anomaly that each one shows."""
 
 
 def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
@@ -82,6 +90,22 @@ def add_final_commits(history: HistoryBuilder, committed: Mapping[int, int]) -> 
 def polled_count(rows: RowArray) -> int:
     """Return how many records a consumer polled."""
     return int((rows["kind"] == PollKind.POLLED).sum())
+
+
+def error_count(rows: RowArray) -> int:
+    """Return how many errors a consumer got."""
+    return int((rows["kind"] == PollKind.REPORTED_ERROR).sum())
+
+
+def unread(of: Sequence[RowArray], by: Sequence[RowArray]) -> int:
+    """Return how many records some consumers polled that none of the others did."""
+    polled, polled_by_others = (
+        rows["partition"] << OFFSET_BITS | rows["offset"]
+        for consumers in (of, by)
+        for whole in [np.concatenate(consumers)]
+        for rows in [whole[whole["kind"] == PollKind.POLLED]]
+    )
+    return len(np.setdiff1d(polled, polled_by_others))
 
 
 class RawRecord(NamedTuple):

@@ -11,12 +11,28 @@ import numpy as np
 
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, RowArray, SendKind, Tail
-from cordwood.chaos.live.clients import END_S, QUICK, QUICK_READER
 from cordwood.chaos.live.process import wait_for
 
 PRODUCING, CONSUMING = "append_program", "consumer_program"
+END_S = 90.0
+"""Longer than a client's own timeouts."""
 AT_END_S = 60.0
+"""The longest time without a new record before a consumer is at the log end."""
 LOOK_S = 0.05
+
+QUICK = (
+    "linger.ms=2",
+    "request.timeout.ms=3000",
+    "socket.timeout.ms=4000",
+    "reconnect.backoff.ms=20",
+    "reconnect.backoff.max.ms=200",
+    "retry.backoff.ms=20",
+    "retry.backoff.max.ms=200",
+    "topic.metadata.refresh.interval.ms=1000",
+)
+"""Short client timeouts, so that a measured time is the cluster's."""
+
+QUICK_READER = ("reconnect.backoff.ms=20", "reconnect.backoff.max.ms=200", "socket.timeout.ms=4000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +47,10 @@ class ClusterLoad:
     """Records per second of each producer."""
     consumers: int = 2
     members: int = 2
+    segment_bytes: int = 1 << 20
+    settings: Sequence[str] = QUICK
+    """librdkafka's settings of each producer."""
+    reader_settings: Sequence[str] = QUICK_READER
 
 
 class LiveClients:
@@ -41,6 +61,7 @@ class LiveClients:
         self._bootstrap, self._place = bootstrap, place
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._served: list[Tail] = []
+        self._has_late_reader = False
         place.mkdir(parents=True)
 
     @property
@@ -50,8 +71,8 @@ class LiveClients:
 
     @property
     def consumer_files(self) -> list[Path]:
-        """Rows of POLLS of the consumers by assignment."""
-        return [self._place / f"consumer-{number}" for number in range(self.load.consumers)]
+        """Rows of POLLS of the consumers by assignment, and last of the one that `read_again` starts."""
+        return [self._place / f"consumer-{number}" for number in range(self.load.consumers + self._has_late_reader)]
 
     @property
     def member_files(self) -> list[Path]:
@@ -62,11 +83,11 @@ class LiveClients:
         """Start all clients."""
         for number, path in enumerate(self.producer_files):
             options = {"number": number, "seed": self.load.seed, "per-second": self.load.per_second}
-            self._run(PRODUCING, path, options, QUICK)
+            self._run(PRODUCING, path, options, self.load.settings)
         for path in self.consumer_files:
-            self._run(CONSUMING, path, {}, QUICK_READER)
+            self._run(CONSUMING, path, {}, self.load.reader_settings)
         for path in self.member_files:
-            self._run(CONSUMING, path, {"group": self.load.topic}, QUICK_READER)
+            self._run(CONSUMING, path, {"group": self.load.topic}, self.load.reader_settings)
         self._served = [Tail(path, SENDS) for path in self.producer_files]
 
     def served_after(self, moment_s: float, seconds: float) -> dict[int, float]:
@@ -97,24 +118,27 @@ class LiveClients:
                 anomalies.append(Anomaly("unanswered", f"{name}: {what}.", (), 1))
         return anomalies
 
+    def read_again(self) -> None:
+        """Start one more consumer by assignment, which reads everything from the start."""
+        self._has_late_reader = True
+        self._run(CONSUMING, self.consumer_files[-1], {}, self.load.reader_settings)
+
     def read_to(self, ends: Mapping[int, int]) -> list[Anomaly]:
-        """Wait until every consumer by assignment has read to `ends`. Return an anomaly where one has not."""
-        reached: dict[Path, dict[int, int]] = {path: {} for path in self.consumer_files}
-        tails = {path: Tail(path, POLLS) for path in reached}
-
-        def are_all_at_the_end() -> bool:
+        """Wait until every consumer by assignment, and the group, have read to `ends`. Return an anomaly if not."""
+        readers = {path.name: [Tail(path, POLLS)] for path in self.consumer_files}
+        readers["group"] = [Tail(path, POLLS) for path in self.member_files]
+        reached: dict[str, dict[int, int]] = {name: {} for name in readers}
+        moved_s = time.monotonic()
+        while not all(end <= seen.get(at, 0) for seen in reached.values() for at, end in ends.items()):
+            if time.monotonic() > moved_s + AT_END_S:
+                sentence = f"Consumers did not reach the log end: {reached}, and the log ends at {dict(ends)}."
+                return [Anomaly("unread", sentence, (), 1)]
             time.sleep(LOOK_S)
-            for path, tail in tails.items():
-                reached[path] |= _ends(tail.new_rows())
-            return all(end <= seen.get(at, 0) for seen in reached.values() for at, end in ends.items())
-
-        if wait_for(are_all_at_the_end, AT_END_S):
-            return []
-        seen = {path.name: ends_seen for path, ends_seen in reached.items()}
-        sentence = (
-            f"Consumers did not reach the log end within {AT_END_S:.0f} s: {seen}, and the log ends at {dict(ends)}."
-        )
-        return [Anomaly("unread", sentence, (), 1)]
+            for name, tails in readers.items():
+                for at, end in (row for tail in tails for row in _ends(tail.new_rows()).items()):
+                    if end > reached[name].get(at, 0):
+                        reached[name][at], moved_s = end, time.monotonic()
+        return []
 
     def stop_reading(self) -> list[Anomaly]:
         """End every consumer. Return an anomaly for each that fails to."""

@@ -8,21 +8,36 @@ from pathlib import Path
 
 from cordwood.chaos.live import network
 from cordwood.chaos.live.cluster import LocalCluster
-from cordwood.chaos.live.faults import clocks, disks, links, processes
+from cordwood.chaos.live.faults import bit_flip, clocks, disks, links, processes
 from cordwood.chaos.live.faults.clocks import Clock
 from cordwood.chaos.live.faults.fault import Fault
-from cordwood.chaos.live.flip_replicas import KINDS, SETTINGS
+from cordwood.chaos.live.file_systems import LoopFileSystem, MemoryFileSystem
 from cordwood.chaos.live.network import NamespaceNetwork
-from cordwood.chaos.live.power_cut import LoopFileSystem, MemoryFileSystem
 from cordwood.chaos.live.target import Target
 
 BROKERS = 3
 NEED_DISKS = frozenset({"power-cut", "disk-full", "fsync-error"})
 DISK_BYTES = 2 << 30
-DISK_BYTES_PER_MINUTE = 40 << 20
-"""Bytes that a broker stores in a minute of the default load, with a margin."""
+"""The size of a broker's disk, besides what the broker stores."""
 DEVICE_SHARE = 0.9
 """The size of a device in memory, as a share of its disk's: the device can be full while the disk has free space."""
+
+KINDS: Mapping[str, type[Fault]] = {
+    kind.name: kind
+    for kind in (
+        processes.Kill,
+        processes.Pause,
+        processes.RollingRestart,
+        links.NetworkPartition,
+        disks.PowerCut,
+        disks.FullDisk,
+        disks.SyncError,
+        disks.Wipe,
+        bit_flip.BitFlip,
+        clocks.ClockJump,
+    )
+}
+"""The class of each fault."""
 
 
 def reasons() -> dict[str, str]:
@@ -44,26 +59,29 @@ def enter(faults: Sequence[str]) -> None:
 
 
 @contextmanager
-def opened(place: Path, faults: Sequence[str], minutes: float) -> Iterator[Target]:
+def opened(
+    place: Path, faults: Sequence[str], stored_bytes: int, brokers: int = BROKERS, rest_s: float = 0.0
+) -> Iterator[Target]:
     """Yield the brokers, not started yet. Everything made here is removed at the end of the block.
 
-    Raises CannotMount, NetworkUnavailable.
+    A broker stores at most `stored_bytes`. `rest_s` is the pause between two restarts of a rolling restart. Raises
+    CannotMount, NetworkUnavailable.
     """
-    ids = range(1, BROKERS + 1)
+    ids = range(1, brokers + 1)
     with ExitStack() as stack:
-        file_systems = _disks(place, faults, minutes, ids, stack)
+        file_systems = _disks(place, faults, DISK_BYTES + stored_bytes, ids, stack)
         nets = NamespaceNetwork(ids) if "partition" in faults else None
         times = {id_: Clock(place / f"clock-{id_}") for id_ in ids} if "clock-jump" in faults else {}
         cluster = LocalCluster(
             place,
-            BROKERS,
-            settings=SETTINGS,
+            brokers,
+            settings=bit_flip.SETTINGS,
             hosts={id_: nets.address(id_) for id_ in ids} if nets else None,
             inside={id_: (*(nets.inside(id_) if nets else ()), *(times[id_].inside if times else ())) for id_ in ids},
             disks={id_: disk.path for id_, disk in file_systems.items()},
         )
         stack.callback(cluster.kill)
-        makers = _makers(cluster, file_systems, nets, times)
+        makers = _makers(cluster, file_systems, nets, times, rest_s)
 
         def log_directories() -> Mapping[int, Path]:
             cluster.stop()
@@ -77,6 +95,7 @@ def _makers(
     file_systems: Mapping[int, LoopFileSystem],
     nets: NamespaceNetwork | None,
     times: Mapping[int, Clock],
+    rest_s: float,
 ) -> Mapping[str, Callable[[], Fault]]:
     def partition() -> Fault:
         assert nets is not None, "a partition needs a network of its own"
@@ -85,24 +104,23 @@ def _makers(
     return {
         "kill": lambda: processes.Kill(cluster),
         "pause": lambda: processes.Pause(cluster),
-        "rolling-restart": lambda: processes.RollingRestart(cluster),
+        "rolling-restart": lambda: processes.RollingRestart(cluster, rest_s),
         "partition": partition,
         "power-cut": lambda: disks.PowerCut(cluster, file_systems),
         "disk-full": lambda: disks.FullDisk(file_systems),
         "fsync-error": lambda: disks.SyncError(cluster, file_systems),
-        "bit-flip": lambda: disks.BitFlip(cluster, tuple(KINDS)),
-        "wipe": lambda: disks.Wipe(cluster, cluster.wiped),
+        "bit-flip": lambda: bit_flip.BitFlip(cluster),
+        "wipe": lambda: disks.Wipe(cluster, cluster.wiped, cluster.data),
         "clock-jump": lambda: clocks.ClockJump(times),
     }
 
 
 def _disks(
-    place: Path, faults: Sequence[str], minutes: float, ids: Sequence[int], stack: ExitStack
+    place: Path, faults: Sequence[str], size_bytes: int, ids: Sequence[int], stack: ExitStack
 ) -> dict[int, LoopFileSystem]:
     """Mount a file system for each broker, where a fault needs one."""
     if not NEED_DISKS & set(faults):
         return {}
-    size_bytes = DISK_BYTES + int(minutes * DISK_BYTES_PER_MINUTE)
     mounted = {}
     for id_ in ids:
         home = place / f"disk-{id_}"

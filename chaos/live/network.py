@@ -91,11 +91,13 @@ class NamespaceNetwork:
 
     @property
     def ways(self) -> dict[str, Callable[[int], None]]:
-        """Ways to cut one broker off from all others, by name."""
+        """Ways to cut one broker off from all others, or from the next one, by name."""
         return {
             "alone": lambda id_: self.cut(self.around(id_)),
             "deaf": lambda id_: self.cut(self.towards(id_)),
             "mute": lambda id_: self.cut(self.out_of(id_)),
+            "apart from one": lambda id_: self.cut([(id_, self._next(id_)), (self._next(id_), id_)]),
+            "mute to one": lambda id_: self.cut([(id_, self._next(id_))]),
         }
 
     def around(self, id_: int) -> Iterator[Direction]:
@@ -110,6 +112,9 @@ class NamespaceNetwork:
     def out_of(self, id_: int) -> Iterator[Direction]:
         """Return the directions from this broker to every other."""
         return ((id_, other) for other in self.ids if other != id_)
+
+    def _next(self, id_: int) -> int:
+        return self.ids[(self.ids.index(id_) + 1) % len(self.ids)]
 
     def _rule(self, action: str, direction: Direction) -> None:
         sender, receiver = map(self.address, direction)

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -11,20 +11,9 @@ import typer
 
 Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds.")]
 Seed = Annotated[int, typer.Option(help="The seed of the faults, their places and times.")]
-PerSecond = Annotated[int, typer.Option(min=1, help="Records that each producer sends.")]
 Keep = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data and output in this new directory.")
 ]
-
-
-def chosen(kinds: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-    """Return the requested kinds in the order of `known`; all where none was requested. Raises BadParameter."""
-    wanted, names = set(kinds or known), list(known)
-    if unknown := wanted - set(names):
-        raise typer.BadParameter(
-            f"there is no {', '.join(sorted(unknown))}, only {', '.join(names)}.", param_hint="--kinds"
-        )
-    return [name for name in names if name in wanted]
 
 
 @contextlib.contextmanager

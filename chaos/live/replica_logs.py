@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from cordwood.chaos.live.ack_log import BrokenPromise
+from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.process import run_cordwood
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.errors import CorruptBatch
@@ -57,7 +57,7 @@ def end_offset(data: Path, replica: Replica) -> int:
     return max((batch.end_offset for batch in raw_batches(_directory(data, replica))), default=0)
 
 
-def divergences(data: Mapping[int, Path], left_out: Set[Replica] = frozenset()) -> Iterator[BrokenPromise]:
+def divergences(data: Mapping[int, Path], left_out: Set[Replica] = frozenset()) -> Iterator[Anomaly]:
     """Yield the differences between replicas. The brokers must have been in sync without load, and have stopped."""
     for replica in sorted(set().union(*map(replicas_in, data.values())) - left_out):
         holders = {broker: path for broker, path in data.items() if replica in replicas_in(path)}
@@ -65,7 +65,7 @@ def divergences(data: Mapping[int, Path], left_out: Set[Replica] = frozenset()) 
         yield from differences(holders, replica, longest)
 
 
-def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> Iterator[BrokenPromise]:
+def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> Iterator[Anomaly]:
     """Yield one partition's differences below the smallest log end offset, which `committed` must not exceed."""
     logs = {broker: list(raw_batches(_directory(path, replica))) for broker, path in data.items()}
     name = "-".join(replica)
@@ -73,22 +73,22 @@ def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> I
     start = max(log[0].base_offset if log else 0 for log in logs.values())
     end = min(ends.values())
     if end < committed:
-        yield BrokenPromise("lost-write", f"{name}: committed up to {committed}, and the replicas' logs end at {ends}")
+        yield Anomaly("lost-write", f"{name}: committed up to {committed}, and the replicas' logs end at {ends}", (), 1)
     one, *others = logs
     expected = _between(logs[one], start, end)
     for other in others:
         found = _between(logs[other], start, end)
         if found != expected:
             mine, theirs = next(pair for pair in zip_longest(expected, found) if pair[0] != pair[1])
-            yield BrokenPromise("replica-divergence", f"{name}: broker {one} has {mine}, broker {other} has {theirs}")
+            yield Anomaly("replica-divergence", f"{name}: broker {one} has {mine}, broker {other} has {theirs}", (), 1)
 
 
-def damage(data: Mapping[int, Path]) -> Iterator[BrokenPromise]:
+def damage(data: Mapping[int, Path]) -> Iterator[Anomaly]:
     """Yield the findings of `cordwood log verify` in the directories of stopped brokers."""
     for broker, path in data.items():
         verified = run_cordwood("log", "verify", str(path))
         if verified.returncode:
-            yield BrokenPromise("damaged", f"broker {broker}: {verified.stdout.strip()} {verified.stderr.strip()}")
+            yield Anomaly("damaged", f"broker {broker}: {verified.stdout.strip()} {verified.stderr.strip()}", (), 1)
 
 
 def _directory(data: Path, replica: Replica) -> Path:

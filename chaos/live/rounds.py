@@ -1,78 +1,121 @@
-"""Rounds of load, crash and restart of one broker, and their verdict: every acknowledged record, once, in order."""
+"""Rounds of one fault: each injects it, measures how clients are served, undoes it, and measures the recovery."""
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
-import typer
+from cordwood.chaos.live.campaign import Campaign
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.faults.fault import (
+    ACKED_BY_NONE,
+    CLIENT_ERRORS,
+    P99_RATIO,
+    PRODUCE_AGAIN_S,
+    SENT_AGAIN,
+    SILENCE_S,
+    UNREAD_BY_GROUP,
+    Form,
+    RoundOptions,
+)
+from cordwood.chaos.live.figures import quantile
+from cordwood.chaos.live.flood.watch import BrokerWatch
+from cordwood.chaos.live.preload import preload
+from cordwood.chaos.live.silences import longest_silences_s
+from cordwood.chaos.live.verdict import RunVerdict
+from cordwood.chaos.report.series import Answers
 
-from cordwood.chaos.live.ack_log import BrokenPromise
-from cordwood.chaos.live.load import ProducerLoad
-from cordwood.chaos.live.process import BrokerProcess
 
-TOPIC = "rounds"
-ANOMALIES_SHOWN = 20
-SERVED_S = 20.0
-LOAD_S = (0.1, 1.0)
-"""Seconds of load before each crash once the broker acknowledges again, minimum and maximum."""
+class Moments(NamedTuple):
+    """The moments of one round, in seconds from the start of the run."""
+
+    calm_s: float
+    struck_s: float
+    undone_s: float
+    in_sync_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RoundVerdict:
-    """The result of some rounds. `slowest_start_s` is from the start of the process to its first connection."""
+class Rounds:
+    """Rounds of one fault in a campaign, in the fault's forms in turn."""
 
-    rounds: int
-    acknowledged: int
-    found: int
-    slowest_start_s: float
-    anomalies: list[BrokenPromise]
+    def __init__(self, campaign: Campaign, options: RoundOptions, forms: Mapping[str, Form], place: Path) -> None:
+        cluster = campaign.target.cluster
+        assert isinstance(cluster, LocalCluster), "rounds watch the processes of their brokers"
+        self._campaign, self._options, self._forms = campaign, options, list(forms.items())
+        self._cluster, self._watch = cluster, BrokerWatch(list(cluster.brokers.values()), place)
+        self._moments: list[Moments] = []
+        self._began_s = self._ended_s = 0.0
 
-    def tell(self) -> None:
-        """Print the result, and exit with 1 where a promise was broken."""
-        for anomaly in self.anomalies[:ANOMALIES_SHOWN]:
-            typer.echo(f"{anomaly.name}: {anomaly.what}")
-        if len(self.anomalies) > ANOMALIES_SHOWN:
-            typer.echo(f"and {len(self.anomalies) - ANOMALIES_SHOWN} more")
-        outcome = "all there, once, in order" if not self.anomalies else f"{len(self.anomalies)} anomalies"
-        typer.echo(
-            f"{self.rounds} rounds: {self.acknowledged} acknowledged, {self.found} read, {outcome}; "
-            f"slowest start {self.slowest_start_s:.2f} s"
+    def inject(self, rounds: int) -> None:
+        """Run all rounds."""
+        campaign = self._campaign
+        if self._options.preload_mb:
+            preload(self._cluster, self._options.preload_mb)
+        self._began_s = campaign.now_s
+        is_watched = any(limit.figure == SILENCE_S for limit in self._options.limits)
+        if is_watched:
+            self._watch.start()
+        try:
+            for number in range(rounds):
+                name, form = self._forms[number % len(self._forms)]
+                self._run(name, form)
+                campaign.report(f"round {number + 1} of {rounds}, {name}: {campaign.figures.recent()}")
+        finally:
+            self._ended_s = campaign.now_s
+            if is_watched:
+                self._watch.stop()
+
+    def measure(self, verdict: RunVerdict) -> None:
+        """Add the figures that have a limit and that the clients' histories show."""
+        answers = verdict.answers
+        from_histories: Mapping[str, Callable[[], Iterable[float]]] = {
+            SENT_AGAIN: lambda: [verdict.sent_again],
+            CLIENT_ERRORS: lambda: [verdict.client_errors],
+            UNREAD_BY_GROUP: lambda: [verdict.unread_by_group],
+            SILENCE_S: lambda: longest_silences_s(
+                answers, self._campaign.began_s, self._began_s, self._ended_s, self._watch.machine
+            ),
+            P99_RATIO: lambda: p99_ratios(answers, self._moments),
+        }
+        for figure in dict.fromkeys(limit.figure for limit in self._options.limits):
+            for value in from_histories.get(figure, list)():
+                self._campaign.figures.add(figure, value)
+
+    def _run(self, name: str, form: Form) -> None:
+        campaign, options = self._campaign, self._options
+        load = campaign.clients.load
+        calm_s = campaign.now_s
+        time.sleep(campaign.rng.uniform(*options.calm_s))
+        victims = campaign.victims(form.fault, form.role)
+        is_leading = any(self._cluster.led_by(victim, load.topic) for victim in victims)
+        hold_s, struck_s = campaign.rng.uniform(*options.hold_s), campaign.now_s
+        campaign.strike(form.fault, victims)
+        held_s = campaign.now_s
+        if len(victims) == len(self._cluster.ids):
+            campaign.figures.add(ACKED_BY_NONE, len(self._served_after(held_s, hold_s)))
+        elif options.is_survived:
+            waited_s = campaign.served("during the fault", campaign.began_s + struck_s)
+            if waited_s and is_leading:
+                campaign.figures.add(PRODUCE_AGAIN_S, waited_s)
+        elif not form.fault.is_alone:
+            served = self._served_after(held_s, hold_s)
+            campaign.figures.add(f"{name}_served_share", len(served) / load.partitions)
+        time.sleep(max(held_s + hold_s - campaign.now_s, 0))
+        undone_s = campaign.now_s
+        campaign.undo()
+        self._moments.append(Moments(calm_s, struck_s, undone_s, campaign.now_s))
+
+    def _served_after(self, moment_s: float, seconds: float) -> Mapping[int, float]:
+        return self._campaign.clients.served_after(self._campaign.began_s + moment_s, seconds)
+
+
+def p99_ratios(answers: Answers, moments: Iterable[Moments]) -> Iterator[float]:
+    """Yield each round's p99 of acknowledgements during the recovery, over that of the time before the fault."""
+    for each in moments:
+        before, during = (
+            answers.answered_s[is_within] - answers.sent_s[is_within]
+            for start_s, end_s in ((each.calm_s, each.struck_s), (each.undone_s, each.in_sync_s))
+            for is_within in [(answers.sent_s >= start_s) & (answers.sent_s < end_s)]
         )
-        if self.anomalies:
-            raise typer.Exit(1)
-
-
-def run(
-    broker: BrokerProcess,
-    crash: Callable[[], None],
-    rounds: int,
-    rng: random.Random,
-    *,
-    partitions: int = 4,
-    producers: int = 3,
-    told: Callable[[int], None] = lambda _round: None,
-) -> RoundVerdict:
-    """Run the broker through `rounds` crashes. `crash` ends its process; `told` is called after each restart.
-
-    Raises BrokerEnded where the broker does not come back.
-    """
-    slowest_start_s = broker.start()
-    load = ProducerLoad(broker.address, TOPIC, partitions, producers, rng)
-    load.create_topic()
-    anomalies: list[BrokenPromise] = []
-    for number in range(rounds):
-        if not load.run_until_served(SERVED_S):
-            anomalies.append(
-                BrokenPromise("unavailable", f"round {number + 1}: nothing acknowledged for {SERVED_S:.0f} s")
-            )
-        load.run_for(rng.uniform(*LOAD_S))
-        crash()
-        slowest_start_s = max(slowest_start_s, broker.start())
-        told(number + 1)
-    if not load.settle():
-        anomalies.append(BrokenPromise("unanswered", "some sends were never answered"))
-    found = load.read_back()
-    anomalies += load.ack_log.compare(found)
-    return RoundVerdict(
-        rounds, len(load.ack_log.acknowledged), sum(map(len, found.values())), slowest_start_s, anomalies
-    )
+        if len(before) and len(during):
+            yield quantile(during.tolist(), 0.99) / quantile(before.tolist(), 0.99)

@@ -35,6 +35,7 @@ def summary(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> dict[st
         "sent_again": verdict.sent_again,
         "faults": _fault_counts(campaign),
         "minutes": round(lasted_s / 60, 2),
+        "figures": campaign.figures.summary(),
         "longest_silence_s": round(longest_silence_s(verdict.answers, lasted_s), 2),
         "target": campaign.target.name,
         "commit": commit(),
@@ -56,6 +57,7 @@ def run_report(campaign: Campaign, verdict: RunVerdict, lasted_s: float, left_ou
             "sent again by clients in a new epoch": str(verdict.sent_again),
             "brokers' disks looked at": str(verdict.replicas),
             "anomalies": str(len(verdict.anomalies)),
+            **dict(line.split(": ", 1) for line in campaign.figures.lines(campaign.limits)),
         },
         settings={
             "target": campaign.target.name,

@@ -37,19 +37,19 @@ class RunProgress:
 
 
 @contextmanager
-def screen(campaign: Campaign, progress: RunProgress, minutes: float) -> Iterator[None]:
-    """Keep the terminal, if there is one, up to date until the end of the block."""
+def screen(campaign: Campaign, progress: RunProgress, goal: str) -> Iterator[None]:
+    """Keep the terminal, if there is one, up to date until the end of the block. `goal` is when the run is over."""
     if not progress.console.is_terminal:
         yield
         return
-    view = _View(campaign, progress, minutes * 60)
+    view = _View(campaign, progress, goal)
     with Live(get_renderable=view.render, console=progress.console, refresh_per_second=PER_SECOND, transient=True):
         yield
 
 
 class _View:
-    def __init__(self, campaign: Campaign, progress: RunProgress, seconds: float) -> None:
-        self._campaign, self._progress, self._seconds = campaign, progress, seconds
+    def __init__(self, campaign: Campaign, progress: RunProgress, goal: str) -> None:
+        self._campaign, self._progress, self._goal = campaign, progress, goal
         self._tails = [Tail(path, SENDS) for path in campaign.clients.producer_files]
         self._recent = np.empty(0, SENDS)
         self._total = 0
@@ -65,7 +65,7 @@ class _View:
         )
         figures = Table.grid(padding=(0, 3))
         figures.add_row(
-            f"[b]{clock(campaign.now_s)}[/b] of {clock(self._seconds)}",
+            f"[b]{clock(campaign.now_s)}[/b] of {self._goal}",
             f"{len(self._recent) / RECENT_S:,.0f} acknowledged/s, {self._total:,} in all",
             f"p99 {np.quantile(waits, 0.99):,.1f} ms" if len(waits) else "p99 unknown",
             Text(f"{unserved} partitions unserved", style="red" if unserved else "green"),

@@ -30,6 +30,10 @@ class RunVerdict:
     """The number of brokers whose log directories were read."""
     sent_again: int
     """Records that are in the log twice because their client sent them under two epochs."""
+    client_errors: int
+    """Errors that consumers got."""
+    unread_by_group: int
+    """Records that a consumer by assignment polled, and no member of the group."""
     answers: Answers
 
 
@@ -73,14 +77,17 @@ def judge(campaign: Campaign) -> RunVerdict:
         read=sum(map(histories.polled_count, polls)),
         replicas=looked_at.brokers,
         sent_again=len(looked_at.sent_again),
+        client_errors=sum(map(histories.error_count, polls + members)),
+        unread_by_group=histories.unread(of=polls, by=members),
         answers=answers,
     )
 
 
 def _read_to_the_end(campaign: Campaign) -> list[Anomaly]:
-    """Wait until every consumer by assignment has read to the end. Return an anomaly for each that has not."""
+    """Wait until every consumer, and a new one, has read to the end. Return an anomaly if one has not."""
     cluster, clients = campaign.target.cluster, campaign.clients
     cluster.wait_in_sync(IN_SYNC_S)
+    clients.read_again()
     with closing(_reader(cluster.bootstrap, clients.load)) as reader:
         return clients.read_to(_ends(reader, clients.load))
 
@@ -104,7 +111,7 @@ def _look_at_replicas(
         histories.add_replicas(history, replicas, again)
         told = {(topic_id, str(partition)) for partition in histories.differing(replicas)}
         damage = (*replica_logs.divergences(data, told), *replica_logs.damage(data))
-        anomalies += (Anomaly(found.name, found.what, (), 1) for found in damage)
+        anomalies += damage
     return LookedAt(len(data), again)
 
 

@@ -3,12 +3,23 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.checks import check, count_by_kind
 from cordwood.chaos.history import Outcome
 from cordwood.chaos.history_builder import HistoryBuilder
-from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, PollRow, RowArray, SendKind, SendRow
+from cordwood.chaos.live.client_rows import (
+    POLLS,
+    SENDS,
+    PollKind,
+    PollRow,
+    RowArray,
+    SendKind,
+    SendRow,
+    Tail,
+    pack_poll,
+)
 from cordwood.chaos.live.histories import (
     RawRecord,
     RawReplica,
@@ -17,8 +28,12 @@ from cordwood.chaos.live.histories import (
     add_replicas,
     add_sends,
     differing,
+    error_count,
+    given_up,
     replicas_on,
+    reported_errors,
     sent_again,
+    unread,
 )
 from cordwood.chaos.workload import encode as payload_of
 from cordwood.storage.records import Record, encode
@@ -82,11 +97,8 @@ def test_what_no_consumer_was_given_is_found() -> None:
 
 
 def test_only_a_send_that_no_request_can_have_written_was_refused() -> None:
-    history, given_up = (
-        HistoryBuilder(),
-        (KafkaError.INVALID_RECORD, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE),
-    )
-    for producer, error in enumerate(given_up):
+    history = HistoryBuilder()
+    for producer, error in enumerate((KafkaError.INVALID_RECORD, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE)):
         rows = [SendRow(kind, 0, 0, -1, error, 0, 1) for kind in (SendKind.INVOKED, SendKind.GIVEN_UP)]
         add_sends(history, [sends()] * producer + [sends(*rows)])
     assert history.build().sends.outcome.tolist() == [Outcome.FAIL, Outcome.INFO, Outcome.FAIL]
@@ -150,3 +162,40 @@ def test_a_commit_that_goes_back_within_an_assignment_is_found() -> None:
         history = HistoryBuilder()
         add_commits(history, members)
         assert anomalies(history) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [
+        (KafkaError._BAD_MSG, ["served-damage"]),
+        (KafkaError._LOG_TRUNCATION, ["watermark-regress"]),
+        (KafkaError._AUTO_OFFSET_RESET, ["watermark-regress"]),
+        (KafkaError.OFFSET_OUT_OF_RANGE, ["watermark-regress"]),
+        (KafkaError._TRANSPORT, []),
+    ],
+)
+def test_an_error_that_no_reader_may_get_is_an_anomaly_and_any_is_counted(error: int, kinds: list[str]) -> None:
+    rows = polls(polled(0, 0), PollRow(PollKind.REPORTED_ERROR, -1, -1, error, 1, 11))
+    assert [anomaly.kind for anomaly in reported_errors([rows])] == kinds
+    assert (error_count(rows), error_count(polls(polled(0, 0)))) == (1, 0)
+
+
+def test_a_send_that_its_producer_gave_up_is_an_anomaly() -> None:
+    given = [SendRow(kind, 0, 0, -1, KafkaError._MSG_TIMED_OUT, 0, 1) for kind in (SendKind.INVOKED, SendKind.GIVEN_UP)]
+    assert [(anomaly.kind, anomaly.count) for anomaly in given_up([sends(*given)])] == [("failed-send", 1)]
+    assert list(given_up([sends(*acknowledged(0, 0))])) == []
+
+
+def test_a_record_that_only_a_consumer_by_assignment_polled_is_unread_by_the_group() -> None:
+    all_of_it, part = polls(polled(0, 0), polled(1, 1), polled(1, 1)), polls(polled(1, 1))
+    assert (unread(of=[all_of_it], by=[part]), unread(of=[all_of_it], by=[part, all_of_it])) == (1, 0)
+
+
+def test_rows_are_followed_while_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    tail, first, second = Tail(path, POLLS), pack_poll(*polled(0, 0)), pack_poll(*polled(1, 1))
+    assert len(tail.new_rows()) == 0
+    path.write_bytes(first + second[:7])
+    assert tail.new_rows().tolist() == [tuple(polled(0, 0))]
+    path.write_bytes(first + second)
+    assert tail.new_rows().tolist() == [tuple(polled(1, 1))]

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from cordwood.chaos.live.broker_views import partitions_seen_by
 from cordwood.chaos.live.cluster import LocalCluster
-from cordwood.chaos.live.flip import Flip
+from cordwood.chaos.live.faults.damage import Flip
 from cordwood.chaos.live.steady_member import SteadyMember
 from cordwood.cluster.metadata import commands
 from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole

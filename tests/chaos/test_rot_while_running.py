@@ -6,7 +6,7 @@ from broker_fixture import wait_until
 from confluent_kafka import Producer
 
 from cordwood.chaos.live.cluster import LocalCluster
-from cordwood.chaos.live.flip import Flip
+from cordwood.chaos.live.faults.damage import Flip
 from cordwood.cluster.broker.verify import verify
 from cordwood.storage.real_disk import RealDisk
 

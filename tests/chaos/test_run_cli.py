@@ -1,18 +1,15 @@
 """The command `cordwood chaos run`: usage errors in one sentence, and a short run with verdict and report."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chaos_command import chaos_run
 from local_cluster import LocalCluster
 from typer.testing import CliRunner
 
 from cordwood.chaos.cli import app
-
-RUN_S = 110
 
 
 @pytest.fixture
@@ -24,14 +21,6 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     cluster.end()
 
 
-def chaos_run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command in `place`. Fail if it prints a traceback."""
-    command = [sys.executable, "-m", "cordwood.chaos.cli", "run", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=place, check=False)
-    assert "Traceback" not in ended.stderr, ended.stderr
-    return ended
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -41,6 +30,13 @@ def chaos_run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
         (["--target", "127.0.0.1:9092", "--faults", "kill"], "faults cannot be injected"),
         (["--target", "compose", "--faults", "power-cut"], "power-cut cannot be done here"),
         (["--minutes", "0"], "--minutes"),
+        (["--fault", "earthquake"], "there is no fault earthquake, only kill, pause, partition, power-cut"),
+        (["--rounds", "2"], "--rounds only with --fault NAME: kill, pause"),
+        (["--fault", "kill", "--minutes", "2"], "give neither --faults nor --minutes"),
+        (["--fault", "kill", "--target", "compose"], "--target local"),
+        (["--fault", "wipe", "--brokers", "1"], "wipe needs at least 3 brokers"),
+        (["--fault", "kill", "--limit", "speed=1"], "speed is no limit of this fault, which has produce_again_s"),
+        (["--fault", "kill", "--kinds", "nuke"], "there is no kind nuke of kill, only leader, controller, everyone"),
         (["--report", "no/such/folder/report.html", "--faults", "none"], "cannot be written"),
     ],
     ids=lambda case: " ".join(case) if isinstance(case, list) else "",

@@ -1,35 +1,58 @@
-"""Silences of partitions: gaps between acknowledgements, less the time that the machine withheld."""
+"""Figures of rounds that the clients' answers show: silences of partitions, and the p99 of a recovery."""
+
+import numpy as np
+import pytest
 
 from cordwood.chaos.live.flood.waits import MachineTime, Wait
-from cordwood.chaos.live.report import RoundsReport
-from cordwood.chaos.live.rolling_restart import judge_silences
-from cordwood.chaos.live.rows import Answered
-from cordwood.chaos.live.silences import silences
+from cordwood.chaos.live.rounds import Moments, p99_ratios
+from cordwood.chaos.live.silences import longest_silences_s, silences
+from cordwood.chaos.report.series import Answers
 
-REFUSED = 6
+BEGAN_S = 100.0
 
 
-def answered(partition: int, at_s: float, error: int = 0) -> Answered:
-    return Answered(partition, 0, 0, error, at_s - 0.01, at_s)
+def answers(*rows: tuple[int, float], ack_s: float = 0.01, refused: tuple[int, ...] = ()) -> Answers:
+    """Return answers of (partition, time). `refused` are the rows that are no acknowledgement."""
+    at_s = np.array([time_s for _, time_s in rows])
+    return Answers(
+        partition=np.array([partition for partition, _ in rows]),
+        sent_s=at_s - ack_s,
+        answered_s=at_s,
+        is_acknowledged=np.array([row not in refused for row in range(len(rows))]),
+    )
 
 
 def test_a_partition_is_silent_between_acknowledgements_by_any_producer() -> None:
-    answers = [answered(0, 3.0), answered(0, 1.0), answered(1, 1.5), answered(0, 1.05), answered(1, 1.7)]
-    assert silences(answers) == [Wait("partition 1", 1.5, 1.7), Wait("partition 0", 1.05, 3.0)]
+    given = answers((0, 3.0), (0, 1.0), (1, 1.5), (0, 1.05), (1, 1.7))
+    assert list(silences(given, 1.0, 3.0)) == [
+        [Wait("partition 0", 1.05, 3.0)],
+        [Wait("partition 1", 1.0, 1.5), Wait("partition 1", 1.5, 1.7), Wait("partition 1", 1.7, 3.0)],
+    ]
 
 
 def test_a_refusal_ends_no_silence() -> None:
-    assert silences([answered(0, 1.0), answered(0, 1.5, REFUSED), answered(0, 2.0)]) == [Wait("partition 0", 1.0, 2.0)]
+    assert list(silences(answers((0, 1.5), refused=(0,)), 1.0, 2.0)) == [[Wait("partition 0", 1.0, 2.0)]]
 
 
-def test_a_long_silence_is_an_anomaly_but_for_what_the_machine_withheld() -> None:
-    found = [Wait("partition 0", 1.0, 1.9), Wait("partition 1", 1.0, 1.4)]
-    blamed, excused = RoundsReport("blamed"), RoundsReport("excused")
-    judge_silences(blamed, found, MachineTime())
-    assert [anomaly.name for anomaly in blamed.anomalies] == ["silence"]
-    assert [round(seconds, 1) for seconds in blamed.times_s["longest_silence"]] == [0.9, 0.4]
+def test_the_longest_of_short_silences_is_measured_too() -> None:
+    assert list(silences(answers((0, 1.03), (0, 1.05)), 1.0, 1.05)) == [[Wait("partition 0", 1.0, 1.03)]]
+
+
+def test_what_the_machine_withheld_counts_for_nothing() -> None:
+    given = answers((0, 1.9), (1, 1.4), (1, 1.9))
     machine = MachineTime()
+    assert list(longest_silences_s(given, BEGAN_S, 1.0, 1.9, machine)) == pytest.approx([0.9, 0.5])
     for time_s, starved_s in ((1.0, 0.0), (2.0, 0.6)):
-        machine.add(time_s, (starved_s,), 0.0, 0.0)
-    judge_silences(excused, found, machine)
-    assert excused.anomalies == []
+        machine.add(BEGAN_S + time_s, (starved_s,), 0.0, 0.0)
+    assert list(longest_silences_s(given, BEGAN_S, 1.0, 1.9, machine)) == pytest.approx([0.3, 0.0])
+
+
+def test_a_recovery_is_compared_with_the_calm_before_its_fault() -> None:
+    calm, during = answers((0, 1.0), (0, 2.0)), answers((0, 5.0), ack_s=0.03)
+    both = Answers(*(np.concatenate(columns) for columns in zip(_columns(calm), _columns(during), strict=True)))
+    moments = [Moments(0.5, 2.5, 4.0, 6.0), Moments(7.0, 8.0, 9.0, 10.0)]
+    assert list(p99_ratios(both, moments)) == pytest.approx([3.0])
+
+
+def _columns(given: Answers) -> tuple["np.ndarray[tuple[int], np.dtype[np.generic]]", ...]:
+    return given.partition, given.sent_s, given.answered_s, given.is_acknowledged

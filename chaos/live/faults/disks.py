@@ -1,15 +1,22 @@
-"""Disk faults of one broker: power cut, full disk, failed fdatasync, bit rot, and a lost log directory."""
+"""Disk faults of a broker: power cut, full disk, failed fdatasync, and a lost log directory."""
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from cordwood.chaos.live.brokers import LiveCluster
-from cordwood.chaos.live.cluster import LocalCluster
-from cordwood.chaos.live.faults.fault import Fault
-from cordwood.chaos.live.flip_replicas import WHILE_RUNNING, choose
-from cordwood.chaos.live.power_cut import LoopFileSystem
+from cordwood.chaos.live.faults.fault import AT_ONCE_S, NO_ACK_BY_NONE, NOTHING_TWICE, P99_RATIO, Fault, RoundOptions
+from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.file_systems import LoopFileSystem
+from cordwood.chaos.live.plan import TargetRole
+
+REFETCH_MB_S = "refetch_mb_s"
+REFETCHED_MB_MIN = 1000
+"""Of less data the refetch rate is not measured: the start of the broker takes most of the time."""
+MB = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,12 @@ class PowerCut(Fault):
     disks: Mapping[int, LoopFileSystem]
     name: ClassVar[str] = "power-cut"
     may_strike_all: ClassVar[bool] = True
+    rounds: ClassVar[RoundOptions] = RoundOptions(
+        limits=(NO_ACK_BY_NONE, NOTHING_TWICE),
+        roles=(TargetRole.EVERYONE, TargetRole.ANYONE),
+        hold_s=AT_ONCE_S,
+        is_survived=True,
+    )
 
     def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
@@ -73,37 +86,24 @@ class SyncError(Fault):
         self.cluster.begin(victims)
 
 
-@dataclass(frozen=True, slots=True)
-class BitFlip(Fault):
-    """A file damaged or removed while the broker is down, or a sealed segment while the broker runs."""
-
-    cluster: LocalCluster
-    kinds: Sequence[str]
-    name: ClassVar[str] = "bit-flip"
-    is_alone: ClassVar[bool] = True
-
-    def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
-        [victim] = victims
-        broker, kind = self.cluster.brokers[victim], rng.choice(self.kinds)
-        if not kind.endswith(WHILE_RUNNING):
-            rng.choice((broker.kill, broker.stop))()
-        harm = choose(broker.data, kind, rng)
-        for one in harm:
-            one.apply(broker.data)
-        return f"{kind}: {', '.join(map(str, harm)) or 'there is none yet'}"
-
-    def heal(self, victims: Sequence[int], /) -> None:
-        self.cluster.begin(victim for victim in victims if not self.cluster.brokers[victim].is_running)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Wipe(Fault):
-    """A killed broker whose log directory is deleted."""
+    """A killed broker whose log directory is deleted. `data` has the log directories that this program can read."""
 
     cluster: LiveCluster
     wipe: Callable[[int], None]
+    data: Mapping[int, Path]
+    started_s: float = 0.0
+    """The time of the last start on an empty directory."""
     name: ClassVar[str] = "wipe"
     is_alone: ClassVar[bool] = True
+    rounds: ClassVar[RoundOptions] = RoundOptions(
+        limits=(Limit(REFETCH_MB_S, 60, is_least=True), Limit(P99_RATIO, 2), NOTHING_TWICE),
+        calm_s=(10.0, 10.0),
+        hold_s=AT_ONCE_S,
+        is_survived=True,
+        preload_mb=2000,
+    )
 
     def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
@@ -111,4 +111,19 @@ class Wipe(Fault):
         return "with an empty disk"
 
     def heal(self, victims: Sequence[int], /) -> None:
+        self.started_s = time.monotonic()
         self.cluster.begin(victims)
+
+    def settle(self, victims: Sequence[int], figures: Figures, /) -> None:
+        self.cluster.wait_in_sync()
+        lasted_s = time.monotonic() - self.started_s
+        for victim in victims:
+            size_mb = _size_bytes(self.data[victim]) / MB if victim in self.data else 0
+            if size_mb >= REFETCHED_MB_MIN:
+                figures.add(REFETCH_MB_S, size_mb / lasted_s)
+
+
+def _size_bytes(data: Path) -> int:
+    """Return the bytes of all files, without the space preallocated past their ends."""
+    files = [path.stat() for path in data.rglob("*") if path.is_file()]
+    return sum(min(each.st_size, each.st_blocks * 512) for each in files)

@@ -1,11 +1,33 @@
-"""The interface of every live fault: name, admissibility, injection and undo."""
+"""The interface of every live fault: name, admissibility, injection and undo; its form in rounds, and its limits."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
+
+from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.plan import TargetRole
 
 AT_ONCE_MAX = 2
+
+PRODUCE_AGAIN_S = "produce_again_s"
+"""Time from a fault to the first acknowledgement by each partition, in rounds whose victim led one."""
+ACKED_BY_NONE = "partitions_that_acknowledged_without_a_broker"
+"""Partitions that acknowledged a record that was sent while every broker was under the fault."""
+SENT_AGAIN = "records_sent_again"
+"""Records that are in the log twice, because a producer lost track of its sequence numbers."""
+CLIENT_ERRORS = "client_errors"
+"""Errors that consumers got."""
+UNREAD_BY_GROUP = "records_that_no_group_member_read"
+SILENCE_S = "longest_silence_s"
+"""The longest time without an acknowledgement of each partition, less the time that the machine withheld."""
+P99_RATIO = "p99_ratio"
+"""The p99 of acknowledgements during a recovery, as a multiple of the p99 before the fault."""
+
+AT_ONCE_S = (0.0, 0.0)
+"""`hold_s` of a fault that is undone as soon as its effect is measured."""
+NOTHING_TWICE = Limit(SENT_AGAIN, 0)
+NO_ACK_BY_NONE = Limit(ACKED_BY_NONE, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +40,34 @@ class ActiveFaults:
     """Whether one of these faults allows no other beside it."""
 
 
+@dataclass(frozen=True, slots=True)
+class RoundOptions:
+    """How a fault runs in rounds. Times in seconds, minimum and maximum."""
+
+    limits: tuple[Limit, ...] = ()
+    """What a run has to keep besides the guarantees."""
+    roles: tuple[TargetRole, ...] = (TargetRole.ANYONE,)
+    """The victims' roles, in turn."""
+    calm_s: tuple[float, float] = (0.2, 1.0)
+    """Undisturbed load before the fault."""
+    hold_s: tuple[float, float] = (3.0, 8.0)
+    """How long the fault lasts."""
+    is_survived: bool = False
+    """Whether every partition has to accept records while one of three brokers is under the fault."""
+    has_default_clients: bool = False
+    """Whether clients have librdkafka's default settings instead of short timeouts."""
+    segment_bytes: int = 1 << 20
+    preload_mb: int = 0
+    """Data that each broker holds before the first round."""
+
+
+class Form(NamedTuple):
+    """A fault in one of its forms, and the role of its victim."""
+
+    fault: "Fault"
+    role: TargetRole
+
+
 class Fault(Protocol):
     """A kind of fault. `strike` and `heal` raise the cluster's errors where it does not do what it should."""
 
@@ -26,6 +76,7 @@ class Fault(Protocol):
     """Whether the repair needs the other replicas, so that all must be in sync and no other fault in progress."""
     may_strike_all: ClassVar[bool] = False
     """Whether all brokers may be struck together without any loss."""
+    rounds: ClassVar[RoundOptions] = RoundOptions()
 
     def may_apply(self, state: ActiveFaults, victims: Sequence[int]) -> bool:
         """Return whether our promises hold under this fault on top of the faults in progress."""
@@ -34,8 +85,16 @@ class Fault(Protocol):
         has_room = len(state.faults) < AT_ONCE_MAX and self.name not in state.faults and not state.is_alone
         return has_room and not state.victims & set(victims)
 
+    def forms(self) -> Mapping[str, Form]:
+        """Return the forms that rounds take in turn, by name."""
+        return {role.value: Form(self, role) for role in self.rounds.roles}
+
     def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
         """Inject the fault. Return a description that continues a sentence about the victims."""
 
     def heal(self, victims: Sequence[int], /) -> None:
         """Undo the fault. Brokers run again when this returns, and may not be in sync yet."""
+
+    def settle(self, _victims: Sequence[int], _figures: Figures, /) -> None:
+        """Wait for the repairs that this fault alone requires, and measure them. The fault has been undone."""
+        return

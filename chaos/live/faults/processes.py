@@ -1,12 +1,30 @@
 """Process faults of a broker: SIGKILL, SIGSTOP, and a rolling restart."""
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from cordwood.chaos.live.brokers import LiveCluster
-from cordwood.chaos.live.faults.fault import Fault
+from cordwood.chaos.live.faults.fault import (
+    AT_ONCE_S,
+    CLIENT_ERRORS,
+    NO_ACK_BY_NONE,
+    NOTHING_TWICE,
+    PRODUCE_AGAIN_S,
+    SILENCE_S,
+    UNREAD_BY_GROUP,
+    Fault,
+    RoundOptions,
+)
+from cordwood.chaos.live.figures import Limit
+from cordwood.chaos.live.plan import TargetRole
+
+PAUSED_S = 20.0
+"""Longer than a session, so that the others elect a leader meanwhile."""
+REST_S = 11.0
+"""librdkafka forgets a failed connection after 10 s, and until then backs off longer with each failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +34,17 @@ class Kill(Fault):
     cluster: LiveCluster
     name: ClassVar[str] = "kill"
     may_strike_all: ClassVar[bool] = True
+    rounds: ClassVar[RoundOptions] = RoundOptions(
+        limits=(
+            Limit(PRODUCE_AGAIN_S, 1.5, share=0.5),
+            Limit(PRODUCE_AGAIN_S, 2.5, share=0.99),
+            NO_ACK_BY_NONE,
+            NOTHING_TWICE,
+        ),
+        roles=(TargetRole.LEADER, TargetRole.CONTROLLER, TargetRole.EVERYONE),
+        hold_s=AT_ONCE_S,
+        is_survived=True,
+    )
 
     def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
@@ -33,6 +62,12 @@ class Pause(Fault):
     cluster: LiveCluster
     name: ClassVar[str] = "pause"
     may_strike_all: ClassVar[bool] = True
+    rounds: ClassVar[RoundOptions] = RoundOptions(
+        limits=(NOTHING_TWICE,),
+        roles=(TargetRole.LEADER, TargetRole.CONTROLLER),
+        hold_s=(PAUSED_S, PAUSED_S),
+        is_survived=True,
+    )
 
     def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
@@ -46,14 +81,25 @@ class Pause(Fault):
 
 @dataclass(frozen=True, slots=True)
 class RollingRestart(Fault):
-    """A clean restart of every broker, the victims first, each once the one before is in sync."""
+    """A clean restart of every broker, the victims first, each once the one before is in sync.
+
+    `rest_s` is the pause between two restarts.
+    """
 
     cluster: LiveCluster
+    rest_s: float = 0.0
     name: ClassVar[str] = "rolling-restart"
     is_alone: ClassVar[bool] = True
+    rounds: ClassVar[RoundOptions] = RoundOptions(
+        limits=(Limit(SILENCE_S, 0.5), Limit(CLIENT_ERRORS, 0), Limit(UNREAD_BY_GROUP, 0), NOTHING_TWICE),
+        hold_s=(REST_S, REST_S),
+        has_default_clients=True,
+    )
 
     def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
-        for id_ in (*victims, *(id_ for id_ in self.cluster.ids if id_ not in victims)):
+        for number, id_ in enumerate((*victims, *(id_ for id_ in self.cluster.ids if id_ not in victims))):
+            if number:
+                time.sleep(self.rest_s)
             self.cluster.brokers[id_].stop()
             self.cluster.start([id_])
             self.cluster.wait_in_sync()

@@ -1,21 +1,14 @@
-"""Power cuts under load: an ext4 file system shut down in mid-write. `python -m cordwood.chaos.live.power_cut`."""
+"""File systems of brokers whose power is cut, whose space is taken, or whose device refuses writes."""
 
 import contextlib
 import fcntl
 import os
-import random
 import shutil
 import struct
 import subprocess
-import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self
-
-import typer
-
-from cordwood.chaos.live.process import BrokerEnded, BrokerProcess
-from cordwood.chaos.live.rounds import run
+from typing import Self
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2
@@ -24,8 +17,6 @@ NO_LOG_FLUSH = 2
 FILLER = "filler"
 REPAIRED = 1
 """e2fsck's exit code after it has corrected small errors, such as counters."""
-
-app = typer.Typer(pretty_exceptions_enable=False)
 
 
 class CannotMount(Exception):
@@ -149,54 +140,3 @@ def _run(*command: str) -> None:
     done = _done(*command)
     if done.returncode:
         raise CannotMount(f"{command[0]} failed: {done.stderr.strip()}")
-
-
-@app.command()
-def main(
-    rounds: Annotated[int, typer.Option(min=1, help="Number of power cuts.")] = 20,
-    seed: Annotated[int, typer.Option(help="Decides when, and what is sent.")] = 1,
-    size_mib: Annotated[int, typer.Option(min=64, help="Size of the file system in MiB.")] = 2048,
-) -> None:
-    """Cut the power of the disk below a broker while idempotent producers write to it, and start it again.
-
-    The disk is an ext4 file system in a file, so this needs root. At the end every acknowledged record must be there,
-    once, in order. Exits with 1 where it is not, with 2 where no file system can be mounted.
-    """
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="cordwood-power-") as place,
-            LoopFileSystem(Path(place), size_mib << 20) as file_system,
-        ):
-            _run_on(file_system, rounds, seed)
-    except CannotMount as reason:
-        typer.echo(f"The power cannot be cut on this machine: {reason}.", err=True)
-        raise typer.Exit(2) from None
-
-
-def _run_on(file_system: LoopFileSystem, rounds: int, seed: int) -> None:
-    broker = BrokerProcess(file_system.path / "data")
-    broker.output_path = file_system.path.with_name("broker.log")
-
-    def crash() -> None:
-        file_system.cut_power()
-        broker.kill()
-        file_system.restore_power()
-
-    try:
-        verdict = run(
-            broker,
-            crash,
-            rounds,
-            random.Random(seed),
-            told=lambda number: typer.echo(f"round {number} of {rounds}", err=True),
-        )
-    except BrokerEnded as ended:
-        typer.echo(str(ended))
-        raise typer.Exit(1) from None
-    finally:
-        broker.kill()
-    verdict.tell()
-
-
-if __name__ == "__main__":
-    app()
