@@ -21,8 +21,8 @@ KILLERS = killers.pinned()
 IDLE = Mutant(
     "idle",
     "replication/leader.py",
-    "        self.high_watermark = end\n",
-    "        self.high_watermark = end + 0\n",
+    "        return view.flushed_end >= max(high_watermark, self.epoch_start)\n",
+    "        return view.flushed_end >= max(high_watermark, self.epoch_start) + 0\n",
     "None.",
     "Not at all.",
 )
