@@ -15,12 +15,12 @@ from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC
 from cordwood.chaos.sim.consumer import Reader
 from cordwood.chaos.sim.group_member import SimulatedMember
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
-from cordwood.chaos.sim.inquiring import Inquirer
 from cordwood.chaos.sim.kafka import SimulatedClient
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
+from cordwood.chaos.sim.offset_clients import OffsetClient
 from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
 from cordwood.chaos.sim.producer import Alarm, ProducerPlan, SimulatedProducer
-from cordwood.chaos.sim.seeking import Seeker
+from cordwood.chaos.sim.seeking_consumer import SeekingConsumer
 from cordwood.chaos.workload import AppendWorkload
 
 if TYPE_CHECKING:
@@ -132,13 +132,13 @@ class SimulatedClients:
 
     def _seeking(self, number: int) -> Work:
         async def work(client: SimulatedClient) -> None:
-            await Seeker(client, number, self._plan.partitions, self.history, self._alarm).run()
+            await SeekingConsumer(client, number, self._plan.partitions, self.history, self._alarm).run()
 
         return work
 
     def _inquiring(self, number: int) -> Work:
         async def work(client: SimulatedClient) -> None:
-            await Inquirer(client, number, self._plan.partitions, self.history).run()
+            await OffsetClient(client, number, self._plan.partitions, self.history).run()
 
         return work
 

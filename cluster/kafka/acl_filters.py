@@ -5,7 +5,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.metadata.acls import AclFilter, AclResource, Operation, Pattern, Permission
+from cordwood.cluster.metadata.acls import AclFilter, AclOperation, AclResource, Pattern, Permission
 
 
 def filter_of(wanted: Any) -> AclFilter:
@@ -17,7 +17,7 @@ def filter_of(wanted: Any) -> AclFilter:
             Pattern(wanted.pattern_type_filter),
             wanted.principal_filter,
             wanted.host_filter,
-            Operation(wanted.operation),
+            AclOperation(wanted.operation),
             Permission(wanted.permission_type),
         )
     except ValueError as error:

@@ -32,7 +32,7 @@ _events = structlog.get_logger("connection")
 Handle = Callable[["Connection", memoryview, Slot], None]
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The server of a connection."""
 
     keep_alive: KeepAlive
@@ -54,7 +54,7 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """An asyncio or uvloop protocol. `handle` is called with each frame and the slot for its response."""
 
-    def __init__(self, owner: Owner, listener: str, handle: Handle) -> None:
+    def __init__(self, owner: ConnectionOwner, listener: str, handle: Handle) -> None:
         self._owner, self.listener, self._handle = owner, listener, handle
         self.end_of_tick = owner.end_of_tick
         self.client_host = ""

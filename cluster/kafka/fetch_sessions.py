@@ -34,7 +34,7 @@ class FetchedPartition:
     had_error: bool = False
 
 
-class Owner(Protocol):
+class SessionOwner(Protocol):
     """The connection that created a session. It has at most one session, which ends with the connection."""
 
     client_host: str
@@ -77,7 +77,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def create(
-        self, owner: Owner, wanted: Iterable[tuple[PartitionKey, FetchedPartition]], now_ms: int
+        self, owner: SessionOwner, wanted: Iterable[tuple[PartitionKey, FetchedPartition]], now_ms: int
     ) -> Session | None:
         """Create a session that replaces the owner's previous one. Return None if there is no room."""
         self.end(owner.fetch_session)

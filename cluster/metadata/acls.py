@@ -31,7 +31,7 @@ class Pattern(IntEnum):
     PREFIXED = 4
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """Kafka's ACL operations, by number. ANY is for filters only."""
 
     ANY = 1
@@ -75,7 +75,7 @@ class Acl:
     on: ResourcePattern
     principal: str
     host: str
-    operation: Operation
+    operation: AclOperation
     permission: Permission
 
 
@@ -88,7 +88,7 @@ class AclFilter:
     pattern: Pattern
     principal: str | None
     host: str | None
-    operation: Operation
+    operation: AclOperation
     permission: Permission
 
     def matches(self, acl: Acl) -> bool:
@@ -97,7 +97,7 @@ class AclFilter:
             self._matches_resources(acl.on)
             and self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
-            and self.operation in (Operation.ANY, acl.operation)
+            and self.operation in (AclOperation.ANY, acl.operation)
             and self.permission in (Permission.ANY, acl.permission)
         )
 

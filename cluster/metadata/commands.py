@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgpack
 
-from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.fields import record_reader, text
 
 BrokerId = NewType("BrokerId", int)
@@ -293,7 +293,7 @@ def acl_of(fields: Any) -> Acl:
     """Decode an ACL from its packed fields. Raises ValueError or TypeError."""
     resource, name, pattern, principal, host, operation, permission = fields
     on = ResourcePattern(AclResource(resource), text(name), Pattern(pattern))
-    return Acl(on, text(principal), text(host), Operation(operation), Permission(permission))
+    return Acl(on, text(principal), text(host), AclOperation(operation), Permission(permission))
 
 
 # These numbers are in journals on users' disks: never change one, and never give one to another command.

@@ -45,7 +45,7 @@ class _Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One entry of the metadata log. `term` is Raft's."""
 
     index: int
@@ -57,7 +57,7 @@ class Entry:
 class Content:
     """The contents of a journal file. `end` is the end of the last valid record."""
 
-    entries: list[Entry]
+    entries: list[JournalEntry]
     term: int = 0
     vote: str | None = None
     committed: int = 0
@@ -115,10 +115,10 @@ class Journal:
     def __len__(self) -> int:
         return len(self._content.entries)
 
-    def __getitem__(self, position: int) -> Entry:
+    def __getitem__(self, position: int) -> JournalEntry:
         return self._content.entries[position]
 
-    def append(self, entries: Iterable[Entry]) -> None:
+    def append(self, entries: Iterable[JournalEntry]) -> None:
         """Append entries. Raises OSError, after which the journal must not be used."""
         added = list(entries)
         known = self._content.entries
@@ -221,7 +221,7 @@ def _record(kind: _Kind, body: bytes) -> bytes:
     return prefix + _CHECKSUM.pack(crc32c(body, crc32c(prefix))) + body
 
 
-def _entry_record(entry: Entry) -> bytes:
+def _entry_record(entry: JournalEntry) -> bytes:
     return _record(_Kind.ENTRY, _ENTRY.pack(entry.index, entry.term) + entry.command)
 
 
@@ -265,7 +265,7 @@ def _take(path: str, content: Content, kind: int, body: bytes) -> None:
             index, term = _ENTRY.unpack_from(body)
             if content.entries and index != content.entries[-1].index + 1:
                 raise DamagedLog(path, content.end, f"entry {index} follows entry {content.entries[-1].index}")
-            content.entries.append(Entry(index, term, body[_ENTRY.size :]))
+            content.entries.append(JournalEntry(index, term, body[_ENTRY.size :]))
         case _Kind.TRUNCATE:
             del content.entries[_TRUNCATE.unpack(body)[0] :]
         case _Kind.VOTE:

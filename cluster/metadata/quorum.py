@@ -19,7 +19,7 @@ from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster,
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
-from cordwood.cluster.metadata.journal import NAME, Entry, Journal
+from cordwood.cluster.metadata.journal import NAME, Journal, JournalEntry
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.mirror_repair import repair_copies, tidy
@@ -297,7 +297,7 @@ class SingleVoter:
     async def _commit(self, batch: list[_Proposal]) -> None:
         index = self._image.index + 1
         term = self._journal.term
-        self._journal.append(Entry(index + at, term, encode(command)) for at, (command, _) in enumerate(batch))
+        self._journal.append(JournalEntry(index + at, term, encode(command)) for at, (command, _) in enumerate(batch))
         end = self._journal.end
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -358,7 +358,7 @@ def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
     builder.apply(command, index)
     if image.cluster_id == cluster_id:
         return image
-    journal.append([Entry(index, journal.term, encode(command))])
+    journal.append([JournalEntry(index, journal.term, encode(command))])
     journal.file.sync()
     journal.synced(journal.end, index)
     return builder.image()

@@ -14,7 +14,7 @@ from cordwood.cluster.config.rows import Source
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
-from cordwood.cluster.kafka.handlers.incremental_alter_configs import Operation
+from cordwood.cluster.kafka.handlers.incremental_alter_configs import ConfigOperation
 from cordwood.cluster.metadata.commands import ResourceType
 from cordwood.cluster.metadata.config_values import Kind
 
@@ -125,8 +125,8 @@ async def _alter(asked: ApiRequest[ConfigsQuery, ConfigChanges], kind: ResourceT
 
 def _change(name: str, value: ConfigValue | None) -> AlterableConfig:
     if value is None:
-        return AlterableConfig(name=name, config_operation=int(Operation.DELETE), value=None)
-    return AlterableConfig(name=name, config_operation=int(Operation.SET), value=text_of(value))
+        return AlterableConfig(name=name, config_operation=int(ConfigOperation.DELETE), value=None)
+    return AlterableConfig(name=name, config_operation=int(ConfigOperation.SET), value=text_of(value))
 
 
 _OF_A_TOPIC, _OF_A_BROKER = "/v1/topics/{topic}/configs", "/v1/brokers/{broker_id}/configs"

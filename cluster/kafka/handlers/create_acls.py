@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import CreateAcls
 from cordwood.cluster.resources.turns import distinct
 
@@ -66,7 +66,7 @@ def _checked(creation: AclCreation) -> Acl | Refused:
         return Refused(ErrorCode.invalid_request, "Invalid resourceType ANY")
     if acl.on.pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
         return Refused(ErrorCode.invalid_request, f"Invalid patternType {acl.on.pattern.name}")
-    if acl.operation is Operation.ANY:
+    if acl.operation is AclOperation.ANY:
         return Refused(ErrorCode.invalid_request, "Invalid operation ANY")
     if acl.permission is Permission.ANY:
         return Refused(ErrorCode.invalid_request, "Invalid permissionType ANY")
@@ -84,7 +84,7 @@ def _acl(creation: AclCreation) -> Acl:
     on = ResourcePattern(
         AclResource(creation.resource_type), creation.resource_name, Pattern(creation.resource_pattern_type)
     )
-    operation, permission = Operation(creation.operation), Permission(creation.permission_type)
+    operation, permission = AclOperation(creation.operation), Permission(creation.permission_type)
     return Acl(on, creation.principal, creation.host, operation, permission)
 
 

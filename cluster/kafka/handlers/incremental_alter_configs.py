@@ -24,7 +24,7 @@ from cordwood.cluster.kafka.config_resources import alter, check_count, list_of
 KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """The operation on one config."""
 
     SET = 0
@@ -69,7 +69,7 @@ def _check_keys(resource: AlterConfigsResource) -> None:
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise Refused(ErrorCode.invalid_request, "Error due to duplicate config keys")
     for config in resource.configs:
-        if config.value is None and config.config_operation != Operation.DELETE:
+        if config.value is None and config.config_operation != ConfigOperation.DELETE:
             raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {config.name}")
 
 
@@ -78,14 +78,14 @@ def _changed(resource: AlterConfigsResource, own: Mapping[str, str], call: Call)
     for config in resource.configs:
         operation = _operation(config)
         match operation:
-            case Operation.SET:
+            case ConfigOperation.SET:
                 changed[config.name] = config.value
-            case Operation.DELETE:
+            case ConfigOperation.DELETE:
                 changed.pop(config.name, None)
-            case Operation.APPEND | Operation.SUBTRACT:
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
                 words = list_of(resource.resource_type, resource.resource_name, config.name, own, call)
                 named = [word for word in (part.strip() for part in config.value.split(",")) if word]
-                if operation is Operation.APPEND:
+                if operation is ConfigOperation.APPEND:
                     words = tuple(dict.fromkeys([*words, *named]))
                 else:
                     words = tuple(word for word in words if word not in named)
@@ -95,8 +95,8 @@ def _changed(resource: AlterConfigsResource, own: Mapping[str, str], call: Call)
     return changed
 
 
-def _operation(config: AlterableConfig) -> Operation:
+def _operation(config: AlterableConfig) -> ConfigOperation:
     try:
-        return Operation(config.config_operation)
+        return ConfigOperation(config.config_operation)
     except ValueError:
         raise Refused(ErrorCode.invalid_request, f"Unknown operation {config.config_operation}.") from None

@@ -30,7 +30,7 @@ _LENGTH = Struct("<I")
 _KEEP_ALIVE = _LENGTH.pack(0)
 
 
-class Owner(Protocol):
+class FrameReceiver(Protocol):
     """The owner of the connections."""
 
     def shake_hands(self, connection: "RaftConnection", send: Callable[[bytes], None]) -> Handshake: ...
@@ -52,7 +52,7 @@ class Owner(Protocol):
 class RaftConnection(asyncio.Protocol):
     """One connection. `peer` is None during the handshake; `dialled` is the dialled broker, None if incoming."""
 
-    def __init__(self, owner: Owner, dialled: BrokerId | None = None) -> None:
+    def __init__(self, owner: FrameReceiver, dialled: BrokerId | None = None) -> None:
         self._owner = owner
         self.dialled = dialled
         self._buffer = bytearray()

@@ -5,7 +5,7 @@ PySyncObj uses this class as its journal: the methods at the end have the names 
 
 from typing import Any
 
-from cordwood.cluster.metadata.journal import Entry, Journal
+from cordwood.cluster.metadata.journal import Journal, JournalEntry
 from cordwood.cluster.metadata.raft.messages import Row
 from cordwood.storage.disk import File
 
@@ -54,7 +54,7 @@ class RaftLog:
         return self._journal.end
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """The entries that the journal file must have; the scrubber compares the file with them."""
         return [self._journal[position] for position in range(len(self._journal))]
 
@@ -86,7 +86,7 @@ class RaftLog:
         """Append entries. Raises OSError, after which the log must not be used."""
         if rows:
             self._rows.extend(rows)
-            self._journal.append(Entry(index, term, command) for command, index, term in rows)
+            self._journal.append(JournalEntry(index, term, command) for command, index, term in rows)
             self.is_dirty = True
 
     def truncate_from(self, index: int) -> None:

@@ -5,8 +5,8 @@ import pytest
 from cordwood.cluster.metadata.acls import (
     Acl,
     AclFilter,
+    AclOperation,
     AclResource,
-    Operation,
     Pattern,
     Permission,
     ResourcePattern,
@@ -25,11 +25,11 @@ PATTERNS = {
 
 
 def acl_on(pattern: ResourcePattern) -> Acl:
-    return Acl(pattern, "User:alice", "10.0.0.1", Operation.READ, Permission.ALLOW)
+    return Acl(pattern, "User:alice", "10.0.0.1", AclOperation.READ, Permission.ALLOW)
 
 
 def found(resource: AclResource, name: str | None, pattern: Pattern) -> set[str]:
-    wanted = AclFilter(resource, name, pattern, None, None, Operation.ANY, Permission.ANY)
+    wanted = AclFilter(resource, name, pattern, None, None, AclOperation.ANY, Permission.ANY)
     return {word for word, pattern in PATTERNS.items() if wanted.matches(acl_on(pattern))}
 
 
@@ -60,17 +60,17 @@ def test_a_filter_finds_resource_patterns(
 @pytest.mark.parametrize(
     ("principal", "host", "operation", "permission", "is_found"),
     [
-        (None, None, Operation.ANY, Permission.ANY, True),
-        ("User:alice", "10.0.0.1", Operation.READ, Permission.ALLOW, True),
-        ("User:bob", None, Operation.ANY, Permission.ANY, False),
-        ("User:*", None, Operation.ANY, Permission.ANY, False),
-        (None, "*", Operation.ANY, Permission.ANY, False),
-        (None, None, Operation.ALL, Permission.ANY, False),
-        (None, None, Operation.ANY, Permission.DENY, False),
+        (None, None, AclOperation.ANY, Permission.ANY, True),
+        ("User:alice", "10.0.0.1", AclOperation.READ, Permission.ALLOW, True),
+        ("User:bob", None, AclOperation.ANY, Permission.ANY, False),
+        ("User:*", None, AclOperation.ANY, Permission.ANY, False),
+        (None, "*", AclOperation.ANY, Permission.ANY, False),
+        (None, None, AclOperation.ALL, Permission.ANY, False),
+        (None, None, AclOperation.ANY, Permission.DENY, False),
     ],
 )
 def test_a_filter_compares_the_entry_word_by_word(
-    principal: str | None, host: str | None, operation: Operation, permission: Permission, is_found: bool
+    principal: str | None, host: str | None, operation: AclOperation, permission: Permission, is_found: bool
 ) -> None:
     wanted = AclFilter(TOPIC, None, ANY, principal, host, operation, permission)
     assert wanted.matches(acl_on(PATTERNS["flights"])) is is_found

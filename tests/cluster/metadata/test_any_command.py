@@ -19,7 +19,7 @@ from quorum_in_memory import MetadataLog
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import BrokerId, Command, decode, encode
 from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.image import MIN_ISR, Image
@@ -37,7 +37,7 @@ acls = st.builds(
     st.builds(ResourcePattern, st.sampled_from(AclResource), texts, st.sampled_from(Pattern)),
     texts,
     texts,
-    st.sampled_from(Operation),
+    st.sampled_from(AclOperation),
     st.sampled_from(Permission),
 )
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -39,7 +39,7 @@ from cordwood.cluster.metadata.commands import (
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 READ_FLIGHTS = Acl(
-    ResourcePattern(AclResource.TOPIC, "flights", Pattern.PREFIXED), "User:a", "*", Operation.READ, Permission.ALLOW
+    ResourcePattern(AclResource.TOPIC, "flights", Pattern.PREFIXED), "User:a", "*", AclOperation.READ, Permission.ALLOW
 )
 
 COMMANDS: list[Command] = [

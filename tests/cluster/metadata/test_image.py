@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -194,7 +194,7 @@ def test_the_topics_that_differ_are_named_as_they_were_and_are() -> None:
 
 def acl(principal: str) -> Acl:
     on = ResourcePattern(AclResource.TOPIC, "flights", Pattern.LITERAL)
-    return Acl(on, principal, "*", Operation.READ, Permission.ALLOW)
+    return Acl(on, principal, "*", AclOperation.READ, Permission.ALLOW)
 
 
 def test_an_acl_that_is_there_already_is_let_be() -> None:

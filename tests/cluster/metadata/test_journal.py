@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
-from cordwood.cluster.metadata.journal import Entry, Journal, check
+from cordwood.cluster.metadata.journal import Journal, JournalEntry, check
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog
 
@@ -25,7 +25,7 @@ class JournalFixture:
 
     def append(self, *commands: str, term: int = 0) -> "JournalFixture":
         first = self.journal[len(self.journal) - 1].index + 1 if len(self.journal) else 1
-        self.journal.append(Entry(first + at, term, command.encode()) for at, command in enumerate(commands))
+        self.journal.append(JournalEntry(first + at, term, command.encode()) for at, command in enumerate(commands))
         return self
 
     def sync(self) -> "JournalFixture":
@@ -58,7 +58,7 @@ def journal() -> JournalFixture:
 def test_entries_are_read_back_with_their_index_and_term(journal: JournalFixture) -> None:
     journal.append("a", "b", term=3).append("c", term=4).sync().power_cut(keep=0)
     entries = [journal.journal[position] for position in range(3)]
-    assert entries == [Entry(1, 3, b"a"), Entry(2, 3, b"b"), Entry(3, 4, b"c")]
+    assert entries == [JournalEntry(1, 3, b"a"), JournalEntry(2, 3, b"b"), JournalEntry(3, 4, b"c")]
 
 
 def test_how_far_the_log_was_committed_is_remembered(journal: JournalFixture) -> None:
@@ -203,4 +203,4 @@ def test_a_vote_is_durable_before_anyone_hears_of_it(journal: JournalFixture) ->
 def test_a_gap_between_entries_is_a_broken_invariant(journal: JournalFixture) -> None:
     journal.append("a")
     with pytest.raises(AssertionError, match="without a gap"):
-        journal.journal.append([Entry(9, 0, b"x")])
+        journal.journal.append([JournalEntry(9, 0, b"x")])

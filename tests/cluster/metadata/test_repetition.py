@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metadata_scenario import DISKS, TOPIC, MetadataScenario
 
-from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -44,7 +44,7 @@ from cordwood.cluster.metadata.recent import CHUNK, WINDOW, RecentEntries, is_la
 
 ONE, TWO, THREE, FOUR = map(BrokerId, (1, 2, 3, 4))
 ACL = Acl(
-    ResourcePattern(AclResource.TOPIC, "flights", Pattern.LITERAL), "User:a", "*", Operation.READ, Permission.ALLOW
+    ResourcePattern(AclResource.TOPIC, "flights", Pattern.LITERAL), "User:a", "*", AclOperation.READ, Permission.ALLOW
 )
 NEW = UUID(int=5)
 BARRIER = entry.encode(b"nothing!", 0, b"")

@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, pack
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.snapshot import Snapshot
@@ -41,7 +41,7 @@ IMAGE = Image(
             ResourcePattern(AclResource.TOPIC, "flights", Pattern.LITERAL),
             "User:a",
             "*",
-            Operation.READ,
+            AclOperation.READ,
             Permission.DENY,
         )
     },

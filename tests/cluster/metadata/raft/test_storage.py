@@ -10,7 +10,7 @@ from cordwood.cluster.broker.verify import verify
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.journal import Entry, Journal
+from cordwood.cluster.metadata.journal import Journal, JournalEntry
 from cordwood.cluster.metadata.raft import storage
 from cordwood.cluster.metadata.raft.messages import Standing
 from cordwood.cluster.metadata.snapshot import Snapshot
@@ -24,7 +24,7 @@ def disk_with(*entries: tuple[int, int], image: tuple[int, int] | None = None, v
     disk.make_directories(DIRECTORY)
     journal = Journal.open(disk, JOURNAL)
     journal.set_vote(vote, "2")
-    journal.append(Entry(index, term, b"entry") for index, term in entries)
+    journal.append(JournalEntry(index, term, b"entry") for index, term in entries)
     journal.close()
     if image is not None:
         index, term = image

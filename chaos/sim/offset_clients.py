@@ -22,7 +22,7 @@ Question = Callable[[int, int], Awaitable[bool]]
 """Takes a partition and its leader epoch. Returns False if no leader answered and the metadata has to be refreshed."""
 
 
-class Inquirer:
+class OffsetClient:
     """One client program. `number` is its number among all consumers."""
 
     def __init__(self, client: SimulatedClient, number: int, partitions: int, history: HistoryBuilder) -> None:

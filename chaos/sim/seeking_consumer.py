@@ -43,7 +43,7 @@ class _Session:
     """By partition: the row that the broker has cached."""
 
 
-class Seeker:
+class SeekingConsumer:
     """One consumer of all partitions, with one fetch session per leader."""
 
     def __init__(
