@@ -8,16 +8,15 @@ from cordwood.chaos.live.brokers import LiveCluster
 
 TOPIC, PARTITIONS = "preloaded", 6
 VALUE_BYTES = 50_000
-SEGMENT_BYTES = 16 << 20
 QUEUED_MAX = 1000
 ACKED_S = 300.0
 CHECKPOINTED_S = 12.0
 """The time after which an idle log has a checkpoint."""
 
 
-def preload(cluster: LiveCluster, megabytes: int) -> None:
+def preload(cluster: LiveCluster, megabytes: int, segment_bytes: int) -> None:
     """Fill the topic, and wait until its sealed segments are below the recovery point. Raises TimeoutError."""
-    cluster.create_topic(TOPIC, PARTITIONS, {"segment.bytes": str(SEGMENT_BYTES)})
+    cluster.create_topic(TOPIC, PARTITIONS, {"segment.bytes": str(segment_bytes)})
     settings = {"batch.size": 900_000, "linger.ms": 20, "log_level": 0}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
     for number in range(megabytes * 10**6 // VALUE_BYTES):

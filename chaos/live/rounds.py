@@ -50,7 +50,7 @@ class Rounds:
         """Run all rounds."""
         campaign = self._campaign
         if self._options.preload_mb:
-            preload(self._cluster, self._options.preload_mb)
+            preload(self._cluster, self._options.preload_mb, self._options.preloaded_segment_bytes)
         self._began_s = campaign.now_s
         is_watched = any(limit.figure == SILENCE_S for limit in self._options.limits)
         if is_watched:

@@ -55,6 +55,8 @@ class BitFlip(Fault):
         limits=(Limit(REPAIRED_S, REPAIRED_S_MAX), Limit(UNNAMED, 0), NOTHING_TWICE),
         hold_s=AT_ONCE_S,
         segment_bytes=256 << 10,
+        # Segments that are sealed, and so small that the background scrubber reads many.
+        preloaded_segment_bytes=16 << 20,
     )
 
     def forms(self) -> Mapping[str, Form]:

@@ -59,6 +59,7 @@ class RoundOptions:
     segment_bytes: int = 1 << 20
     preload_mb: int = 0
     """Data that each broker holds before the first round."""
+    preloaded_segment_bytes: int = 1 << 30
 
 
 class Form(NamedTuple):
