@@ -53,6 +53,8 @@ class Flusher:
         self._flushing: list[tuple[Partition, PendingFlush]] = []
         self._is_busy = self._is_scheduled = False
         self._idle_waiters: list[asyncio.Future[None]] = []
+        self._gathering_waiters: list[asyncio.Future[None]] = []
+        self._flushing_waiters: list[asyncio.Future[None]] = []
 
     def touch(self, replica: "Partition") -> None:
         """Add a replica with unsynced appends to the next group."""
@@ -68,13 +70,23 @@ class Flusher:
             self._loop.call_later(LAZY_AFTER_S, self._touch_lazy)
         self._lazy[replica] = None
 
+    async def group_flushed(self) -> None:
+        """Wait until each replica touched so far has been in a group that has ended, flushed or failed."""
+        if self._gathering:
+            await self._wait_in(self._gathering_waiters)
+        elif self._is_busy:
+            await self._wait_in(self._flushing_waiters)
+
     async def drain(self) -> None:
         """Wait until nothing is left to sync."""
         self._touch_lazy()
         while self._is_busy or self._gathering:
-            waiter = self._loop.create_future()
-            self._idle_waiters.append(waiter)
-            await waiter
+            await self._wait_in(self._idle_waiters)
+
+    async def _wait_in(self, waiters: list[asyncio.Future[None]]) -> None:
+        waiter = self._loop.create_future()
+        waiters.append(waiter)
+        await waiter
 
     def _touch_lazy(self) -> None:
         lazy, self._lazy = self._lazy, {}
@@ -87,6 +99,7 @@ class Flusher:
             return
         self._is_busy = True
         group, self._gathering = self._gathering, {}
+        self._flushing_waiters, self._gathering_waiters = self._gathering_waiters, []
         self._flushing = self._take(group)
         self.measures.replicas.add(len(group))
         self.measures.appends.add(self._appends)
@@ -137,6 +150,7 @@ class Flusher:
                 self._try_again(replica, not_noted)
             except Exception as broken:
                 replica.fail(broken)
+        _complete(self._flushing_waiters)
         # The next group is submitted before any waiter is completed: it need not wait for the responses of this one.
         self._flush()
         for replica, _ in finished:
@@ -145,14 +159,15 @@ class Flusher:
             except Exception as broken:
                 replica.fail(broken)
         self._end_of_tick.run()
-        if not self._is_busy and self._idle_waiters:
-            self._is_idle()
+        if not self._is_busy:
+            _complete(self._idle_waiters)
 
-    def _is_idle(self) -> None:
-        for waiter in self._idle_waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._idle_waiters.clear()
+
+def _complete(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()
 
 
 def _first_error(pending: PendingFlush, failed: dict[int, OSError]) -> OSError | None:

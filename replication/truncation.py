@@ -2,8 +2,8 @@
 
 Before a truncation, the flushed end and the recovery point of the log must be lower on disk, or a crash in between
 would look like a loss; a thread does that, with one sync of the flushed-offsets file for all. The truncation itself
-runs on the event loop, in memory and in the page cache, and is durable with the next group commit. An append before
-that syncs the truncation first, or a power cut could leave some of the old batches among the new ones.
+runs on the event loop, in memory and in the page cache. It has ended once a group commit has made it durable: if
+batches were appended before that, a power cut could leave some of the old ones among them.
 """
 
 import asyncio
@@ -105,11 +105,19 @@ class Truncations:
         try:
             while due := self._due.pop(directory, None):
                 failures = await self._prepared(directory, list(due))
-                for number, (truncation, done) in enumerate(due.items(), 1):
-                    _call(truncation, done, is_truncated=finish(truncation, failures.get(truncation)))
+                truncated = set()
+                for number, truncation in enumerate(due, 1):
+                    if finish(truncation, failures.get(truncation)):
+                        truncated.add(truncation)
                     if number % TRUNCATIONS_PER_TURN == 0:
                         await asyncio.sleep(0)
                 await directory.remove_discarded()
+                await directory.flusher.group_flushed()
+                for number, (truncation, done) in enumerate(due.items(), 1):
+                    is_truncated = truncation in truncated and not truncation.partition.is_offline
+                    _call(truncation, done, is_truncated=is_truncated)
+                    if number % TRUNCATIONS_PER_TURN == 0:
+                        await asyncio.sleep(0)
         finally:
             self._running.discard(directory)
 
@@ -174,7 +182,8 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
             log.truncate(truncation.end)
         partition.truncated()
         partition.flush_mark.note(log.flushed_end, log.epochs.latest)
-        partition.schedule_flush()
+        # Also with flush.policy=os: what follows waits for this flush.
+        partition.directory.flusher.touch(partition)
     except DamagedLog as damage:
         partition.report_damage(damage)
         return False

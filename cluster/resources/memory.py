@@ -19,7 +19,8 @@ COMMON_BYTES, COMMON_SHARE = 64 * MIB, 0.625
 """Room that the pools have in common: a share of that of the largest request, and enough to decompress any batch."""
 USUAL_BYTES_SPARE = 4 * MIB
 """Receive buffers besides the large ones: room for requests of usual size while the largest request arrives."""
-DECODING_BYTES_MAX = 80 * MIB
+DECODING_BYTES_MAX, DECODING_BYTES_OWN = 80 * MIB, 16 * MIB
+"""Room to decompress the largest batch, and beside it for one search or read, which must not wait for that batch."""
 ANSWERS_BYTES_OWN, OWN_BYTES, LEAST_BYTES_OWN = 4 * MIB, 2 * MIB, MIB
 """Reserved room of pools: of answers, of requests that are handled, and of the rest."""
 CROWDED_BYTES = 4 * MIB
@@ -95,7 +96,7 @@ class Memory:
             MemoryPool("receive_large", large_bytes_max),
             MemoryPool("pending", PENDING_BYTES_MAX, OWN_BYTES),
             MemoryPool("answers", ANSWERS_BYTES_MAX, ANSWERS_BYTES_OWN),
-            MemoryPool("decoding", DECODING_BYTES_MAX, OWN_BYTES),
+            MemoryPool("decoding", DECODING_BYTES_MAX, DECODING_BYTES_OWN),
             MemoryPool("unsent", UNSENT_BYTES_MAX, LEAST_BYTES_OWN),
             MemoryPool("fetch_sessions", session_partitions_max * SESSION_PARTITION_BYTES, LEAST_BYTES_OWN),
             MemoryPool("http_bodies", HTTP_BODIES_BYTES_MAX, OWN_BYTES),

@@ -59,12 +59,14 @@ def test_retention_goes_on() -> None:
 
 def test_cuts_go_on() -> None:
     async def scenario() -> None:
-        _, hanging, served = await with_a_hanging_disk()
+        broker, hanging, served = await with_a_hanging_disk()
         truncations = Truncations()
         waiting = [
             asyncio.ensure_future(truncations.truncate(truncation_to(partition, 1, lambda: True)))
             for partition in (hanging, served)
         ]
+        await asyncio.sleep(1)
+        broker.let_go()
         await asyncio.sleep(1)
         assert [one.done() for one in waiting] == [False, True]
         assert (hanging.log.log_end, served.log.log_end) == (3, 1)

@@ -82,12 +82,22 @@ def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop(
         assert [partition.log.log_end for partition in broker.replicas] == [1] * PARTITIONS
         assert threads.on_loop == []
         assert threads.beside.count("/data0/flushed") == len(threads.beside) == 1
-        # The follower asks for the rest, from its new log ends.
-        assert [row.log_end for row in broker.asked()] == [1] * PARTITIONS
+        # Until the truncations are on disk, nothing may be appended, and the follower asks for nothing.
+        assert broker.asked() == []
         await flush(broker)
         assert all(
             broker.disk.is_durable(one.log.segments[-1].path, one.log.segments[-1].size) for one in broker.replicas
         )
+        threads.on_loop.clear()
+        await asyncio.sleep(0.2)
+        # The follower asks for the rest, from its new log ends.
+        rest = broker.asked()
+        assert [row.log_end for row in rest] == [1] * PARTITIONS
+        for row in rest:
+            data = stamped("c", 1, 2)
+            broker.answer(PushRow(row.stream, PushKind.DATA, 1, 0, len(data)), data=data)
+        assert [partition.log.log_end for partition in broker.replicas] == [2] * PARTITIONS
+        assert threads.on_loop == []
         await broker.leader_connection.close()
 
     run(scenario())
@@ -197,6 +207,7 @@ def test_a_damaged_end_is_given_up_without_a_sync_on_the_loop(offset: int) -> No
         broker = ReplicaFixture(run_blocking=threads.run)
         await broker.produce_and_flush("a", "b")
         partition = broker.partition()
+        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
         log = partition.log
         place = log.directory if offset == 0 else log.segments[0].path
         broker.disk.on_sync = threads.synced
@@ -204,11 +215,12 @@ def test_a_damaged_end_is_given_up_without_a_sync_on_the_loop(offset: int) -> No
             partition, [LostTail(place, log.segments[0].size // 2, "torn", offset)], lambda: True
         )
         assert cut is not None
-        assert await Truncations().truncate(cut)
+        truncating = asyncio.ensure_future(Truncations().truncate(cut))
+        await asyncio.sleep(1)
         assert (log.log_end, log.flushed_end, threads.on_loop) == (offset, offset, [])
         assert "/data0/flushed" in threads.beside
-        await broker.turn()
         broker.let_go()
+        assert await truncating
         assert broker.values_after_a_power_cut() == ["a"][:offset]
 
     run(scenario())

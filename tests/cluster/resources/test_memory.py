@@ -8,7 +8,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
 from cordwood.storage.budget import UNPACKED_BYTES_MAX
 
-SUM_BYTES_MAX, COMMON_SUM_BYTES_MAX = 118 * MIB, 82 * MIB
+SUM_BYTES_MAX, COMMON_SUM_BYTES_MAX = 132 * MIB, 96 * MIB
 LARGEST = 100 * MIB
 
 
