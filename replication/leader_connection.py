@@ -229,10 +229,11 @@ class LeaderConnection:
         )
 
     def _truncation_ended(self, following: FollowerRole, *, is_truncated: bool) -> None:
-        if is_truncated:
-            self._begin_anew(following)
-        else:
+        if not is_truncated:
             self._try_later(following)
+        elif following.partition.following is following:
+            # Otherwise the replica was given another role while the truncation was being flushed.
+            self._begin_anew(following)
 
     def _complain(self, following: FollowerRole) -> None:
         """Report an unsound batch. The leader verifies its own log; this broker requests the same batch again later."""

@@ -147,6 +147,24 @@ def test_a_replica_that_leads_before_it_is_cut_keeps_what_it_has() -> None:
     run(scenario())
 
 
+def test_a_replica_that_leads_before_its_truncation_is_on_disk_has_no_other_role() -> None:
+    async def scenario() -> None:
+        broker, asked = await diverged(Threads())
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+        await asyncio.sleep(1)
+        partition = broker.partition(0)
+        assert partition.log.log_end == 1
+        partition.assigned(Assignment(ME, 3, 3, (ME, OLD_LEADER), frozenset({ME}), 1))
+        await flush(broker)
+        await asyncio.sleep(1)
+        assert partition.is_leader
+        assert partition.following is None
+        assert len(broker.asked()) == PARTITIONS - 1
+        await broker.leader_connection.close()
+
+    run(scenario())
+
+
 def test_a_failed_sync_of_the_marks_cuts_nothing_and_takes_the_directory_offline() -> None:
     async def scenario() -> None:
         broker, asked = await diverged(Threads())
