@@ -389,7 +389,7 @@ class Log:
         return self.segments[-1]
 
     def _sync_truncation(self) -> None:
-        """Make a truncation durable before an append: a power cut could else leave a mixture of old and new batches."""
+        """Make a truncation durable before an append (disk rule 7), if no group commit has done so yet."""
         if self.segments and not self.segments[-1].is_lost:
             self.segments[-1].file.sync()
         sync_directory(self.disk, self.directory)
