@@ -38,8 +38,8 @@ class Following(Protocol):
 class Assignments:
     """The replicas of this broker, kept in step with the metadata image. `follow` is a listener of the quorum.
 
-    An open replica takes a changed role immediately: whoever proposed the change relies on it. Replicas that are not
-    open yet, and those for which only the configuration has changed, are taken `TAKEN_PER_STEP` per event-loop
+    An open replica takes a changed role immediately: the broker that proposed the change relies on it. Replicas that
+    are not open yet, and those for which only the configuration has changed, are taken `TAKEN_PER_STEP` per event-loop
     iteration. So are the replicas of deleted topics, which are out of service immediately.
     """
 

@@ -107,7 +107,7 @@ class HttpServer:
     def _connection(self) -> asyncio.Protocol:
         """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through."""
         server = self._runner.server
-        assert server is not None, "nobody connects before the start"
+        assert server is not None, "no client connects before the start"
         connections = server.connections
         for oldest in connections[: max(0, len(connections) + 1 - CONNECTIONS_MAX)]:
             if oldest.transport is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def heading_note(source: str) -> str:
-    """For whoever opens a generated page to change it."""
+    """A note for readers who open a generated page to change it."""
     return f"<!-- Made by `python docs/generate` from {source}: change it there. -->\n"
 
 

@@ -127,8 +127,8 @@ class RecordAccumulator:
         )
         try:
             answer = await self._cluster.ask(leader, request, ANSWER_S)
-        except OutOfReach as nobody:
-            raise NotKept(ErrorCode.broker_not_available, f"{nobody} Nothing was written.") from nobody
+        except OutOfReach as unreachable:
+            raise NotKept(ErrorCode.broker_not_available, f"{unreachable} Nothing was written.") from unreachable
         except Unanswered as unanswered:
             raise NotKept(ErrorCode.request_timed_out, f"{unanswered} {MAYBE_KEPT}") from unanswered
         return answer.responses[0].partition_responses[0]
