@@ -1,4 +1,4 @@
-// What an operator may do, each behind a question that says what will come of it.
+// Operator actions: each opens a dialog that states the consequences and asks for confirmation.
 
 import { at, get, post, remove } from "./api.js";
 import { ask, askByName, choice, field } from "./dialogs.js";
@@ -14,7 +14,7 @@ const RESET_TO = [
   ["time", "a time"],
 ];
 
-/** `done` is called with the topic's name. */
+/** Ask for the topic's settings and create it. Call `done` with the topic's name after its creation. */
 export function createTopic(done) {
   const wanted = { name: "", partitions: "", replication_factor: "" };
   ask({
@@ -70,7 +70,7 @@ export function deleteTopic(name, records, done) {
   });
 }
 
-/** Give leadership back to the first replica of each partition; of one topic, or of all for null. */
+/** Elect the preferred leader, which is the first replica, of each partition of `topic`, or of all topics if null. */
 export function electPreferred(topic, partitions) {
   ask({
     title: topic === null ? "Elect preferred leaders?" : `Elect preferred leaders of ${topic}?`,
@@ -92,7 +92,7 @@ export function electPreferred(topic, partitions) {
   });
 }
 
-/** Any replica, where none in sync is left. */
+/** Run an unclean leader election for the leaderless `partitions` of `topic`. */
 export function electUnclean(topic, partitions) {
   askByName(topic, {
     title: `Elect out-of-sync leaders of ${topic}?`,
@@ -107,7 +107,7 @@ export function electUnclean(topic, partitions) {
   });
 }
 
-/** First what would change, then the change. */
+/** Preview the reset of a consumer group's offsets as a dry run, then reset them. */
 export function resetGroup(group, topics, done) {
   let to = "earliest";
   let exact = "";
@@ -178,7 +178,7 @@ export function deleteGroup(group, done) {
   });
 }
 
-/** Whether a broker may be stopped; nothing is done. */
+/** Show whether a broker can be stopped safely. Read-only. */
 export function showVerdict(broker) {
   let verdict = null;
   ask({
@@ -217,7 +217,7 @@ function outcome({ partitions }) {
   return `${plural(done, "partition")} ${done === 1 ? "has" : "have"} another leader.${first}`;
 }
 
-/** A local time as the API has it. */
+/** Return the position in the API's format: `@` and epoch milliseconds for a local time, an offset unchanged. */
 function moment(kind, text) {
   return kind === "time" ? `@${new Date(text).getTime()}` : text;
 }

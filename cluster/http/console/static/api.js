@@ -1,8 +1,8 @@
-// The broker's HTTP API: answers as JSON, refusals as the sentences that the broker gives, and silence.
+// Client of the broker's HTTP API: JSON responses, errors with the broker's own message, and missing responses.
 
 const ANSWER_MS = 15_000;
 
-/** The broker has said no; `message` is its sentence. */
+/** An HTTP error status from the broker; `message` is the broker's error message. */
 export class Refusal extends Error {
   constructor(sentence, code, status) {
     super(sentence);
@@ -10,10 +10,10 @@ export class Refusal extends Error {
   }
 }
 
-/** The broker has said nothing. */
+/** No response or an incomplete one: connection failure, timeout or early close. */
 export class Silence extends Error {}
 
-/** A path below /v1, with names that may have anything in them. */
+/** Return the path below /v1 for `names`. Names may contain any character; each is percent-encoded. */
 export function at(...names) {
   return `/v1/${names.map(encodeURIComponent).join("/")}`;
 }
@@ -23,12 +23,12 @@ export const post = (path, content) => ask("POST", path, content);
 export const patchJson = (path, content) => ask("PATCH", path, content);
 export const remove = (path) => ask("DELETE", path);
 
-/** A response that has begun well, to be read as it comes. Throws Refusal and Silence. */
+/** Return a successful response whose body the caller reads as a stream. Throw Refusal or Silence. */
 export async function open(path, { headers = {}, signal } = {}) {
   return answered(fetch(path, { headers, signal, cache: "no-store" }));
 }
 
-/** Throws Refusal and Silence. */
+/** Send a request and return the JSON of its response. Throw Refusal or Silence. */
 async function ask(method, path, content, answerMs = ANSWER_MS) {
   const body = content === undefined ? undefined : JSON.stringify(content);
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };

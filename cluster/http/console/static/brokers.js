@@ -1,4 +1,4 @@
-// Brokers: whether each serves, whether it may be stopped, its disks and its configs.
+// Broker views: the list of brokers, and one broker with its state, the can-stop check, its disks and its configs.
 
 import { Refusal, Silence, at, get } from "./api.js";
 import { showVerdict } from "./actions.js";
@@ -97,7 +97,7 @@ function factsOf(broker) {
   ];
 }
 
-/** Only a broker itself can tell. */
+/** Show the log directories of the broker that serves this page: only a broker itself knows their state. */
 function disksHere(redraw) {
   let directories = null;
   get("/v1/status").then(

@@ -1,4 +1,4 @@
-// A small chart of the last minutes, and the same without axes in a table's cell. Where nothing is known the line breaks.
+// Line charts of the last minutes, and sparklines for table cells. The line has a gap where values are unknown.
 
 import { h, s } from "./dom.js";
 import { clock } from "./format.js";
@@ -8,10 +8,10 @@ const HEIGHT = 100;
 const GAP_MS = 15_000;
 const SPAN_MIN_MS = 60_000;
 
-/** Where somebody points, by title: as a share of the width. */
+/** Pointer position over each chart, by chart title, as a share of the width. */
 const pointed = new Map();
 
-/** `series` are {name, kind, history}; `unit` writes a number down; `empty` is what to say while there is nothing. */
+/** Return a chart. `series` are {name, kind, history}; `unit` formats a number; `empty` is the text without values. */
 export function chart({ title, note, series, unit, empty }, now = Date.now()) {
   const top = topOf(series);
   const spanMs = spanOf(series, now);
@@ -64,7 +64,7 @@ export function chart({ title, note, series, unit, empty }, now = Date.now()) {
   );
 }
 
-/** A line of the same, small enough for a cell. */
+/** Return a chart without axes that fits a table cell. */
 export function sparkline(history, label, now = Date.now()) {
   const top = topOf([{ history }]);
   return s(
@@ -80,7 +80,7 @@ export function sparkline(history, label, now = Date.now()) {
   );
 }
 
-/** As long as anything is known, so that a page that has just been opened has something to show. */
+/** Return the time span of the known points, within limits, so that a new page shows no mostly empty chart. */
 function spanOf(series, now) {
   const begun = Math.min(...series.map(({ history }) => history.points[0]?.[0] ?? now));
   return Math.min(Math.max(now - begun, SPAN_MIN_MS), series[0].history.spanMs);
@@ -91,7 +91,7 @@ function ago(spanMs) {
   return seconds < 120 ? `${seconds} s ago` : `${Math.floor(seconds / 60)} min ago`;
 }
 
-/** The least round number that nothing is above. */
+/** Return the smallest round number that is not below any value. */
 function topOf(series) {
   const most = Math.max(0, ...series.flatMap(({ history }) => history.points.map(([, number]) => number ?? 0)));
   if (most === 0) return 1;
@@ -105,7 +105,7 @@ function path(points, now, spanMs, top) {
   for (const [time, number] of points) {
     if (number !== null) {
       const place = `${(WIDTH * (1 - (now - time) / spanMs)).toFixed(1)} ${(HEIGHT * (1 - number / top)).toFixed(1)}`;
-      // A line of no length, so that a moment by itself is a dot.
+      // A zero-length line draws an isolated point as a dot.
       drawn += before === null || time - before > GAP_MS ? `M${place}h0` : `L${place}`;
     }
     before = number === null ? null : time;

@@ -1,4 +1,4 @@
-// Configs of a topic or a broker: what each is worth, where that comes from, and how it is changed.
+// Config table of a topic or a broker: the value and source of each config, and the dialog that changes it.
 
 import { Refusal, Silence, get, patchJson } from "./api.js";
 import { ask, field } from "./dialogs.js";
@@ -14,7 +14,7 @@ const SOURCES = {
   default: "default",
 };
 
-/** `path` is where they are; `whose` is for titles. Call `draw` for what is to be shown now. */
+/** Load the configs at the API path `path`; `whose` is the owner's name in titles. `draw` renders the current state. */
 export function configsOf(redraw, path, whose) {
   let configs = null;
   let mistake = null;

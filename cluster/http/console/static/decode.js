@@ -1,4 +1,4 @@
-// Keys and values, which are bytes to the log, as text that can be read. Pure.
+// Decoders of record keys and values from bytes to readable text. Pure functions.
 
 export const WAYS = [
   ["auto", "as it looks best"],
@@ -10,20 +10,20 @@ export const WAYS = [
 const HEX_BYTES_PER_LINE = 16;
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Bytes out of base64; null stays null. */
+/** Return the bytes that a base64 string encodes; null for null or undefined. */
 export function bytesIn(base64) {
   return base64 === null || base64 === undefined
     ? null
     : Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
 }
 
-/** Base64 of a text in UTF-8. */
+/** Encode a text as UTF-8 and then as base64. */
 export function base64Of(text) {
   return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }
 
-/** {text, how, line}: `how` says what it was taken for, which is hex where nothing else is possible; `line` is a form
- * that takes less room. */
+/** Return {text, how, line}: `how` is the encoding used, which is hex for bytes that are not printable UTF-8; `line` is
+ * the compact form. */
 export function decoded(bytes, way) {
   const text = way === "hex" ? null : textOf(bytes);
   if (text === null) return { text: hexOf(bytes), how: "hex", line: hexOf(bytes) };
@@ -34,7 +34,7 @@ export function decoded(bytes, way) {
   return { text, how: "text", line: text };
 }
 
-/** In one line, for a row of a table. */
+/** Return the text on one line, truncated to `charactersMax`, for a table row. */
 export function firstOf(text, charactersMax) {
   const line = text.replace(/\s+/g, " ");
   return line.length > charactersMax ? `${line.slice(0, charactersMax)}…` : line;
@@ -43,14 +43,14 @@ export function firstOf(text, charactersMax) {
 function textOf(bytes) {
   try {
     const text = utf8.decode(bytes);
-    // Control characters tell that it was never meant to be read.
+    // Control characters mean binary data.
     return /[\u0000-\u0008\u000e-\u001f]/.test(text) ? null : text;
   } catch {
     return null;
   }
 }
 
-/** A bare number or word is JSON too, and is no easier to read for it. */
+/** Return indented JSON, or null. A JSON scalar counts only if `isWanted`, because indentation does not change it. */
 function prettyOf(text, isWanted) {
   try {
     const content = JSON.parse(text);
@@ -60,7 +60,7 @@ function prettyOf(text, isWanted) {
   }
 }
 
-/** The same tokens on lines of their own. To write down what was parsed would change long numbers. */
+/** Indent JSON token by token. Serializing the parsed value instead would lose digits of large numbers. */
 function indented(json) {
   let depth = 0;
   const line = () => `\n${"  ".repeat(depth)}`;

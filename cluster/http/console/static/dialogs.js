@@ -1,4 +1,4 @@
-// Questions before something is done, and a notice afterwards. What the broker refuses is told where it was asked for.
+// Dialogs that confirm an action, and the notice after its success. A dialog shows the broker's error in place.
 
 import { Refusal, Silence } from "./api.js";
 import { h, patch } from "./dom.js";
@@ -7,7 +7,7 @@ import { live } from "./live.js";
 const NOTICE_MS = 8_000;
 let clearing;
 
-/** Say what has been done. */
+/** Show the result of an action for a few seconds. */
 export function notice(sentence) {
   const place = document.getElementById("notice");
   place.textContent = sentence;
@@ -15,9 +15,9 @@ export function notice(sentence) {
   clearing = setTimeout(() => (place.textContent = ""), NOTICE_MS);
 }
 
-/** A dialog. `content` draws what is asked, again whenever something is typed; `verb` is what its button says.
- * `act` does it, and gives the sentence of the notice, or nothing where there is more to ask; with `beginsAtOnce` it is
- * only to find something out, and nobody has to press the button first. */
+/** Open a dialog. `content` renders the body, again after each input; `verb` returns the label of the submit button.
+ * `act` performs the action and returns the notice, or null to keep the dialog open. With `beginsAtOnce`, `act` is
+ * read-only and runs when the dialog opens, without a click. */
 export function ask({
   title,
   content,
@@ -89,7 +89,7 @@ export function ask({
   if (beginsAtOnce) submit();
 }
 
-/** A dialog about what cannot be undone: the name of what it is done to has to be typed. */
+/** Open a dialog for an irreversible action: the user types the resource's name to confirm. */
 export function askByName(name, { title, warning, verb, act }) {
   let typed = "";
   ask({
@@ -105,7 +105,7 @@ export function askByName(name, { title, warning, verb, act }) {
   });
 }
 
-/** A field with its label. The reader's text stays in the element; `oninput` gets it. */
+/** Return a labelled input. The element keeps the user's text; `oninput` receives it after each change. */
 export function field(label, attributes, oninput, hint) {
   return h(
     "label",
@@ -116,7 +116,7 @@ export function field(label, attributes, oninput, hint) {
   );
 }
 
-/** A choice among [value, words]. */
+/** Return a labelled select; `options` are [value, words] pairs. */
 export function choice(label, options, chosen, onchange) {
   return h(
     "label",

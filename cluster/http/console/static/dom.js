@@ -1,31 +1,31 @@
-// Elements made by plain calls, and a patch that turns what is on the page into what should be there, node by node.
-// Text is only ever a text node: nothing that a user wrote can become markup.
+// DOM builder and patcher: functions that create elements, and a patch that updates the page in place, node by node.
+// Text always becomes a text node, so that user data cannot inject markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const HANDLERS = ["onclick", "onsubmit", "oninput", "onchange", "onpointermove", "onpointerleave", "ontoggle"];
 const putOff = new WeakMap();
-// What the reader has opened stays open.
+// Attributes that the user controls: a patch does not remove them, so that open elements stay open.
 const THE_READERS = { DETAILS: "open", DIALOG: "open" };
 
-/** An HTML element. Attributes that are null or false are left out; functions are handlers. */
+/** Create an HTML element. Null and false attributes are omitted; functions become event handlers. */
 export function h(tag, attributes, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Create an SVG element, with the same rules as `h`. */
 export function s(tag, attributes, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Put off what stands in an element: `make` is called only if it is not on the page with the same `version`, a text. */
+/** Defer an element's content: `patch` calls `make` only if the page does not show the same `version`, a string. */
 export function kept(element, version, make) {
   element.dataset.kept = "";
   putOff.set(element, { version, make });
   return element;
 }
 
-/** Make these the children of `parent`. Nodes that are there already stay, and with them focus, selection and scroll.
- * Elements with the same `data-key` are the same element; others are by place and kind. */
+/** Make `children` the children of `parent`. Matching nodes are reused, which keeps focus, selection and scroll.
+ * Elements match by `data-key`; nodes without a key match by position and node name. */
 export function patch(parent, ...children) {
   const wanted = nodes(children);
   const keys = new Set(wanted.map(keyOf).filter(Boolean));
@@ -70,7 +70,7 @@ function become(now, wanted) {
   patch(now, ...wanted.childNodes);
 }
 
-/** With everything that was put off within. */
+/** Build the deferred content of a node and its descendants. Return the node. */
 function made(node) {
   const waiting = node.nodeType === Node.ELEMENT_NODE ? [node, ...node.querySelectorAll("[data-kept]")] : [];
   for (const element of waiting.filter((each) => putOff.has(each))) {

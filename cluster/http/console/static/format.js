@@ -1,4 +1,4 @@
-// Numbers, sizes and times as people read them: thousands separated, units named, what is unknown said to be.
+// Formatters of numbers, sizes and times: thousands separators, units, and a dash for unknown values.
 
 export const UNKNOWN = "–";
 
@@ -10,12 +10,12 @@ export function count(number) {
   return number === null || number === undefined ? UNKNOWN : whole.format(number);
 }
 
-/** With its sign, for a difference. */
+/** Format a difference with its sign. */
 export function signed(number) {
   return number > 0 ? `+${count(number)}` : count(number).replace("-", "−");
 }
 
-/** "1 partition", "2 partitions". */
+/** Format a count with its noun: "1 partition", "2 partitions". */
 export function plural(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
@@ -31,7 +31,7 @@ export function seconds(number) {
   return number < 1 ? `${short(number * 1000)} ms` : `${short(number)} s`;
 }
 
-/** Three digits that count. */
+/** Format a number with about three significant digits. */
 export function short(number) {
   return number >= 100 || Number.isInteger(number)
     ? whole.format(number)
@@ -40,14 +40,14 @@ export function short(number) {
       : number.toFixed(2);
 }
 
-/** The time of day; the date only where it is another day. */
+/** Format the time of day, with the date only if it is not today. */
 export function clock(epochMs) {
   const moment = new Date(epochMs);
   const time = clockTime.format(moment);
   return moment.toDateString() === new Date().toDateString() ? time : `${day(moment)} ${time}`;
 }
 
-/** To the millisecond, with the date. */
+/** Format a timestamp as date and time with milliseconds. */
 export function moment(epochMs) {
   const time = new Date(epochMs);
   return Number.isNaN(time.getTime())

@@ -1,4 +1,4 @@
-// Consumer groups: how far each is behind, and whether it comes nearer.
+// Consumer group views: the list of groups, and one group with its lag over time, its partitions and its members.
 
 import { deleteGroup, resetGroup } from "./actions.js";
 import { chart, sparkline } from "./chart.js";

@@ -1,8 +1,8 @@
-// How well the cluster is, in sentences: the worst first. Pure.
+// Health summary of the cluster: one sentence for each problem, the most severe first. Pure functions.
 
 import { plural } from "./format.js";
 
-/** Returns {isWell, sentences}; `cluster` is what /v1/cluster has said. */
+/** Return {isWell, sentences}; `cluster` is the response of /v1/cluster. */
 export function healthOf(cluster) {
   const fenced = cluster.brokers.filter((broker) => broker.is_fenced).map((broker) => broker.broker_id);
   const troubles = [
@@ -30,7 +30,7 @@ function names(brokers) {
     : `Brokers ${brokers.slice(0, -1).join(", ")} and ${brokers.at(-1)} are`;
 }
 
-/** In a word, with a mark that is no colour. */
+/** Return a broker's state as a short label and a mark that does not depend on colour. */
 export function stateOf(broker) {
   if (broker.is_fenced) return { isWell: false, word: "out of service", mark: "✕" };
   if (broker.is_shutting_down) return { isWell: false, word: "shutting down", mark: "◐" };

@@ -1,4 +1,4 @@
-// The cluster as the broker knows it, asked again every second, and what has become of it in the last minutes.
+// Polling loop of the console: the cluster state as this broker knows it, and the history of the last minutes.
 
 import { Refusal, Silence, at, get } from "./api.js";
 import { repeat } from "./pace.js";
@@ -11,17 +11,17 @@ const ANSWER_MS = 4_000;
 const POSITIONS_ANSWER_MS = 20_000;
 const GROUPS_MAX = 30;
 
-/** "change" is dispatched whenever anything has. */
+/** The polled state. Dispatches "change" after each cluster poll and each successful poll of the consumer groups. */
 class Live extends EventTarget {
   cluster = null;
-  /** Without offsets, which take longer: they are in `positions`. */
+  /** Partitions without offsets. Offsets take longer to collect: `positions` has them. */
   partitions = [];
   positions = new Map();
   pulse = null;
   groups = [];
   groupsUnansweredBy = [];
   silentSince = null;
-  /** The sentence of a broker that answers, but cannot say how its cluster is. */
+  /** The error message of a broker that responds but cannot return the cluster state. */
   refusal = null;
   showsInternal = false;
   records = new History(SPAN_MS);
@@ -48,7 +48,7 @@ class Live extends EventTarget {
     this.refresh();
   }
 
-  /** Whether this broker was heard is told to the reader. */
+  /** Run `look` and record its outcome in `silentSince` and `refusal` for the banner. Return true on success. */
   async #asked(look) {
     try {
       await look();
@@ -65,7 +65,7 @@ class Live extends EventTarget {
     }
   }
 
-  /** The look above tells already. */
+  /** Run `look` without recording its failure: the poll in `#asked` already shows an unreachable broker. */
   async #quietly(look) {
     try {
       await look();
@@ -90,7 +90,7 @@ class Live extends EventTarget {
   #feel(pulse, now) {
     const before = this.pulse;
     this.pulse = { ...pulse, time: now };
-    // A broker that has been restarted counts from nothing.
+    // A restarted broker resets its counters.
     if (before === null || before.produce_seconds.count > pulse.produce_seconds.count) return;
     const elapsedMs = now - before.time;
     this.produced.add(now, rate(before.produced_bytes, pulse.produced_bytes, elapsedMs));
@@ -108,7 +108,7 @@ class Live extends EventTarget {
     }
   }
 
-  /** Asks all brokers. One that hangs is waited for here, and nowhere else. */
+  /** Fetch the offsets from all brokers, in a separate loop: a broker that hangs must not delay the cluster poll. */
   async #measure() {
     const { partitions } = await get("/v1/partitions?offsets=true&internal=true", POSITIONS_ANSWER_MS);
     const now = Date.now();

@@ -1,4 +1,4 @@
-// What is shown for an address, and that it is shown anew whenever something has changed.
+// Entry point of the console: the router from the URL hash to a view, and the redraw after each change.
 
 import { brokerView, brokersView } from "./brokers.js";
 import { h, patch } from "./dom.js";
@@ -13,7 +13,7 @@ const banner = document.getElementById("banner");
 const links = [...document.querySelectorAll("header nav a")];
 const broker = document.body.dataset.broker;
 
-/** By the first part of the address; `one` is for a name behind it. */
+/** Views by the first segment of the URL hash. `one` applies if a name follows the segment. */
 const VIEWS = {
   "": { all: overview },
   topics: { all: topicsView, one: topicView },
@@ -43,7 +43,7 @@ function open() {
   const [kind = "", ...names] = shown.replace(/^#\/?/, "").split("/").map(decoded);
   const { all, one } = VIEWS[kind] ?? VIEWS[""];
   const mine = (view = {});
-  // A view may want to be drawn before it is the one that is shown.
+  // Ignore a redraw request of a view that is not complete or no longer current.
   const redraw = () => view === mine && mine.draw && draw();
   Object.assign(mine, names.length > 0 && one ? one(redraw, ...names) : all(redraw));
   document.title = `${mine.title} · broker ${broker} · Cordwood`;
@@ -78,7 +78,7 @@ function decoded(part) {
 }
 
 document.querySelector(".skip").addEventListener("click", (event) => {
-  // The address says what is shown: it stays.
+  // The URL hash selects the view: do not replace it with the link's target.
   event.preventDefault();
   main.focus();
 });

@@ -1,4 +1,4 @@
-// The first page: is the cluster well, who serves what, and how much goes through.
+// Overview page: cluster health, the replicas on each broker, and throughput.
 
 import { createTopic, electPreferred } from "./actions.js";
 import { brokersTable } from "./brokers.js";

@@ -1,12 +1,12 @@
-// Work done again and again: no oftener than wanted, taking a tenth of the time at most, and not while nobody looks.
+// Repeating timer for polls: a minimum interval, a longer wait after a slow run, and a pause while the page is hidden.
 
 const SHARE = 10;
 const WAIT_MAX_MS = 10_000;
 const RETRY_MS = 500;
 const RETRY_MAX_MS = 2_000;
 
-/** `work` is an async function that says whether it went well; if not, it is tried again after longer and longer waits.
- * Returns a function that has it done at once. */
+/** Run `work` repeatedly. `work` is an async function that returns true on success; after failures it is retried with a
+ * growing delay. Return a function that runs `work` immediately, unless it is already running. */
 export function repeat(work, intervalMs) {
   let timer;
   let isRunning = false;

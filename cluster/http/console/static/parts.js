@@ -1,13 +1,13 @@
-// What pages are made of: a heading with its tools, tables that say what is in them, and fields that narrow them down.
+// Page components: heading with tools, list of facts, table, filter field and checkbox.
 
 import { h } from "./dom.js";
 
-/** The heading of a page. It takes the focus when the page is opened, so that a screen reader begins there. */
+/** Return the heading of a page. It can take the focus when a view opens, so that a screen reader starts there. */
 export function headed(title, ...tools) {
   return h("div", { class: "head" }, h("h1", { tabindex: -1 }, title), h("span", { class: "tools" }, tools));
 }
 
-/** Names with what they are worth. */
+/** Return a list of names with their values. */
 export function facts(pairs) {
   return h(
     "dl",
@@ -16,8 +16,8 @@ export function facts(pairs) {
   );
 }
 
-/** Numbers at the right, and `empty` where there is nothing. `columns` are {name, of, isNumber, isHead, class}; `of` gives
- * what stands in a row's cell, `key` names the row. */
+/** Return a table, or the text `empty` if there are no rows. `columns` are {name, of, isNumber, isHead, class}; `of`
+ * returns the content of a row's cell, and `key` the row's unique key. Numbers are right-aligned. */
 export function table({ label, columns, rows, key, empty }) {
   if (rows.length === 0) return h("p", { class: "empty", "data-key": `empty ${label}` }, empty);
   return h(
@@ -52,7 +52,7 @@ export function table({ label, columns, rows, key, empty }) {
   );
 }
 
-/** A field that narrows a table down. */
+/** Return a search field that filters a table. `onchange` receives its text in lower case. */
 export function filterField(label, onchange) {
   return h(
     "label",

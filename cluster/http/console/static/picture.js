@@ -1,4 +1,4 @@
-// The cluster drawn: a block for each topic, a row for each broker, a column for each partition.
+// Replica map of the cluster: a block for each topic, a row for each broker, a column for each partition.
 
 import { h, kept, s } from "./dom.js";
 import { count, plural } from "./format.js";
@@ -11,10 +11,10 @@ const NARROW = matchMedia("(width < 720px)");
 const columnsMax = () => (NARROW.matches ? 12 : 24);
 const NUMBERED = 4;
 const CELLS_MAX = 6_000;
-/** A bar is full with this much lag; its height goes by digits. */
+/** Lag in records that fills a bar. The height is logarithmic. */
 const FULL_LAG = 1_000_000;
 
-/** `positionOf` gives a partition with its offsets, as far as they are known. */
+/** Return the replica map. `positionOf` returns a partition with its known offsets and lag. */
 export function picture(partitions, brokers, positionOf) {
   const ids = brokers.map((broker) => broker.broker_id);
   const topics = byTopic(partitions);
@@ -36,7 +36,7 @@ export function picture(partitions, brokers, positionOf) {
   ];
 }
 
-/** What the marks mean. */
+/** Return the legend of the replica map. */
 export function legend() {
   const mark = (kind, words) =>
     h("li", null, s("svg", { width: CELL, height: CELL, "aria-hidden": true }, shape(kind, 0, 0, 0.4)), words);
@@ -52,7 +52,7 @@ export function legend() {
   );
 }
 
-/** A map from a topic's name to its partitions. */
+/** Return a map from topic name to partitions. */
 export function byTopic(partitions) {
   const topics = new Map();
   for (const partition of partitions) {

@@ -1,13 +1,13 @@
-// What follows from two looks at counts that only grow: rates and quantiles. Pure.
+// Rates and quantiles from two samples of monotonic counters, and the history of a value. No I/O.
 
-/** Per second; null where there are not two looks, or the count has begun anew meanwhile. */
+/** Return the rate per second; null if a sample is missing or the counter was reset between the samples. */
 export function rate(before, now, elapsedMs) {
   const isKnown = before !== null && before !== undefined && now !== null && now !== undefined;
   return isKnown && now >= before && elapsedMs > 0 ? ((now - before) * 1000) / elapsedMs : null;
 }
 
-/** Records per second over all partitions. Both arguments are maps from a partition to its high watermark; those that
- * are not in both say nothing. */
+/** Return the records per second over all partitions. Both arguments map a partition to its high watermark. A partition
+ * counts only if both know its high watermark and it did not decrease. */
 export function recordsRate(before, now, elapsedMs) {
   let records = 0;
   let isKnown = false;
@@ -20,8 +20,8 @@ export function recordsRate(before, now, elapsedMs) {
   return isKnown ? rate(0, records, elapsedMs) : null;
 }
 
-/** Of the numbers that a histogram has got since `before`, the one that `share` of them are not above, by straight
- * lines between its bounds. Null where it has got none. What lies above the last bound is taken for that bound. */
+/** Return the quantile `share` of the values that a histogram counted since `before`, by linear interpolation between
+ * its bounds; null if it counted none. A value above the last bound counts as that bound. */
 export function quantile(share, before, now) {
   const total = now.count - before.count;
   if (total <= 0) return null;
@@ -37,7 +37,7 @@ export function quantile(share, before, now) {
   return lower;
 }
 
-/** What a chart shows: moments with a number or null, of the last while only. */
+/** The points of a chart: pairs of time and value or null, limited to the last `spanMs`. */
 export class History {
   constructor(spanMs) {
     this.spanMs = spanMs;

@@ -1,4 +1,4 @@
-// Records of a topic: looked up by place or time, or followed as they come.
+// Record browser of a topic: reads by offset, time or key, and a live tail.
 
 import { Refusal, Silence, at, get } from "./api.js";
 import { WAYS, base64Of, bytesIn, decoded, firstOf } from "./decode.js";
@@ -32,7 +32,7 @@ export function recordsOf(redraw, topic) {
   let stopping = null;
   let isFollowing = false;
 
-  /** Whatever was being read is stopped. */
+  /** Stop the current read and start `work`. */
   async function begin(work) {
     stop();
     const mine = (stopping = new AbortController());
@@ -49,7 +49,7 @@ export function recordsOf(redraw, topic) {
       sentence = "";
     }
     if (stopping !== mine) return;
-    // Nothing is left to be stopped, and to abort what is over would look like a failure.
+    // The read is complete: drop its controller, because an abort of a complete read would look like a failure.
     stopping = null;
     isFollowing = false;
     redraw();
@@ -120,7 +120,7 @@ export function recordsOf(redraw, topic) {
     return found;
   }
 
-  /** Keys and values come as the bytes that they are, so that they can be shown in any way afterwards. */
+  /** Return the path of a read. Keys and values are requested as raw bytes, so that the decoding can change later. */
   function pathOf(more) {
     const query = new URLSearchParams({ key_encoding: "base64", value_encoding: "base64" });
     if (wanted.partition !== "") query.set("partition", wanted.partition);
@@ -233,7 +233,7 @@ export function recordsOf(redraw, topic) {
   return { draw, stop };
 }
 
-/** Of a line or an event. What is no record has a `note`. */
+/** Return the table row of a line or an event. A row that is not a record has a `note`. */
 function rowOf(content) {
   const { gap } = content;
   if (gap !== undefined)

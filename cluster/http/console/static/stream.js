@@ -1,10 +1,10 @@
-// Answers that are read as they come: lines of JSON up to an end, and events that go on and on, over breaks.
+// Streamed responses of the HTTP API: finite JSON lines, and server-sent events with automatic reconnection.
 
 import { Refusal, Silence, open } from "./api.js";
 
 const RETRY_MS = 1_000;
 
-/** Each line of JSON. Throws Refusal and Silence, also for what stands in place of the end. */
+/** Yield each JSON line. Throw Refusal or Silence, also for an error line or a closed connection inside the stream. */
 export async function* lines(path, signal) {
   const response = await open(path, { signal });
   for await (const line of textLines(response, signal)) {
@@ -14,8 +14,8 @@ export async function* lines(path, signal) {
   }
 }
 
-/** Follow the events at `path` until `signal`; `told` is called with {kind, data} for each, and `troubled` with the
- * sentence of whatever is in the way, or null when it goes on. After a break it goes on behind what was seen last. */
+/** Follow the events at `path` until `signal` aborts. Call `told` with {kind, data} for each event, and `troubled` with
+ * the message of a failure, or null once connected. A reconnection resumes after the last event received. */
 export async function follow(path, signal, told, troubled) {
   let seen = null;
   while (!signal.aborted) {
@@ -38,7 +38,7 @@ export async function follow(path, signal, told, troubled) {
       if (signal.aborted) return;
       if (!(error instanceof Silence || error instanceof Refusal)) throw error;
       troubled(error.message);
-      // What is wrong with the question is wrong the next time, too.
+      // A client error other than 429 is permanent: do not retry.
       if (error.status >= 400 && error.status < 500 && error.status !== 429) return;
     }
     await new Promise((done) => setTimeout(done, RETRY_MS));

@@ -1,4 +1,4 @@
-// Light, dark, or what the system says. Runs before the page is drawn, so that it never flashes.
+// Colour theme: light, dark or the system's. Runs before the first paint, so that the page does not flash.
 "use strict";
 
 (() => {
@@ -8,7 +8,7 @@
     try {
       return localStorage.getItem(NAME) ?? "auto";
     } catch {
-      // A browser may forbid it: then the choice holds for this page only.
+      // A browser may block local storage: the choice then lasts for this page load only.
       return "auto";
     }
   }
@@ -18,7 +18,7 @@
     try {
       localStorage.setItem(NAME, theme);
     } catch {
-      // As above.
+      // The browser blocks local storage, as above.
     }
   }
 

@@ -1,4 +1,4 @@
-// Topics: a list to find one in, and one with its partitions.
+// Topic views: the filterable list of topics, and one topic with its partitions, records and configs.
 
 import { createTopic, deleteTopic, electPreferred, electUnclean } from "./actions.js";
 import { at } from "./api.js";
@@ -11,7 +11,7 @@ import { recordsOf } from "./records.js";
 import { filterField, headed, table, tick } from "./parts.js";
 
 const ROWS_MAX = 300;
-/** A topic that has just been created may not be known here yet. */
+/** Time after opening in which a missing topic counts as loading: this broker may not know a new topic yet. */
 const NEW_MS = 3_000;
 
 export function topicsView(redraw) {
@@ -43,7 +43,7 @@ export function topicsView(redraw) {
   };
 }
 
-/** `part` is "" for the partitions, "records" or "configs". */
+/** Show one topic. `part` selects the tab: "" for the partitions, "records" or "configs". */
 export function topicView(redraw, name, part = "") {
   const inner = {
     records: () => recordsOf(redraw, name),
@@ -65,7 +65,7 @@ export function topicView(redraw, name, part = "") {
   };
 }
 
-/** Also of topics that the overview does not show. */
+/** Return the partitions of a topic with offsets and lag, also of an internal topic that the overview hides. */
 function partitionsOf(name) {
   const known = new Map(live.partitions.filter(({ topic }) => topic === name).map((row) => [row.partition, row]));
   const positions = [...live.positions.values()].filter(({ topic }) => topic === name);
@@ -194,7 +194,7 @@ function replicaMark({ broker_id, is_in_sync, is_alive, lag_records }, leader) {
   );
 }
 
-/** Null is what nobody knows. */
+/** Return the totals of a topic. A total is null if any part of it is unknown. */
 function summary(name, partitions) {
   const positions = partitions.map((partition) => live.position(partition));
   const sum = (numbers) =>
