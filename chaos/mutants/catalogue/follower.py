@@ -2,7 +2,7 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
-DIVERGED = "Two replicas differ where both are committed."
+DIVERGED = "Two replicas hold different records at a committed offset."
 
 MUTANTS = (
     Mutant(
@@ -10,8 +10,8 @@ MUTANTS = (
         "replication/follower_role.py",
         "        end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)\n",
         "        end = min(partition.high_watermark, log.log_end)\n",
-        "A replica truncates by epoch, never to its watermark (rule 4, KIP-101).",
-        "A follower that is in sync gives up what is committed.",
+        "A follower truncates by leader epoch, never to its high watermark (rule 4, KIP-101).",
+        "An in-sync follower truncates committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -19,7 +19,7 @@ MUTANTS = (
         "replication/follower.py",
         "    return None if epoch == last_epoch and follower_end <= end else (epoch, end)\n",
         "    return None if follower_end <= log_end else (epoch, log_end)\n",
-        "A leader compares the epoch of the follower's last record (rule 4, KIP-101).",
+        "A leader compares the epoch of the follower's last record with its own epochs (rule 4, KIP-101).",
         DIVERGED,
         Scenario.REPLICAS,
     ),
@@ -29,7 +29,7 @@ MUTANTS = (
         "    if own_epoch < leader_epoch:\n        return min(own_end, log_end)\n"
         "    return min(own_end, leader_end, log_end)\n",
         "    return min(leader_end, log_end)\n",
-        "A follower walks back to the first common epoch (rule 4, KIP-279).",
+        "A follower truncates to the end of the latest epoch that it shares with its leader (rule 4, KIP-279).",
         DIVERGED,
         Scenario.TURNS,
     ),
@@ -38,8 +38,8 @@ MUTANTS = (
         "replication/truncation.py",
         "            log.truncate(truncation.end)\n",
         "            pass\n",
-        "A follower gives up what its leader does not have (rule 4).",
-        "A replica never comes back into the in-sync set.",
+        "A follower truncates the records that its leader does not have (rule 4).",
+        "A replica never rejoins the ISR.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -49,8 +49,8 @@ MUTANTS = (
         "            from cordwood.storage.batch import peek\n\n            batches, at = [], 0\n"
         "            while at < len(data):\n                batches.append(peek(data, at))\n"
         "                at += batches[-1].size\n",
-        "A follower checks what its leader sends.",
-        "A batch that was spoilt on its way is in a replica.",
+        "A follower verifies the checksum of each batch from its leader.",
+        "A replica holds a batch that was corrupted in transit.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -58,8 +58,8 @@ MUTANTS = (
         "replication/follower_role.py",
         "            check_epochs(batches, log.epochs.latest, self.leader_epoch)\n",
         "",
-        "A follower takes no batch of an epoch that cannot be (rule 2).",
-        "A replica's epochs are not its leader's.",
+        "A follower rejects a batch whose leader epoch is impossible (rule 2).",
+        "The leader epochs of a replica differ from those of its leader.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -67,8 +67,8 @@ MUTANTS = (
         "replication/leader_connection.py",
         "        self.leave(following)\n        self._try_later(following)\n",
         "        self._try_later(following)\n",
-        "Behind what a follower could not take, it takes nothing.",
-        "A replica has a gap, and says that it has everything.",
+        "After a failed append, a follower appends no later batch of the same stream.",
+        "A replica has an offset gap and reports its log as complete.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -76,8 +76,8 @@ MUTANTS = (
         "replication/leader_connection.py",
         "        self._next_stream += 1\n",
         "        self._next_stream = max(self._next_stream, 1)\n",
-        "An answer to an earlier question is not taken for one to this.",
-        "A replica takes what was sent for another partition, or for where it was before.",
+        "A follower ignores a response that belongs to an earlier replication stream.",
+        "A replica appends data of another partition, or of an earlier fetch offset.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -85,8 +85,8 @@ MUTANTS = (
         "replication/leader_connection.py",
         "    return FlushReport(following.stream, following.partition.ack_end, credit)\n",
         "    return FlushReport(following.stream, following.partition.log.log_end, credit)\n",
-        "A follower reports what it has on disk (rule 1).",
-        "Everybody loses power, and acknowledged records are gone.",
+        "A follower reports its flushed offset, not its log end offset (rule 1).",
+        "All brokers lose power, and acknowledged records are missing.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -94,8 +94,8 @@ MUTANTS = (
         "replication/leader_connection.py",
         "        log.epochs.latest,\n        partition.ack_end,\n",
         "        log.epochs.latest,\n        log.log_end,\n",
-        "A follower begins with what it has on disk (rule 1).",
-        "A member that has just joined loses power, and what is committed.",
+        "A follower starts a replication stream with its flushed offset (rule 1).",
+        "A broker joins the ISR, loses power, and loses committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -103,8 +103,8 @@ MUTANTS = (
         "replication/follower.py",
         "    return max(known, min(leader_watermark, log_end))\n",
         "    return leader_watermark\n",
-        "A follower's watermark is below its log's end, and never goes back (promise 2).",
-        "A follower calls committed what it does not have.",
+        "A follower's high watermark never exceeds its log end offset and never goes back (promise 2).",
+        "A follower's high watermark covers records that it does not have.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -112,8 +112,8 @@ MUTANTS = (
         "cluster/repairs/damage.py",
         " and partition.leader_epoch > found_in_epoch and not is_counted_on(partition, me)\n",
         "\n",
-        "A damaged replica gives up records when nobody counts on it (rule 8).",
-        "A member of the in-sync set has not what is committed.",
+        "A damaged replica truncates only when it is not in the ISR or the ELR (rule 8).",
+        "A member of the ISR lacks committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -121,8 +121,8 @@ MUTANTS = (
         "cluster/repairs/repairs.py",
         "        await self._propose([(replica.topic_id, replica.index) for replica in dispensable], is_gone=False)\n",
         "",
-        "A damaged replica leaves the in-sync set (rule 8).",
-        "Damage is never made good.",
+        "A damaged replica leaves the ISR (rule 8).",
+        "A damaged replica is never repaired.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -130,8 +130,8 @@ MUTANTS = (
         "cluster/repairs/repairs.py",
         "        await self._propose(gone, is_gone=True)\n",
         "",
-        "A replica whose disk failed is in no in-sync set (rule 8).",
-        "Producers wait for a replica that is gone.",
+        "A replica on a failed disk leaves the ISR (rule 8).",
+        "Producers wait for a replica that no longer exists.",
         Scenario.REPLICAS,
     ),
 )

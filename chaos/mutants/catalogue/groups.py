@@ -2,8 +2,8 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
-BACK = "A committed offset goes back."
-OUTSIDER = "Somebody who is out of the group commits."
+BACK = "The committed offset of a group goes back."
+OUTSIDER = "A client that is not a member of the group commits an offset."
 
 MUTANTS = (
     Mutant(
@@ -11,7 +11,7 @@ MUTANTS = (
         "cluster/groups/group.py",
         "        if code is ErrorCode.none and generation != self.generation:\n",
         "        if False:\n",
-        "A stale generation is refused.",
+        "The group coordinator refuses an offset commit of an earlier generation.",
         OUTSIDER,
         Scenario.GROUPS,
     ),
@@ -26,7 +26,7 @@ MUTANTS = (
         "        if generation != self.generation:\n            return ErrorCode.illegal_generation\n"
         "        if self.state is State.COMPLETING_REBALANCE:\n"
         "            return ErrorCode.rebalance_in_progress\n",
-        "Only members commit.",
+        "The group coordinator accepts offset commits from members only.",
         OUTSIDER,
         Scenario.GROUPS,
     ),
@@ -36,7 +36,7 @@ MUTANTS = (
         "            if known_id is not None and known_id != member_id:\n"
         "                return ErrorCode.fenced_instance_id\n",
         "            if known_id is not None and known_id != member_id:\n                return ErrorCode.none\n",
-        "A static member that was replaced is fenced (KIP-345).",
+        "The group coordinator fences a static member that was replaced (KIP-345).",
         OUTSIDER,
         Scenario.GROUPS,
     ),
@@ -45,7 +45,7 @@ MUTANTS = (
         "cluster/groups/topic.py",
         "led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch).leader\n",
         "led(CONSUMER_OFFSETS, leadership.partition).leader\n",
-        "A coordinator writes in the leader epoch in which it loaded the group.",
+        "A group coordinator writes only in the leader epoch in which it loaded the group.",
         BACK,
         Scenario.GROUPS,
     ),
@@ -54,7 +54,7 @@ MUTANTS = (
         "cluster/groups/state_store.py",
         "        if shard is not None and shard.leadership != leadership:\n",
         "        if shard is not None and leadership is None:\n",
-        "Who leads again loads again: somebody else has written in between.",
+        "A broker that becomes coordinator again reloads its groups, because another coordinator wrote meanwhile.",
         BACK,
         Scenario.GROUPS,
     ),
@@ -63,7 +63,7 @@ MUTANTS = (
         "cluster/groups/state_store.py",
         "            await self._topic.committed(shard.leadership, end)\n            # One",
         "            # One",
-        "Offsets are told once everything that the leader began with is committed.",
+        "A new coordinator serves offsets after the records that it loaded are committed.",
         BACK,
         Scenario.GROUPS,
     ),
@@ -72,7 +72,7 @@ MUTANTS = (
         "cluster/groups/topic.py",
         "            await self._led(leadership).append_committed(batch, self._wall_clock())\n",
         "            self._led(leadership).append(batch, self._wall_clock())\n",
-        "A commit is answered once it is on every in-sync replica.",
+        "The coordinator acknowledges an offset commit once all in-sync replicas have it.",
         BACK,
         Scenario.GROUPS,
     ),
@@ -81,7 +81,7 @@ MUTANTS = (
         "cluster/groups/state_store.py",
         "        sequence = shard.offsets.begin(changes)\n",
         "        sequence = shard.offsets.begin(changes)\n        shard.offsets.settle(sequence, changes)\n",
-        "An offset is told of once it is committed.",
+        "OffsetFetch returns an offset only after its record is committed.",
         BACK,
         Scenario.GROUPS,
     ),
@@ -90,8 +90,8 @@ MUTANTS = (
         "cluster/groups/group.py",
         "            self.effects.append(Store(Purpose.ASSIGNED, self._saved(shares)))\n",
         "            self._assigned(self._saved(shares), ErrorCode.none, now_ms)\n",
-        "A generation is on disk before its members work in it.",
-        "The next coordinator takes members of an older generation for the present ones.",
+        "The coordinator stores a generation on disk before its members receive their assignments.",
+        "The next coordinator takes members of an earlier generation for the current members.",
         Scenario.GROUPS,
     ),
     Mutant(
@@ -100,7 +100,7 @@ MUTANTS = (
         "            offset = max(offset, _take_newest(batch, offset, newest))\n",
         "            offset = max(offset, _take_newest(batch, offset, newest))\n"
         "            end = min(end, offset + 50)\n",
-        "A coordinator knows everything that its predecessors wrote.",
+        "A coordinator loads all records that its predecessors wrote.",
         BACK,
         Scenario.GROUPS,
     ),
@@ -109,7 +109,7 @@ MUTANTS = (
         "cluster/groups/rebalance.py",
         "        self.generation += 1\n",
         "        self.generation = max(self.generation, 1)\n",
-        "Every rebalance begins a new generation.",
+        "Each rebalance starts a new generation.",
         OUTSIDER,
         Scenario.GROUPS,
     ),

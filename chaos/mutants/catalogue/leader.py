@@ -2,7 +2,7 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
-LOST = "An acknowledged record is missing from the next leader's log."
+LOST = "The next leader's log lacks an acknowledged record."
 
 MUTANTS = (
     Mutant(
@@ -10,8 +10,8 @@ MUTANTS = (
         "replication/leader.py",
         "        return self.assignment.isr | (self.proposed_isr or frozenset())\n",
         "        return self.assignment.isr\n",
-        "The watermark moves over the maximal in-sync set (rule 5, KIP-497).",
-        "A member that has just joined lacks what is committed.",
+        "The high watermark advances over the maximal ISR (rule 5, KIP-497).",
+        "A broker that has just joined the ISR lacks committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -19,7 +19,7 @@ MUTANTS = (
         "replication/leader.py",
         "        return self.assignment.isr | (self.proposed_isr or frozenset())\n",
         "        return self.proposed_isr or self.assignment.isr\n",
-        "A set that shrinks counts once the metadata log has it (rule 5).",
+        "An ISR shrink takes effect only after the metadata log commits it (rule 5).",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -28,8 +28,8 @@ MUTANTS = (
         "cluster/broker/isr_changes.py",
         "                await asyncio.sleep(RETRY_S)\n                continue\n",
         "                await asyncio.sleep(RETRY_S)\n",
-        "A proposal whose outcome is unknown counts until it is known (rule 5).",
-        "A member that has joined after all lacks what is committed.",
+        "An ISR proposal with an unknown outcome counts until its outcome is known (rule 5).",
+        "A broker joins the ISR by that proposal and lacks committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -37,8 +37,8 @@ MUTANTS = (
         "replication/leader.py",
         "        if partition_epoch == self.assignment.partition_epoch:\n            self.proposed_isr = None\n",
         "        if partition_epoch == self.assignment.partition_epoch:\n",
-        "A refused proposal is rolled back (rule 7).",
-        "The in-sync set never changes again.",
+        "The leader rolls a refused ISR proposal back (rule 7).",
+        "The ISR never changes again.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -46,8 +46,8 @@ MUTANTS = (
         "replication/leader.py",
         "        if not self.has_enough_replicas:\n            return None\n        end",
         "        end",
-        "Nothing is committed by fewer than min.insync.replicas (rule 5).",
-        "A leader alone acknowledges what it then loses.",
+        "The high watermark does not advance below min.insync.replicas (rule 5).",
+        "A leader alone in the ISR acknowledges records and then loses them.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -55,8 +55,8 @@ MUTANTS = (
         "replication/leader_role.py",
         "        if must_be_safe and not self.view.has_enough_replicas:\n",
         "        if False:\n",
-        "A produce with acks=all is refused where it cannot be committed.",
-        "A producer waits for an answer instead.",
+        "The leader refuses an acks=all produce when the ISR is below min.insync.replicas.",
+        "The producer waits for a response instead of an error.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -64,7 +64,7 @@ MUTANTS = (
         "replication/leader.py",
         "        if leader_epoch != self.assignment.leader_epoch or follower not in self.assignment.replicas:\n",
         "        if follower not in self.assignment.replicas:\n",
-        "Only followers on the leader's epoch move the watermark (rule 5, KIP-320).",
+        "Only followers in the leader's epoch advance the high watermark (rule 5, KIP-320).",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -73,8 +73,8 @@ MUTANTS = (
         "replication/partition.py",
         "        return self.leading is not None and leader_epoch == self.leader_epoch\n",
         "        return self.leading is not None\n",
-        "A leader is followed in its own epoch only (rule 4, KIP-320).",
-        "A follower of another epoch is counted, or cuts its log by what a deposed leader has.",
+        "A leader accepts followers in its own leader epoch only (rule 4, KIP-320).",
+        "A follower of another epoch counts, or truncates its log by the epochs of a deposed leader.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -82,8 +82,8 @@ MUTANTS = (
         "replication/leader.py",
         "view.flushed_end >= max(high_watermark, self.epoch_start)",
         "view.flushed_end >= self.epoch_start",
-        "Whoever joins has all that is committed (rule 6).",
-        "A member that has just joined lacks what is committed.",
+        "A follower joins the ISR only when it has all committed records (rule 6).",
+        "A broker that has just joined the ISR lacks committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -91,8 +91,8 @@ MUTANTS = (
         "replication/leader.py",
         "view.flushed_end >= max(high_watermark, self.epoch_start)",
         "view.flushed_end >= high_watermark",
-        "Whoever joins has all that was there as the leader's epoch began (rule 6).",
-        "A member that has just joined lacks what an earlier leader had committed.",
+        "A follower joins the ISR only when it has the log up to the start of the leader's epoch (rule 6).",
+        "A broker that has just joined the ISR lacks records that an earlier leader committed.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -100,8 +100,8 @@ MUTANTS = (
         "replication/leader.py",
         "        return view.flushed_end >= max(",
         "        return view is not None or view.flushed_end >= max(",
-        "Whoever joins has caught up in this epoch (rule 6).",
-        "A member that has just joined lacks what is committed.",
+        "A follower joins the ISR only when it has caught up in this leader epoch (rule 6).",
+        "A broker that has just joined the ISR lacks committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -109,8 +109,8 @@ MUTANTS = (
         "cluster/broker/isr_changes.py",
         "        return known is not None and known.is_alive and known.epoch == self._epoch_of_link(broker_id)\n",
         "        return True\n",
-        "Whoever joins is alive, in the incarnation that the leader talks to (rule 6, KIP-841, KIP-903).",
-        "Proposals are refused for ever, and nobody else is taken in.",
+        "A leader adds only live brokers, in the connected incarnation, to the ISR (rule 6, KIP-841, KIP-903).",
+        "The controller refuses each proposal, and no other broker joins the ISR.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -118,8 +118,8 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "(member in partition.isr or self._is_alive_in(member, broker_epoch))",
         "True",
-        "The metadata lets no member in that is not alive in the incarnation the leader knows (rule 6).",
-        "A broker that was wiped is in sync with nothing.",
+        "The controller adds a broker to the ISR only if it is alive in the incarnation that the leader names (rule 6).",
+        "A broker with a wiped disk is in the ISR and has no records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -127,8 +127,8 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "            and partition.partition_epoch == change.partition_epoch\n",
         "",
-        "In-sync sets change by compare-and-set on the partition epoch (rule 7).",
-        "A member that has lost its disk is taken in again by a proposal from before.",
+        "The ISR changes by compare-and-set on the partition epoch (rule 7).",
+        "A stale proposal adds a broker that has lost its disk to the ISR again.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -138,8 +138,8 @@ MUTANTS = (
         "            and partition.partition_epoch == change.partition_epoch\n",
         "            leader.id in partition.isr\n"
         "            and partition.leader in (member for member, _ in change.isr)\n",
-        "Only the leader of this epoch changes the in-sync set (rule 7).",
-        "A deposed leader takes members out that hold what is committed, or in that do not.",
+        "Only the leader of the current epoch changes the ISR (rule 7).",
+        "A deposed leader removes up-to-date members from the ISR, or adds brokers that lack committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -147,8 +147,8 @@ MUTANTS = (
         "replication/leader_role.py",
         "            waiters.fail(PartitionRefused(reason))\n",
         "            pass\n",
-        "A deposed leader acknowledges nothing (promise 3).",
-        "A producer is told of a record that another leader's has taken the place of.",
+        "A deposed leader acknowledges no records (promise 3).",
+        "A producer gets an acknowledgement for a record that a new leader's record has replaced.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -156,8 +156,8 @@ MUTANTS = (
         "replication/partition.py",
         "        if self.leading is not None and self.high_watermark < self.leading.view.epoch_start:\n",
         "        if False:\n",
-        "A new leader shows its watermark once it covers what earlier ones may have shown (promise 2).",
-        "Clients see the watermark go back.",
+        "A new leader exposes its high watermark once it has reached the start of its epoch (promise 2).",
+        "Clients see the high watermark go back.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -165,8 +165,8 @@ MUTANTS = (
         "replication/leader.py",
         "        self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)\n",
         "        if known is None:\n            self.followers[follower] = FollowerView(0, now)\n",
-        "A follower that begins again may have less than before.",
-        "The leader finds that a follower lost what it had flushed, or counts on it.",
+        "A leader resets a follower's flushed offset when the follower reconnects.",
+        "The leader reports a loss of flushed records, or counts records that the follower lacks.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -174,8 +174,8 @@ MUTANTS = (
         "cluster/broker/peer_directory.py",
         "        if (known.incarnation, known.epoch) != (hello.incarnation, hello.broker_epoch):\n",
         "        if False:\n",
-        "Only the registered incarnation of a broker is talked to (KIP-903).",
-        "A connection of an incarnation that is gone counts for the one that came after.",
+        "A broker accepts connections from the registered incarnation of a peer only (KIP-903).",
+        "A connection of an earlier incarnation counts for the current one.",
         Scenario.REPLICAS,
     ),
 )
