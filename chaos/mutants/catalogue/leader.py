@@ -118,7 +118,7 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "(member in partition.isr or self._is_alive_in(member, broker_epoch))",
         "True",
-        "The controller adds a broker to the ISR only if it is alive in the incarnation that the leader names (rule 6).",
+        "The controller adds a broker to the ISR only if alive in the incarnation that the leader knows (rule 6).",
         "A broker with a wiped disk is in the ISR and has no records.",
         Scenario.REPLICAS,
     ),

@@ -2,7 +2,7 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
-WRONG_PLACE = "A reader is given records from another offset."
+WRONG_PLACE = "A reader receives records of another offset."
 
 MUTANTS = (
     Mutant(
@@ -10,8 +10,8 @@ MUTANTS = (
         "storage/log.py",
         "            batch = with_append_time(batch, now_ms)\n",
         "",
-        "With LogAppendTime a batch has the broker's time.",
-        "A consumer reads the producer's time.",
+        "With LogAppendTime, a batch has the broker's timestamp.",
+        "A consumer reads the producer's timestamp.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -19,8 +19,8 @@ MUTANTS = (
         "storage/log.py",
         "            return Appended(known.base_offset, known.end_offset, is_duplicate=True)\n",
         "            return Appended(self.log_end, self.log_end, is_duplicate=True)\n",
-        "A repeated batch is acknowledged with the offset that it has.",
-        "A producer is told of an offset where another record is.",
+        "A duplicate batch is acknowledged with the offset of the original batch.",
+        "A producer receives the offset of another record.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -28,8 +28,8 @@ MUTANTS = (
         "storage/log.py",
         "            if header.base_offset < due:\n",
         "            if False:\n",
-        "A follower's batches follow on.",
-        "An offset is in the log twice.",
+        "A follower appends batches at its log end offset only.",
+        "Two records have the same offset.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -39,8 +39,8 @@ MUTANTS = (
         "        self.is_flushing = False\n",
         '        """What became of `pending` is unknown; nothing more is to be synced here."""\n'
         "        self.is_flushing = False\n        self.flushed_end = self._covered_end\n",
-        "A sync that failed covers nothing.",
-        "Records are acknowledged that no disk has.",
+        "A failed sync does not advance the flushed offset.",
+        "Records are acknowledged that are on no disk.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -52,8 +52,8 @@ MUTANTS = (
         "        if not offset <= self.log_end:\n"
         '            raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")\n'
         "        end = min(end, self.log_end)\n",
-        "Nothing below the log's start is read.",
-        "Deleted records are read.",
+        "A read below the log start offset fails.",
+        "A reader gets deleted records.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -65,8 +65,8 @@ MUTANTS = (
         "        if not self.log_start <= offset:\n"
         '            raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")\n'
         "        end = min(end, self.log_end)\n",
-        "Whoever reads behind the log's end is told so.",
-        "A consumer waits for ever behind the end of a log that was cut.",
+        "A read beyond the log end offset fails with an out-of-range error.",
+        "A consumer waits forever beyond the end of a truncated log.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -75,7 +75,7 @@ MUTANTS = (
         "        if offset >= segment.end_offset:\n"
         '            raise DamagedLog(segment.path, segment.size, f"the records from',
         '        if False:\n            raise DamagedLog(segment.path, segment.size, f"the records from',
-        "Records that are missing are damage.",
+        "Missing records below the log end offset are reported as damage.",
         WRONG_PLACE,
         Scenario.LOGS,
     ),
@@ -84,8 +84,8 @@ MUTANTS = (
         "storage/log.py",
         "        intact = segment.damaged.intact_end(segment.path, start, stop)\n",
         "        intact = stop\n",
-        "A slice ends where damage begins.",
-        "What is sound before damage is not served.",
+        "A read ends where damage begins.",
+        "Intact records before the damage are not served.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -93,8 +93,8 @@ MUTANTS = (
         "storage/log.py",
         "        stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)\n",
         "        stop = segment.size\n",
-        "Only what is below the end is read.",
-        "A consumer is given what is not committed.",
+        "A read returns only records below its end offset.",
+        "A consumer reads uncommitted records.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -102,8 +102,8 @@ MUTANTS = (
         "storage/log.py",
         "        if stop - start > max_bytes or intact < stop:\n",
         "        if intact < stop:\n",
-        "A slice has at most the bytes that were asked for, or a single batch.",
-        "An answer is larger than its client allows.",
+        "A read returns at most the requested bytes, or a single batch.",
+        "A response is larger than the client allows.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -111,7 +111,7 @@ MUTANTS = (
         "storage/log.py",
         "        self._cached_positions.clear()\n        self._start_boundary",
         "        self._start_boundary",
-        "Places that are remembered hold until the log is cut.",
+        "A truncation clears the cached file positions.",
         WRONG_PLACE,
         Scenario.LOGS,
     ),
@@ -120,8 +120,8 @@ MUTANTS = (
         "storage/log.py",
         "        self.flushed_end = min(self.flushed_end, end)\n",
         "",
-        "What was cut is not flushed any more.",
-        "A replica says that it has on disk what it has only in memory.",
+        "A truncation lowers the flushed offset to the new log end offset.",
+        "A replica reports records as flushed that are only in memory.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -129,8 +129,8 @@ MUTANTS = (
         "storage/log.py",
         "        self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)\n",
         "",
-        "A log does not begin behind its end.",
-        "A follower that was cut below its start has a start above its end.",
+        "A truncation keeps the log start offset at or below the log end offset.",
+        "A follower that truncates below its log start has a log start offset above its log end offset.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -138,8 +138,8 @@ MUTANTS = (
         "storage/log.py",
         "        if self.has_unsynced_truncation:\n            self._sync_truncation()\n",
         "",
-        "A truncation is on disk before anything is appended.",
-        "A power cut leaves old batches among new ones, and no epoch tells.",
+        "A truncation is synced before the next append.",
+        "After a power loss, the log has truncated batches among new ones, and no leader epoch shows it.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -147,8 +147,8 @@ MUTANTS = (
         "storage/log.py",
         "        self.epochs, self.producers = LeaderEpochs(), Producers()\n        self.damage = []\n",
         "        self.producers = Producers()\n        self.damage = []\n",
-        "A log that begins anew has no epochs of before.",
-        "A follower is taken to have what it gave up.",
+        "A log that restarts at a new offset drops its earlier leader epochs.",
+        "The leader assumes that a follower still has the records that it dropped.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -156,8 +156,8 @@ MUTANTS = (
         "storage/log.py",
         "        self.epochs, self.producers = LeaderEpochs(), Producers()\n        self.damage = []\n",
         "        self.epochs = LeaderEpochs()\n        self.damage = []\n",
-        "A log that begins anew knows no producers of before.",
-        "A batch is acknowledged as a repeat of one that is gone.",
+        "A log that restarts at a new offset drops its earlier producer state.",
+        "A batch is acknowledged as a duplicate of a batch that is gone.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -169,8 +169,8 @@ MUTANTS = (
         "        if not offset <= self.log_end:\n"
         '            raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")\n'
         "        self.log_start = offset\n",
-        "The log's start goes one way.",
-        "Deleted records come back.",
+        "The log start offset never goes back.",
+        "Deleted records are visible again.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -178,8 +178,8 @@ MUTANTS = (
         "storage/log.py",
         "            self.raise_log_start(self.segments[0].base_offset)\n        return dropped\n",
         "            pass\n        return dropped\n",
-        "A log begins where its first segment does.",
-        "A reader asks for what retention removed, and finds damage.",
+        "Retention raises the log start offset to the base offset of the first segment.",
+        "A reader asks for an offset that retention has deleted, and finds damage.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -187,8 +187,8 @@ MUTANTS = (
         "storage/retention.py",
         "        if segment.end_offset > high_watermark:\n            break\n",
         "",
-        "Retention removes only what is committed.",
-        "A record is gone before its producer is told of it.",
+        "Retention deletes only segments below the high watermark.",
+        "A record is deleted before it is acknowledged.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -196,8 +196,8 @@ MUTANTS = (
         "storage/retention.py",
         "config.deletable and segment.size <= excess and",
         "config.deletable and excess > 0 and",
-        "What remains has retention.bytes.",
-        "Fewer records are kept than were promised.",
+        "Retention by size leaves at least retention.bytes in the log.",
+        "The log keeps fewer records than its configuration requires.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -205,8 +205,8 @@ MUTANTS = (
         "storage/retention.py",
         "segment.size <= excess and not is_active\n",
         "segment.size <= excess\n",
-        "The active segment goes for its age alone.",
-        "Records that have only just come are gone.",
+        "Retention by size never deletes the active segment.",
+        "Records are deleted directly after their append.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -214,8 +214,8 @@ MUTANTS = (
         "storage/retention.py",
         "not (config.deletable and _has_aged(segment, config, now_ms))",
         "not _has_aged(segment, config, now_ms)",
-        "A topic that is only compacted keeps its records.",
-        "Committed offsets are gone after retention.ms.",
+        "A topic with cleanup.policy=compact only has no retention by time.",
+        "Committed offsets of groups are deleted after retention.ms.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -223,8 +223,8 @@ MUTANTS = (
         "storage/retention.py",
         "        too_large = config.deletable and segment",
         "        too_large = segment",
-        "A topic that is only compacted keeps its records.",
-        "Committed offsets are gone behind retention.bytes.",
+        "A topic with cleanup.policy=compact only has no retention by size.",
+        "Committed offsets of groups are deleted beyond retention.bytes.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -232,8 +232,8 @@ MUTANTS = (
         "storage/retention.py",
         "    return config.retention_ms >= 0 and is_timed and now_ms",
         "    return config.retention_ms >= 0 and now_ms",
-        "Records without a time have no age.",
-        "They are gone at once.",
+        "Retention by time ignores segments without a timestamp.",
+        "Records without a timestamp are deleted immediately.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -241,8 +241,8 @@ MUTANTS = (
         "storage/retention.py",
         "    return config.retention_ms >= 0 and is_timed and now_ms",
         "    return is_timed and now_ms",
-        "retention.ms=-1 keeps records for ever.",
-        "They are gone at once.",
+        "With retention.ms=-1, no record is deleted by age.",
+        "Records are deleted immediately.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -250,8 +250,8 @@ MUTANTS = (
         "storage/retention.py",
         "        below_start = segment.end_offset <= log_start and not is_active\n",
         "        below_start = False\n",
-        "Segments below the log's start go.",
-        "DeleteRecords frees nothing.",
+        "Segments below the log start offset are deleted.",
+        "DeleteRecords frees no disk space.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -260,8 +260,8 @@ MUTANTS = (
         "        while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].offset >= offset):\n"
         "            self._entries.pop()\n",
         "",
-        "Epochs and their offsets rise (KIP-101).",
-        "OffsetForLeaderEpoch tells of an epoch that was overwritten.",
+        "Leader epochs and their start offsets increase strictly (KIP-101).",
+        "OffsetForLeaderEpoch returns an epoch that was overwritten.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -269,8 +269,8 @@ MUTANTS = (
         "storage/epochs.py",
         "        end = self._entries[place].offset if place < len(self._entries) else Offset(log_end)\n",
         "        end = Offset(self._entries[place].offset + 1) if place < len(self._entries) else Offset(log_end)\n",
-        "An epoch ends where the next one begins.",
-        "A follower keeps a record that its leader has not.",
+        "A leader epoch ends at the start offset of the next epoch.",
+        "A follower keeps a record that its leader does not have.",
         Scenario.TURNS,
     ),
     Mutant(
@@ -278,8 +278,8 @@ MUTANTS = (
         "storage/epochs.py",
         "else Offset(log_end)\n        return self._entries[place - 1].epoch, end\n",
         "else Offset(log_end - 1)\n        return self._entries[place - 1].epoch, end\n",
-        "The latest epoch ends where the log does.",
-        "A reader takes what it has read for truncated.",
+        "The latest leader epoch ends at the log end offset.",
+        "A reader detects a truncation that did not happen.",
         Scenario.TURNS,
     ),
     Mutant(
@@ -287,8 +287,8 @@ MUTANTS = (
         "storage/epochs.py",
         "        while self._entries and self._entries[-1].offset >= end:\n",
         "        while self._entries and self._entries[-1].offset > end:\n",
-        "An epoch without records is forgotten.",
-        "A replica claims an epoch of which it has nothing.",
+        "A truncation removes leader epochs that have no records left.",
+        "A replica reports a leader epoch of which it has no records.",
         Scenario.TURNS,
     ),
     Mutant(
@@ -296,8 +296,8 @@ MUTANTS = (
         "storage/epochs.py",
         "        if self._entries and self._entries[0].offset < start:\n",
         "        if False:\n",
-        "The first epoch begins where the log does.",
-        "A reader is sent to an offset below the log's start.",
+        "The first leader epoch starts at or above the log start offset.",
+        "A reader is sent to an offset below the log start offset.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -305,8 +305,8 @@ MUTANTS = (
         "storage/epochs.py",
         "        while len(self._entries) > 1 and self._entries[1].offset <= start:\n",
         "        while len(self._entries) > 1 and self._entries[1].offset < start:\n",
-        "Epochs that end at the log's start are forgotten.",
-        "Two epochs begin at one offset.",
+        "Leader epochs that end at the log start offset are removed.",
+        "Two leader epochs have the same start offset.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -315,8 +315,8 @@ MUTANTS = (
         "        self._entries.append(EpochStart(LeaderEpoch(epoch), Offset(offset)))\n"
         "        self._is_changed = True\n",
         "        self._entries.append(EpochStart(LeaderEpoch(epoch), Offset(offset)))\n",
-        "A new epoch is written with the next checkpoint.",
-        "After a restart an epoch is missing.",
+        "The next checkpoint writes a new leader epoch.",
+        "A leader epoch is missing after a restart.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -324,8 +324,8 @@ MUTANTS = (
         "storage/epochs.py",
         '        """What `take_changes` gave could not be kept."""\n        self._is_changed = True\n',
         '        """What `take_changes` gave could not be kept."""\n',
-        "Epochs that a checkpoint could not write are written by the next.",
-        "After a restart an epoch is missing.",
+        "If a checkpoint fails, the next one writes its leader epochs again.",
+        "A leader epoch is missing after a restart.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -333,8 +333,8 @@ MUTANTS = (
         "storage/producers.py",
         "            if header.base_sequence != 0:\n",
         "            if False:\n",
-        "A producer's new epoch begins with sequence 0.",
-        "A batch is in the log whose predecessors are not.",
+        "The first batch of a new producer epoch has sequence 0.",
+        "The log has a batch without the batches before it.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -342,8 +342,8 @@ MUTANTS = (
         "storage/producers.py",
         "        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX\n",
         "        return self.batches[-1].last_sequence + 1\n",
-        "Behind sequence 2^31 - 1 comes 0.",
-        "A producer that has sent 2 billion records is refused.",
+        "Sequence 0 follows sequence 2^31 - 1.",
+        "The broker refuses a producer that has sent 2 billion records.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -352,7 +352,7 @@ MUTANTS = (
         "            if batch.first_sequence == header.base_sequence and batch.last_sequence == "
         "header.last_sequence:\n",
         "            if batch.first_sequence == header.base_sequence:\n",
-        "A repeat has the same first and last sequence.",
+        "A duplicate batch has the same first and last sequence as the original.",
         "Records are acknowledged that are in no log.",
         Scenario.LOGS,
     ),
@@ -361,8 +361,8 @@ MUTANTS = (
         "storage/producers.py",
         "        if known is None or header.producer_epoch > known.epoch:\n            known = self._by_id[",
         "        if known is None:\n            known = self._by_id[",
-        "A new epoch of a producer takes the place of the one before.",
-        "A replaced producer goes on.",
+        "A new producer epoch replaces the state of the earlier epoch.",
+        "A fenced producer continues to write.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -370,8 +370,8 @@ MUTANTS = (
         "storage/producers.py",
         "if now_ms - producer.last_timestamp > expiry_ms]",
         "if False]",
-        "Producers that send nothing are forgotten after producer.id.expiration.ms.",
-        "Memory grows with every producer there ever was.",
+        "The state of an idle producer expires after producer.id.expiration.ms.",
+        "Memory grows with each producer that ever wrote.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -379,8 +379,8 @@ MUTANTS = (
         "storage/producers.py",
         "            if not producer.batches:\n                del self._by_id[producer_id]\n",
         "",
-        "A producer whose batches were all cut is not known any more.",
-        "Its epoch is refused, or its sequence.",
+        "A truncation of all batches of a producer removes its state.",
+        "The broker refuses the producer's epoch or sequence.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -388,8 +388,8 @@ MUTANTS = (
         "storage/producers.py",
         "ProducerStateEntry(epoch, timestamp)\n            for _",
         "ProducerStateEntry(epoch, 0)\n            for _",
-        "A restart finds again when a producer sent last.",
-        "A producer is forgotten with the first restart.",
+        "A checkpoint keeps the timestamp of each producer's last batch.",
+        "Producer state expires at the first restart.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -397,8 +397,8 @@ MUTANTS = (
         "storage/producers.py",
         "            if len(self._by_id) > PRODUCERS_MAX:\n                self._forget_oldest(header.producer_id)\n",
         "",
-        "A log remembers so many producers, and no more.",
-        "Memory grows with every producer there is.",
+        "A log limits the number of producers that it keeps state for.",
+        "Memory grows with the number of producers.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -406,8 +406,8 @@ MUTANTS = (
         "storage/producers.py",
         "heapq.nsmallest(PRODUCERS_MAX // 10",
         "heapq.nlargest(PRODUCERS_MAX // 10",
-        "Those whose last batch lies furthest back are forgotten first.",
-        "A producer that sends is forgotten, and its repeats are appended.",
+        "The log evicts the producers with the oldest last batch first.",
+        "An active producer is evicted, and its duplicate batches are appended.",
         Scenario.LOGS,
     ),
 )

@@ -2,7 +2,7 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
-LOST = "A replica leads that lacks what is committed."
+LOST = "A replica that lacks committed records is elected leader."
 
 MUTANTS = (
     Mutant(
@@ -12,8 +12,8 @@ MUTANTS = (
         '            raise CommandRefused(ErrorCode.invalid_request, f"Broker {broker.id} is running',
         '        if False:\n            raise CommandRefused(ErrorCode.invalid_request, f"Broker '
         "{broker.id} is running",
-        "A broker is unregistered once it is stopped.",
-        "A broker that runs is not known.",
+        "Only a fenced broker can be unregistered.",
+        "A running broker is not in the cluster metadata.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -21,7 +21,7 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "            and any(member == leader.id for member, _ in change.isr)\n",
         "",
-        "A leader is in its in-sync set (rule 3).",
+        "The leader is always in the ISR (rule 3).",
         "An assertion of the metadata fails.",
         Scenario.QUORUM,
     ),
@@ -30,8 +30,8 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "                member in partition.replicas and (member in",
         "                (member in",
-        "Only replicas are in sync.",
-        "A partition is led by a broker that has nothing of it.",
+        "Only assigned replicas are in the ISR.",
+        "A broker without any records of a partition is its leader.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -40,8 +40,8 @@ MUTANTS = (
         "                if is_about_eligible:\n"
         "                    delta.change_topic(topic, elections.without_eligible)\n",
         "",
-        "With another min.insync.replicas nobody out of sync is eligible (KIP-966).",
-        "A replica leads that lacks what is committed.",
+        "A change of min.insync.replicas clears the ELR (KIP-966).",
+        "A replica that lacks committed records is elected leader.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -49,8 +49,8 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "        if configs.get(change.key) not in (change.expected, change.value):\n",
         "        if False:\n",
-        "A config is changed from what the client saw.",
-        "Of two changes one is lost.",
+        "A config change is a compare-and-set on the value that the client read.",
+        "One of two concurrent config changes is lost.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -58,8 +58,8 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "    if partition.leader == first or first not in partition.isr or not is_alive(first):\n",
         "    if partition.leader == first or not is_alive(first):\n",
-        "The preferred replica leads if it is in sync.",
-        "A replica leads that lacks what is committed.",
+        "The preferred replica is elected leader only if it is in the ISR.",
+        "A replica that lacks committed records is elected leader.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -67,8 +67,8 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         'leader\'s epoch (KIP-966).\n    """\n    if partition.leader != NO_LEADER:\n        return partition\n',
         'leader\'s epoch (KIP-966).\n    """\n',
-        "An unclean election is for a partition without a leader.",
-        "All that was acknowledged is gone.",
+        "An unclean election requires a partition without a leader.",
+        "All acknowledged records are lost.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -76,8 +76,8 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "    if not is_moving(partition) or not set(target) <= set(partition.isr):\n",
         "    if not is_moving(partition):\n",
-        "A move is over once all that it leads to are in sync (KIP-455).",
-        "A partition has fewer copies than it should.",
+        "A reassignment completes once all target replicas are in the ISR (KIP-455).",
+        "A partition has fewer replicas than it should.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -85,8 +85,8 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "        leader_epoch=partition.leader_epoch + 1,\n",
         "        leader_epoch=partition.leader_epoch,\n",
-        "Every leader has an epoch of its own (rule 3).",
-        "Two brokers lead in one epoch, or nobody takes the lead.",
+        "Each new leader has a new leader epoch (rule 3).",
+        "Two brokers lead in one leader epoch, or the new leader never starts.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -95,7 +95,7 @@ MUTANTS = (
         "    return replace(partition, isr=isr, elr=elr, partition_epoch=partition.partition_epoch + 1)\n\n\n"
         "def without_eligible",
         "    return replace(partition, isr=isr, elr=elr)\n\n\ndef without_eligible",
-        "Every change of the in-sync set has an epoch of its own (rule 7).",
+        "Each ISR change increments the partition epoch (rule 7).",
         "An assertion of the metadata fails.",
         Scenario.REPLICAS,
     ),
@@ -104,7 +104,7 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "    eligible = next(filter(may_lead, elr), None)\n",
         "    eligible = next(filter(may_lead, partition.replicas), None)\n",
-        "Nobody leads who was not last in sync (promise 5).",
+        "Only a replica from the ISR or the ELR is elected leader (promise 5).",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -113,7 +113,7 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "    if len(isr) < min_isr and broker not in isr:\n",
         "    if broker not in isr:\n",
-        "Who goes is eligible only while nothing is committed without it (KIP-966).",
+        "A replica enters the ELR only if the ISR is below min.insync.replicas (KIP-966).",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -122,7 +122,7 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "    elr: Assignment = ()\n    if len(isr) < min_isr:\n",
         "    elr: Assignment = ()\n    if True:\n",
-        "Nobody is eligible once enough others are in sync (KIP-966).",
+        "The ELR is empty once the ISR has min.insync.replicas members (KIP-966).",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -131,7 +131,7 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "    isr, elr = _but(partition.isr, broker), _but(partition.elr, broker)\n    settled",
         "    isr, elr = _but(partition.isr, broker), partition.elr or partition.isr\n    settled",
-        "A replica that lost its disk leads nothing (rule 8).",
+        "A replica that lost its disk is never elected leader (rule 8).",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -140,7 +140,7 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "        if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):\n",
         "        if False:\n",
-        "A broker that comes with another disk has nothing (rule 8).",
+        "A broker that registers with another disk leaves the ISR and the ELR (rule 8).",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -150,8 +150,8 @@ MUTANTS = (
         "    if settled.leader == NO_LEADER or settled.leader_epoch > partition.leader_epoch:\n"
         "        return settled\n",
         "    return settled\n",
-        "A leader learns that a follower lost its copy by a new epoch (rule 8).",
-        "A leader counts on what a follower had before.",
+        "When a follower loses its replica, the controller increments the leader epoch (rule 8).",
+        "The leader counts records that the follower no longer has.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -159,8 +159,8 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "        if known is not None:\n            self._fence(known)\n        least",
         "        least",
-        "A new incarnation is fenced until it is ready, and leads nothing that the one before led (KIP-841).",
-        "A leader that was restarted goes on in the epoch of before.",
+        "A new broker incarnation starts fenced and leads no partition of the earlier one (KIP-841).",
+        "A restarted leader continues in its earlier leader epoch.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -168,8 +168,8 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "        if broker.epoch != command.broker_epoch:\n",
         "        if False:\n",
-        "A command about an earlier incarnation is refused.",
-        "A broker is unfenced, or changes in-sync sets, by what its former self has sent.",
+        "The controller refuses a command of an earlier broker incarnation.",
+        "A late command of the earlier incarnation unfences the broker or changes an ISR.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -177,8 +177,8 @@ MUTANTS = (
         "cluster/metadata/elections.py",
         "    isr = _but(partition.isr, broker) or partition.isr\n",
         "    isr = _but(partition.isr, broker)\n",
-        "The last that was in sync stays so, for it has what is committed (KIP-966).",
-        "A partition never has a leader again.",
+        "The last member of the ISR stays in the ISR, because it has all committed records (KIP-966).",
+        "The partition never has a leader again.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -188,8 +188,8 @@ MUTANTS = (
         "        return _led(partition, in_sync_and_alive[0], in_sync_and_alive, elr)\n",
         "    in_sync_and_alive = tuple(filter(may_lead, isr))\n    if in_sync_and_alive:\n"
         "        return _led(partition, in_sync_and_alive[0], isr, elr)\n",
-        "Only who is alive is in sync (KIP-841).",
-        "A new leader waits for brokers that are gone.",
+        "Fenced brokers leave the ISR (KIP-841).",
+        "A new leader waits for brokers that are down.",
         Scenario.REPLICAS,
     ),
 )

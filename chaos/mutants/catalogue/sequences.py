@@ -3,7 +3,7 @@
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 TWICE = "A batch that was sent again is in the log twice."
-GONE = "A batch is acknowledged as a repeat of one that is gone."
+GONE = "A batch is acknowledged as a duplicate of a batch that is gone."
 
 MUTANTS = (
     Mutant(
@@ -11,7 +11,7 @@ MUTANTS = (
         "storage/producers.py",
         "                return batch\n",
         "                return None\n",
-        "A batch that is in the log is not appended again.",
+        "The log does not append a duplicate batch.",
         TWICE,
         Scenario.REPLICAS,
     ),
@@ -20,8 +20,8 @@ MUTANTS = (
         "storage/producers.py",
         "BATCHES_REMEMBERED = 10\n",
         "BATCHES_REMEMBERED = 1\n",
-        "The last five batches are recognised.",
-        "A batch that was sent again before its successors is refused, or a truncation forgets its producer.",
+        "The log recognizes a duplicate of any of a producer's last five batches.",
+        "A duplicate of an earlier batch is refused, or a truncation drops the producer's state.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -29,8 +29,8 @@ MUTANTS = (
         "storage/producers.py",
         '        raise OutOfOrderSequence(\n            f"producer {header.producer_id} sent sequence',
         '        return None\n        OutOfOrderSequence(\n            f"producer {header.producer_id} sent sequence',
-        "A gap in the sequence numbers is refused.",
-        "A batch is in the log whose predecessors are not.",
+        "The log refuses a batch with a gap in its sequence numbers.",
+        "The log has a batch without the batches before it.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -38,8 +38,8 @@ MUTANTS = (
         "storage/producers.py",
         "        if header.producer_epoch < known.epoch:\n",
         "        if False:\n",
-        "A producer that was replaced is fenced by its epoch.",
-        "A batch of an older epoch is in the log.",
+        "The log fences a producer with an earlier producer epoch.",
+        "The log has a batch of an earlier producer epoch.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -47,7 +47,7 @@ MUTANTS = (
         "storage/log.py",
         "        self.producers.truncate_end(end)\n        self.recovery_point = min(",
         "        self.recovery_point = min(",
-        "What was cut may be sent again.",
+        "A truncation removes the truncated batches from the producer state.",
         GONE,
         Scenario.REPLICAS,
     ),
@@ -56,7 +56,7 @@ MUTANTS = (
         "storage/log.py",
         "self.producers.encode(self.flushed_end)",
         "self.producers.encode(self.log_end)",
-        "A checkpoint knows of no batch that is not on disk.",
+        "A checkpoint of the producer state contains only flushed batches.",
         GONE,
         Scenario.REPLICAS,
     ),
@@ -65,7 +65,7 @@ MUTANTS = (
         "storage/log_loader.py",
         "        if header.producer_id >= 0:\n            self._log.producers.appended",
         "        if False:\n            self._log.producers.appended",
-        "A restart finds again what every producer sent last.",
+        "A restart recovers the last sequences of each producer from the log.",
         TWICE,
         Scenario.REPLICAS,
     ),
@@ -75,7 +75,7 @@ MUTANTS = (
         "        if header.producer_id >= 0:\n            self.producers.appended(header, base, end, now_ms)\n",
         "        if header.producer_id >= 0 and header.leader_epoch < 0:\n"
         "            self.producers.appended(header, base, end, now_ms)\n",
-        "A follower learns of producers from their batches.",
+        "A follower builds its producer state from replicated batches.",
         TWICE,
         Scenario.REPLICAS,
     ),
@@ -84,7 +84,7 @@ MUTANTS = (
         "storage/state.py",
         "Producers.decode(rest)",
         "Producers()",
-        "A checkpoint keeps what is known of producers.",
+        "A restart loads the producer state from the checkpoint.",
         TWICE,
         Scenario.REPLICAS,
     ),
@@ -93,7 +93,7 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "        if command.expected_next != delta.rest.next_producer_id:\n",
         "        if False:\n",
-        "A block of producer ids is given to one broker, however often it is asked for.",
+        "The controller allocates a block of producer ids to one broker, also when the request is retried.",
         "Two proposals for the same block are both accepted.",
         Scenario.QUORUM,
     ),
