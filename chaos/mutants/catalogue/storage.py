@@ -2,9 +2,9 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
-LOST = "Everybody loses power, and acknowledged records are gone."
-SERVED = "A bit turned over on a disk is read by somebody, or copied."
-FALSE_ALARM = "A sound disk is called damaged, and its replica leaves the in-sync set."
+LOST = "All brokers lose power, and acknowledged records are missing."
+SERVED = "A flipped bit on a disk reaches a client or another replica."
+FALSE_ALARM = "An intact log is reported as damaged, and its replica leaves the ISR."
 
 MUTANTS = (
     Mutant(
@@ -12,7 +12,7 @@ MUTANTS = (
         "storage/log.py",
         "        self._unsynced.files[segment.path] = segment.file\n        self.uncheckpointed_bytes",
         "        self.uncheckpointed_bytes",
-        "Every batch is synced before it counts.",
+        "A batch counts as flushed only after its segment is synced.",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -21,7 +21,7 @@ MUTANTS = (
         "storage/log.py",
         "        self._unsynced.changed(*changed)\n",
         "",
-        "A new segment's directory is synced with it.",
+        "The directory of a new segment is synced with the segment.",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -30,7 +30,7 @@ MUTANTS = (
         "replication/partition.py",
         "return log.flushed_end if log.flushed_end > self._durable_in_memory else self._durable_in_memory",
         "return log.log_end",
-        "Only what was flushed counts as kept.",
+        "Only flushed records count as durable.",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -39,7 +39,7 @@ MUTANTS = (
         "storage/log.py",
         "self.flushed_end = max(self.flushed_end, self._covered_end)",
         "self.flushed_end = self.log_end",
-        "A sync covers what was written before it began.",
+        "A sync covers only records that were written before it started.",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -48,8 +48,8 @@ MUTANTS = (
         "storage/log.py",
         "        self._covered_end = min(self._covered_end, end)\n",
         "",
-        "A sync that is under way covers nothing of what is written after a truncation.",
-        "A replica claims to have flushed more than it has.",
+        "A sync in progress does not cover records that are written after a truncation.",
+        "A replica reports a flushed offset beyond its flushed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -57,8 +57,8 @@ MUTANTS = (
         "replication/truncation.py",
         "    lower_flushed_end(partition, end)\n",
         "",
-        "The flush mark comes down, and is synced, before a log is cut.",
-        "A crash within the cut looks like a loss of records, which nobody can send again.",
+        "The stored flushed offset is lowered and synced before a truncation.",
+        "A crash during a truncation looks like a loss of records that no replica can repair.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -66,8 +66,8 @@ MUTANTS = (
         "storage/log.py",
         "        if end >= self.recovery_point:\n            return None\n",
         "        return None\n",
-        "The recovery point comes down before the bytes do.",
-        "After a restart the cut records are missed, as if the disk had lost them.",
+        "The recovery point is lowered before the log is truncated.",
+        "After a restart, truncated records are reported as lost by the disk.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -75,8 +75,8 @@ MUTANTS = (
         "storage/checkpoint.py",
         "        file.sync()\n",
         "",
-        "A checkpoint is synced before it takes the place of the one before.",
-        "After a power cut a small file is empty: a voter that should remember does not.",
+        "A checkpoint is synced before it replaces the previous one.",
+        "After a power loss a checkpoint is empty, and a voter lacks state that it must remember.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -84,8 +84,8 @@ MUTANTS = (
         "storage/checkpoint.py",
         "    sync_directory(disk, _directory_of(path))\n",
         "",
-        "A rename counts once its directory is synced.",
-        "After a power cut within a truncation the recovery point of before is back, above the log's end.",
+        "A rename is complete only once its directory is synced.",
+        "After a power loss in a truncation, the old recovery point is above the log end offset.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -93,7 +93,7 @@ MUTANTS = (
         "storage/log.py",
         "        if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):\n",
         "        if False:\n",
-        "What a killed process left in the page cache is synced before it counts.",
+        "Records that a killed process left in the page cache are synced before they count.",
         LOST,
         Scenario.REPLICAS,
     ),
@@ -102,7 +102,7 @@ MUTANTS = (
         "storage/segment.py",
         "        if crc32c(data) != interval.crc:\n            self.damaged.add",
         "        if False:\n            self.damaged.add",
-        "Nothing is read from a log that is not what was written.",
+        "A read from the log verifies the checksum of the sparse index interval.",
         SERVED,
         Scenario.REPLICAS,
     ),
@@ -111,8 +111,8 @@ MUTANTS = (
         "storage/batch.py",
         "    if crc != header.crc:\n",
         "    if False:\n",
-        "A batch that does not fit its checksum is taken by nobody.",
-        "A batch that arrives spoilt is in the log.",
+        "A broker rejects a batch with a wrong checksum.",
+        "The log has a batch that was corrupted in transit.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -120,8 +120,8 @@ MUTANTS = (
         "replication/partition.py",
         "        header = check(batch)\n        try:\n",
         "        from cordwood.storage.batch import peek\n\n        header = peek(batch)\n        try:\n",
-        "A producer's batch is checked before it is taken.",
-        "A batch that arrives spoilt is in the log.",
+        "The leader verifies a producer's batch before it appends the batch.",
+        "The log has a batch that was corrupted in transit.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -129,8 +129,8 @@ MUTANTS = (
         "storage/scrub.py",
         "                if content is None or crc32c(content) != interval.crc:\n",
         "                if content is None:\n",
-        "Damage is found, also where nobody reads.",
-        "After peace a replica still has damage.",
+        "A scrub finds damage in records that no client reads.",
+        "A replica still has damage after all faults have ended.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -138,8 +138,8 @@ MUTANTS = (
         "replication/scrubber.py",
         "        if self._bytes_per_second:\n            self._tasks.repeat(",
         "        if False:\n            self._tasks.repeat(",
-        "Damage is found, also where nobody reads.",
-        "After peace a replica still has damage.",
+        "A scrub finds damage in records that no client reads.",
+        "A replica still has damage after all faults have ended.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -147,8 +147,8 @@ MUTANTS = (
         "storage/checkpoint.py",
         "    if crc32c(payload, crc32c(content[: _HEADER.size])) != expected:\n",
         "    if False:\n",
-        "A small file that is not what was written is not believed.",
-        "A bit turns over in a recovery point, a list of epochs or a snapshot of the metadata.",
+        "A broker rejects a checkpoint with a wrong checksum.",
+        "A bit flips in a recovery point, a list of leader epochs or a metadata snapshot.",
         Scenario.QUORUM,
     ),
     Mutant(
@@ -156,8 +156,8 @@ MUTANTS = (
         "storage/index.py",
         "or len(rows) < count * ROW_BYTES or crc32c(rows) != crc:",
         "or len(rows) < count * ROW_BYTES:",
-        "An index that is not what was written is made anew.",
-        "A sound log is taken for a damaged one, for ever.",
+        "A sparse index with a wrong checksum is rebuilt.",
+        "An intact log is permanently treated as damaged.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -165,8 +165,8 @@ MUTANTS = (
         "storage/flushed_offsets.py",
         "if len(content) < SLOT_BYTES or crc32c(content[: _CHECKED.size]) != _SLOT.unpack(content)[4]:",
         "if len(content) < SLOT_BYTES:",
-        "A flush mark that is not what was noted is not believed.",
-        "A log is opened as if it had lost records, or never had any.",
+        "A broker rejects a stored flushed offset with a wrong checksum.",
+        "A log opens as if it had lost records or had never had any.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -174,7 +174,7 @@ MUTANTS = (
         "storage/segment.py",
         "            empty(self._disk, self.index_path)\n",
         "            pass\n",
-        "No checksum of what was cut vouches for what has come in its place.",
+        "A truncation removes the index checksums of the truncated records.",
         FALSE_ALARM,
         Scenario.LOGS,
     ),
@@ -183,7 +183,7 @@ MUTANTS = (
         "storage/log_loader.py",
         "            segment.save_index(sync=True)\n",
         "            pass\n",
-        "No checksum of what a power cut took vouches for what has come in its place.",
+        "Recovery removes the index checksums of records that a power loss destroyed.",
         FALSE_ALARM,
         Scenario.LOGS,
     ),
@@ -192,8 +192,8 @@ MUTANTS = (
         "storage/log_loader.py",
         "            if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):\n",
         "            if True:\n",
-        "Only what was provably never flushed is cut.",
-        "A replica that is in sync has lost what is committed.",
+        "Recovery truncates only records that were provably never flushed.",
+        "An in-sync replica loses committed records.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -201,8 +201,8 @@ MUTANTS = (
         "storage/log_loader.py",
         "log.log_end = max(found, log.log_start, self._flushed_end)",
         "log.log_end = max(found, log.log_start)",
-        "Offsets of records that were lost stay taken.",
-        "A replica that is in sync ends before what is committed.",
+        "Recovery never reuses the offsets of lost records.",
+        "An in-sync replica has a log end offset below the high watermark.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -210,8 +210,8 @@ MUTANTS = (
         "storage/log_loader.py",
         "        self._log.epochs.assign(header.leader_epoch, header.base_offset)\n        if header.producer_id",
         "        if header.producer_id",
-        "A restart finds again which leader took which offsets (rule 4).",
-        "A follower does not go back to the first common epoch.",
+        "A restart recovers the leader epoch of each offset (rule 4).",
+        "A follower does not truncate to the first common epoch.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -219,8 +219,8 @@ MUTANTS = (
         "storage/log.py",
         "        self.epochs.truncate_end(end)\n\n    def _truncation_point",
         "\n    def _truncation_point",
-        "What was cut is no epoch of this log any more (rule 4).",
-        "A follower is taken to have what it gave up.",
+        "A truncation removes the leader epochs of the truncated records (rule 4).",
+        "The leader assumes that a follower still has the records that it truncated.",
         Scenario.REPLICAS,
     ),
     Mutant(
@@ -228,8 +228,8 @@ MUTANTS = (
         "storage/state.py",
         "    _write_recovery(disk, directory, state)\n    _write_epochs(disk, directory, state)\n",
         "    _write_epochs(disk, directory, state)\n    _write_recovery(disk, directory, state)\n",
-        "A crash within a truncation leaves no batches without their epochs (rule 4).",
-        "A follower does not go back to the first common epoch.",
+        "A crash during a truncation leaves no batch without its leader epoch (rule 4).",
+        "A follower does not truncate to the first common epoch.",
         Scenario.LOGS,
     ),
     Mutant(
@@ -238,7 +238,7 @@ MUTANTS = (
         "            error = _first_error(pending, failed) if failed else None\n",
         "            error: OSError | None = None\n",
         "A failed sync takes the log directory offline (rule 8).",
-        "What the sync did not write is missing after a power cut.",
+        "Records that the sync did not write are missing after a power loss.",
         Scenario.REPLICAS,
     ),
 )
