@@ -140,7 +140,7 @@ MUTANTS = (
         "cluster/metadata/image_builder.py",
         "        if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):\n",
         "        if False:\n",
-        "A broker that registers with another disk leaves the ISR and the ELR (rule 8).",
+        "A broker that registers without a former log directory leaves the ISR and the ELR (rule 8).",
         LOST,
         Scenario.REPLICAS,
     ),
