@@ -169,7 +169,7 @@ def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
     assert "Commit abc, 2026-11-23: 1 of 3 mutants caught" in text
     assert "interrupted: 1 of 4 mutants were not run" in text
     assert "- `no-pre-vote` (quorum 1..9): it fails without it too: watermark-regress" in text
-    assert "| `no-pre-vote` | A voter asks before it stands. | quorum 1..9 | 3 | 2 s |" in text
+    assert "| `no-pre-vote` | A voter wins a pre-vote before it starts an election. | quorum 1..9 | 3 | 2 s |" in text
     assert "No run is recorded" in report.page(None)
 
 
