@@ -2,9 +2,12 @@
 
 import ctypes
 
-MMAP_THRESHOLD = -3
-"""mallopt's M_MMAP_THRESHOLD."""
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+"""mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD. To set one of them ends glibc's adjustment of both."""
 MAPPED_FROM_BYTES = 4 << 20
+KEPT_BYTES = 64 << 20
+"""Free bytes that the heap keeps between two calls of `trim`: pages that are returned at each free have to be faulted
+in again for the next piece of a log."""
 
 
 def keep_large_blocks_apart() -> None:
@@ -17,6 +20,7 @@ def keep_large_blocks_apart() -> None:
     except (AttributeError, OSError):
         return
     mallopt(MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+    mallopt(TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def trim() -> None:
