@@ -11,9 +11,11 @@ in again for the next piece of a log."""
 
 
 def keep_large_blocks_apart() -> None:
-    """Have blocks of MAPPED_FROM_BYTES returned to the system as soon as they are freed. Without glibc, do nothing.
+    """Have blocks of MAPPED_FROM_BYTES returned to the system as they are freed, and free pages of smaller blocks kept.
 
-    By default glibc raises the threshold up to 32 MiB as such blocks are freed, and then keeps them in its heap.
+    Up to KEPT_BYTES are kept, until the next `trim`. Without glibc, do nothing.
+
+    By default glibc raises its threshold for mmap up to 32 MiB as such blocks are freed, and then keeps them.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
