@@ -61,6 +61,7 @@ class ResultFile:
         if path.exists() and path.stat().st_size:
             self._go_on(kind, dict(about))
         else:
+            path.parent.mkdir(parents=True, exist_ok=True)
             at = datetime.now(UTC).isoformat(timespec="seconds")
             machine = {"cores": os.cpu_count(), "python": platform.python_version()}
             self._write({"kind": kind, "commit": commit, "at": at, "machine": machine, "about": dict(about)})

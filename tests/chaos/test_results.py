@@ -23,12 +23,13 @@ def at_commit(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the path of a result with two rows."""
-    record = ResultFile(tmp_path / "result.jsonl", KIND, ABOUT)
+    """Return the path of a result with two rows, in a directory that did not exist."""
+    path = tmp_path / "results" / "result.jsonl"
+    record = ResultFile(path, KIND, ABOUT)
     for row in ROWS:
         record.add(row)
     record.end()
-    return tmp_path / "result.jsonl"
+    return path
 
 
 def test_what_was_written_is_read_back(path: Path) -> None:
