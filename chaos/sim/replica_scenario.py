@@ -10,6 +10,7 @@ from cordwood.chaos.sim.replication import LAG_MAX_S
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.metadata.commands import Election, ElectLeaders
+from cordwood.cluster.repairs.damage import DamageState
 from cordwood.storage.batch import CRC_COVERS_FROM
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError
 
@@ -212,7 +213,12 @@ class ReplicaFaultInjector:
             cluster.heal()
 
     def _may_hurt(self) -> bool:
-        return self.cluster.is_redundant() and asyncio.get_running_loop().time() > self._hurt_until
+        is_over = asyncio.get_running_loop().time() > self._hurt_until
+        return is_over and self.cluster.is_redundant() and not self._has_damage()
+
+    def _has_damage(self) -> bool:
+        brokers = self.cluster.running.values()
+        return any(place.state is not DamageState.REPAIRED for broker in brokers for place in broker.damage.places())
 
     async def _hurt(self, victim: int) -> None:
         """Lose data on one disk."""
@@ -246,8 +252,9 @@ class ReplicaFaultInjector:
             await asyncio.sleep(rng.choice((0.0, 0.5)))
 
     async def is_healed(self) -> None:
-        """Wait until late damage is found and repaired."""
+        """Wait until late damage is found and repaired. A broker that was cut off repairs once it sees others again."""
         await asyncio.sleep(max(self._hurt_until - asyncio.get_running_loop().time(), 0.0))
+        await self.cluster.until(lambda: not self._has_damage(), "all damage is repaired")
 
     def _flip(self, victim: int) -> None:
         disk = self.cluster.disks[victim]
