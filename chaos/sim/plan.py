@@ -17,6 +17,8 @@ TOPIC = "chaos"
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
 KIB = 1024
+LYING_SHARE = 0.05
+"""The share of seeds with a further cluster on lying disks."""
 DISKS_S = (0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02)
 
 
@@ -49,6 +51,8 @@ class Plan:
 
     cut_share: float = 0.0
     """The share of jobs in brokers' threads that are interrupted at disk calls (`cut_jobs`)."""
+    has_lying_disks: bool = False
+    """Whether a further cluster is run on disks that lose synced data (`lying_disks`)."""
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -98,7 +102,13 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     )
     apart = [fault for fault in drawn_apart(random.Random(f"faults apart of {seed}"), seconds) if _suits(plan, fault)]
     faults = sorted((*plan.faults, *apart), key=lambda fault: fault.at_s)
-    return replace(plan, further_disks_s=_further_disks(seed), faults=tuple(faults), cut_share=_cut_share(seed))
+    return replace(
+        plan,
+        further_disks_s=_further_disks(seed),
+        faults=tuple(faults),
+        cut_share=_cut_share(seed),
+        has_lying_disks=random.Random(f"lying disks of {seed}").random() < LYING_SHARE,
+    )
 
 
 def _further_disks(seed: int) -> tuple[tuple[float, float], ...]:

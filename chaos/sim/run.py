@@ -4,12 +4,13 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cordwood.chaos.checks import Anomaly, check
 from cordwood.chaos.history import History, Outcome
 from cordwood.chaos.report.summary import Span
 from cordwood.chaos.sim import loop as simulated
+from cordwood.chaos.sim import lying_disks
 from cordwood.chaos.sim.fault_injector import FaultInjector
 from cordwood.chaos.sim.liveness import Unhealed, come_together
 from cordwood.chaos.sim.plan import Plan, plan_of
@@ -66,7 +67,14 @@ def run_plan(plan: Plan, faults: Sequence[ScheduledFault]) -> SimulatedRun:
     trace = Trace()
     with undisturbed():
         world = simulated.run(_live(plan, faults), trace)
-        return _observed(world, trace)
+        run = _observed(world, trace)
+    return _with_lying_disks(run) if plan.has_lying_disks else run
+
+
+def _with_lying_disks(run: SimulatedRun) -> SimulatedRun:
+    unnoticed = lying_disks.unnoticed(run.plan.seed)
+    findings = run.findings if unnoticed is None else (*run.findings, unnoticed)
+    return replace(run, findings=findings, faults=(*run.faults, lying_disks.span()))
 
 
 async def _live(plan: Plan, faults: Sequence[ScheduledFault]) -> "_Lived":

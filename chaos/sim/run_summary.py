@@ -12,11 +12,14 @@ from cordwood.chaos.report.series import Answers, longest_silence_s, series
 from cordwood.chaos.report.summary import RunReport
 from cordwood.chaos.sim.actions import counted
 from cordwood.chaos.sim.fault_injector import LOSSES, OFFLINE
+from cordwood.chaos.sim.lying_disks import LYING_DISK
 from cordwood.chaos.sim.plan import Plan
 from cordwood.chaos.sim.run import SimulatedRun
 from cordwood.chaos.sim.schedule import FaultKind
 
 NS_PER_S = 1e9
+FAULTS = (*(kind.value for kind in FaultKind), *LOSSES, OFFLINE, LYING_DISK)
+"""The names of all faults, each counted in the JSON object, 0 included."""
 
 
 @dataclass(slots=True)
@@ -84,7 +87,7 @@ def summary(tally: RunTotals, last_seed: int) -> dict[str, object]:
         "kinds": tally.kinds,
         "acknowledged": tally.acknowledged,
         "read": tally.read,
-        "faults": {name: tally.faults[name] for name in (*(kind.value for kind in FaultKind), *LOSSES, OFFLINE)},
+        "faults": {name: tally.faults[name] for name in FAULTS},
         "actions": counted(tally.actions),
         "simulated_seconds": round(tally.simulated_s, 3),
         "wall_seconds": round(tally.wall_s, 3),

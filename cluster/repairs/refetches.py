@@ -62,7 +62,8 @@ class Refetches:
     def add(self, partition: Partition, damage: DamagedLog) -> None:
         """Queue damage that is noted in the register."""
         pending = self._pending.setdefault(partition, _Pending())
-        pending.damage.append(damage)
+        if all((known.path, known.position) != (damage.path, damage.position) for known in pending.damage):
+            pending.damage.append(damage)
         pending.not_before = 0.0
 
     def look(self) -> None:

@@ -318,8 +318,9 @@ class Repairs:
         try:
             await rewrite(partition, damage.path, self._log_maintenance)
         except DamagedLog as worse:
+            # The file is written again with its segment, whose damage may be known already.
+            self._damaged(partition, damage)
             if self._note(partition, worse):
-                self._damaged(partition, damage)
                 self._damaged(partition, worse)
         except (StorageError, OSError) as error:
             _events.warning("file.not_rewritten", path=damage.path, error=str(error))

@@ -1,47 +1,33 @@
 """Disks that acknowledge a sync and lose its bytes: no promise holds, and the checker reports the lost writes."""
 
-import asyncio
 from dataclasses import replace
 
-from cordwood.chaos.checks import check
-from cordwood.chaos.sim import loop as simulated
-from cordwood.chaos.sim.liveness import Unhealed, come_together
+import pytest
+
+from cordwood.chaos.sim import lying_disks
 from cordwood.chaos.sim.plan import plan_of
-from cordwood.chaos.sim.undisturbed import undisturbed
-from cordwood.chaos.sim.world import World
+from cordwood.chaos.sim.run import run_plan
 
-PLAN = replace(plan_of(1), brokers=3, voters=3, partitions=1, seekers=0, members=0, chores=(), faults=())
-
-
-def kinds_of(*, is_lying: bool) -> set[str]:
-    """Return the kinds of anomalies and violations after a power cut of all machines."""
-
-    async def scenario() -> World:
-        world = await World(PLAN).begin()
-        if is_lying:
-            for host in world.hosts.values():
-                host.disk.faults.lie_about_syncs("/topics/")
-        await asyncio.sleep(5)
-        for host in world.hosts.values():
-            host.power_cut(keep=0)
-            host.disk.faults.heal()
-        for host in world.hosts.values():
-            host.start()
-        try:
-            await come_together(world)
-        except Unhealed as unhealed:
-            world.alarm("rule-11", str(unhealed))
-        return world
-
-    with undisturbed():
-        world = simulated.run(scenario())
-    found = {anomaly.kind for anomaly in check(world.clients.history.build())}
-    return found | {seen.kind for seen in world.violations}
+SEED = 1
 
 
 def test_what_a_lying_disk_loses_is_found() -> None:
-    assert "lost-write" in kinds_of(is_lying=True)
+    assert "lost-write" in lying_disks.kinds_of(SEED, is_lying=True)
 
 
 def test_an_honest_disk_loses_nothing_in_the_same_run() -> None:
-    assert kinds_of(is_lying=False) == set()
+    assert lying_disks.kinds_of(SEED, is_lying=False) == set()
+
+
+def test_some_seeds_have_a_cluster_on_lying_disks() -> None:
+    assert 2 < sum(plan_of(seed).has_lying_disks for seed in range(1, 101)) < 15
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_loss_that_no_checker_reports_is_a_finding(is_noticed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_noticed:
+        monkeypatch.setattr(lying_disks, "kinds_of", lambda *_, **__: set())
+    plan = replace(plan_of(SEED, 1.0), has_lying_disks=True, chores=(), faults=())
+    run = run_plan(plan, ())
+    assert [finding.kind for finding in run.findings] == ([] if is_noticed else [lying_disks.UNNOTICED])
+    assert [span.fault for span in run.faults] == [lying_disks.LYING_DISK]

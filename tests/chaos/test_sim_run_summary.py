@@ -2,8 +2,9 @@
 
 import pytest
 
+from cordwood.chaos.sim.actions import ACTIONS
 from cordwood.chaos.sim.run import SimulatedRun, run_seed
-from cordwood.chaos.sim.run_summary import RunTotals, run_report, sentence, summary
+from cordwood.chaos.sim.run_summary import FAULTS, RunTotals, run_report, sentence, summary
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,10 @@ def test_runs_are_added_up(runs: list[SimulatedRun]) -> None:
     assert told["simulated_seconds_per_wall_second"] == pytest.approx(tally.simulated_s, abs=0.1)
     assert told["acknowledged"] == sum(run.acknowledged for run in runs) > 0
     assert tally.faults.total() == sum(len(run.faults) for run in runs)
+    assert set(told["faults"]) == set(FAULTS) >= {span.fault for run in runs for span in run.faults}
+    assert sum(told["faults"].values()) == tally.faults.total()
+    assert set(told["actions"]) == set(ACTIONS)
+    assert sum(told["actions"].values()) == sum(run.actions.total() for run in runs) > 0
     assert tally.trace_hash not in {run.trace_hash for run in runs}
     assert sentence(tally).startswith("no anomaly: ")
 
