@@ -7,9 +7,10 @@ not affect, and serve no wrong byte.
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -18,7 +19,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.faults.damage import Flip
 from cordwood.chaos.live.process import BrokerEnded, BrokerProcess, run_cordwood
-from cordwood.chaos.live.skipping_reader import RecordPosition, read_what_is_served
 
 TOPICS = {"flipped": 2, "beside": 1}
 RECORDS = 30
@@ -28,8 +28,18 @@ LOST_MAX = 5
 ZEROS_TRIED = 64
 """The bytes tried in the zeros after the last byte that is not zero."""
 ANSWER_S = 20.0
+STALLED_S = 1.0
+"""The time without a record after which an unreadable offset is skipped."""
 
 app = typer.Typer(pretty_exceptions_enable=False)
+
+
+class RecordPosition(NamedTuple):
+    """A record's topic, partition and offset."""
+
+    topic: str
+    partition: int
+    offset: int
 
 
 @app.command()
@@ -123,6 +133,46 @@ def _commit_something(address: str) -> None:
         consumer.commit(offsets=[TopicPartition("flipped", 0, 7)], asynchronous=False)
     finally:
         consumer.close()
+
+
+def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[RecordPosition, bytes]:
+    """Return every record that a damaged log still serves, by its place: unreadable offsets are skipped."""
+    found: dict[RecordPosition, bytes] = {}
+    for topic, partition in partitions:
+        consumer = Consumer(_consumer_settings(address))
+        try:
+            _read(consumer, topic, partition, found)
+        finally:
+            consumer.close()
+    return found
+
+
+def _read(consumer: Consumer, topic: str, partition: int, found: dict[RecordPosition, bytes]) -> None:
+    start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
+    offset = start
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    moved_at = time.monotonic()
+    while offset < end:
+        for message in consumer.consume(500, 0.1):
+            read, value = message.offset(), message.value()
+            if message.error() is None and read is not None and value is not None:
+                found[RecordPosition(topic, partition, read)] = value
+                offset, moved_at = read + 1, time.monotonic()
+        if time.monotonic() - moved_at > STALLED_S:
+            offset, moved_at = offset + 1, time.monotonic()
+            consumer.assign([TopicPartition(topic, partition, offset)])
+
+
+def _consumer_settings(address: str) -> dict[str, str | int | bool]:
+    return {
+        "bootstrap.servers": address,
+        "group.id": "skipping-reader",
+        "enable.auto.commit": False,
+        "fetch.error.backoff.ms": 10,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 50,
+        "log_level": 0,
+    }
 
 
 if __name__ == "__main__":
