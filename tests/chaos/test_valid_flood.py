@@ -20,9 +20,8 @@ from cordwood.chaos.live.bystander import LiveBystander, Observed
 from cordwood.chaos.live.flood import attack
 from cordwood.chaos.live.flood.attack import SentShots
 from cordwood.chaos.live.flood.large_requests import UnknownApi, arrays, large_request, versions_known
-from cordwood.chaos.live.flood.lateness import latest_in
 from cordwood.chaos.live.flood.shots import Shot, ShotOutcome, announced
-from cordwood.chaos.live.flood.stage import NAMES, FloodCluster
+from cordwood.chaos.live.flood.stage import NAMES, FloodCluster, latest_in
 from cordwood.chaos.live.flood.verdict import GROWTH_MB_MAX, WAIT_S_MAX, FloodVerdict, judge
 from cordwood.chaos.live.flood.waits import MachineTime, Wait, stalls
 from cordwood.chaos.live.flood.watch import BrokerWatch

@@ -1,16 +1,18 @@
 """A cluster with a bystander and a watch over its brokers, ready to be flooded."""
 
 import contextlib
+import math
+import re
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.request import urlopen
 
 from cordwood.chaos.live.bystander import GROUP, MEMBERS_GROUP, LiveBystander
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.flood.aim import FloodTarget, Names
 from cordwood.chaos.live.flood.attack import SentShots
-from cordwood.chaos.live.flood.lateness import lateness_s
 from cordwood.chaos.live.flood.verdict import FloodVerdict, judge
 from cordwood.chaos.live.flood.watch import BrokerWatch
 
@@ -37,6 +39,9 @@ SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay
 STEADY_S = 30.0
 WARM_UP_S = 2.0
 SETTLE_S = 3.0
+METRIC = "cordwood_loop_lateness_seconds"
+BUCKET = re.compile(rf'^{METRIC}_bucket{{le="([^"]+)"}} (\S+)$', re.MULTILINE)
+ANSWER_S = 20.0
 
 
 class FloodCluster:
@@ -98,3 +103,21 @@ class FloodCluster:
             with contextlib.suppress(OSError):
                 late_s = max(late_s, lateness_s(http_address))
         return late_s
+
+
+def lateness_s(http_address: str) -> float:
+    """Return an upper bound of the lateness of all timers of a broker's event loop. Raises OSError.
+
+    The lateness includes the time that the event loop waited for a processor.
+    """
+    with urlopen(f"http://{http_address}/metrics", timeout=ANSWER_S) as answer:
+        return latest_in(answer.read().decode())
+
+
+def latest_in(metrics: str) -> float:
+    """Return the upper bound of the last bucket with a sample, in seconds; 0 where none has."""
+    latest, seen = 0.0, 0.0
+    for bound, count in BUCKET.findall(metrics):
+        if float(count) > seen:
+            latest, seen = math.inf if bound == "+Inf" else float(bound), float(count)
+    return latest
