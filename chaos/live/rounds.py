@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from confluent_kafka import Producer
+
 from cordwood.chaos.live.campaign import Campaign
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.faults.fault import (
@@ -19,11 +22,18 @@ from cordwood.chaos.live.faults.fault import (
     RoundOptions,
 )
 from cordwood.chaos.live.figures import quantile
+from cordwood.chaos.live.flood.waits import NOTED_S, MachineTime, Wait
 from cordwood.chaos.live.flood.watch import BrokerWatch
-from cordwood.chaos.live.preload import preload
-from cordwood.chaos.live.silences import longest_silences_s
 from cordwood.chaos.live.verdict import RunVerdict
 from cordwood.chaos.report.series import Answers
+
+PRELOADED, PRELOADED_PARTITIONS = "preloaded", 6
+"""A topic of its own, which the brokers hold before the first fault, and its partitions."""
+VALUE_BYTES = 50_000
+QUEUED_MAX = 1000
+ACKED_S = 300.0
+CHECKPOINTED_S = 12.0
+"""The time after which an idle log has a checkpoint."""
 
 
 class Moments(NamedTuple):
@@ -119,3 +129,44 @@ def p99_ratios(answers: Answers, moments: Iterable[Moments]) -> Iterator[float]:
         )
         if len(before) and len(during):
             yield quantile(during.tolist(), 0.99) / quantile(before.tolist(), 0.99)
+
+
+def preload(cluster: LocalCluster, megabytes: int, segment_bytes: int) -> None:
+    """Fill the topic, and wait until its sealed segments are below the recovery point. Raises TimeoutError."""
+    cluster.create_topic(PRELOADED, PRELOADED_PARTITIONS, {"segment.bytes": str(segment_bytes)})
+    settings = {"batch.size": 900_000, "linger.ms": 20, "log_level": 0}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
+    for number in range(megabytes * 10**6 // VALUE_BYTES):
+        while len(producer) > QUEUED_MAX:
+            producer.poll(0.05)
+        producer.produce(PRELOADED, b"%0*d" % (VALUE_BYTES, number), partition=number % PRELOADED_PARTITIONS)
+    if producer.flush(ACKED_S):
+        raise TimeoutError(f"{megabytes} MB were not acknowledged in time")
+    cluster.wait_in_sync()
+    time.sleep(CHECKPOINTED_S)
+
+
+def silences(answers: Answers, start_s: float, end_s: float) -> Iterator[list[Wait]]:
+    """Yield each partition's waits between acknowledgements, by any producer, from `start_s` to `end_s`.
+
+    The longest is always there; the others are left out where they are short.
+    """
+    is_known = answers.is_acknowledged & (answers.answered_s >= start_s) & (answers.answered_s <= end_s)
+    for partition in np.unique(answers.partition).tolist():
+        moments = np.sort(answers.answered_s[is_known & (answers.partition == partition)])
+        moments = np.concatenate([[start_s], moments, [end_s]])
+        waits_s = np.diff(moments)
+        noted = np.flatnonzero(waits_s >= min(NOTED_S, waits_s.max()))
+        yield [Wait(f"partition {partition}", float(moments[at]), float(moments[at + 1])) for at in noted]
+
+
+def longest_silences_s(
+    answers: Answers, began_s: float, start_s: float, end_s: float, machine: MachineTime
+) -> Iterator[float]:
+    """Yield each partition's longest silence, less the time that the machine withheld.
+
+    `began_s` is the start of the run on the monotonic clock; the other times count from it.
+    """
+    for waits in silences(answers, start_s, end_s):
+        moved = (Wait(wait.kind, wait.began_s + began_s, wait.ended_s + began_s) for wait in waits)
+        yield max(wait.seconds - machine.share_of(wait) for wait in moved)

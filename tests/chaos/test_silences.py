@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from cordwood.chaos.live.flood.waits import MachineTime, Wait
-from cordwood.chaos.live.rounds import Moments, p99_ratios
-from cordwood.chaos.live.silences import longest_silences_s, silences
+from cordwood.chaos.live.rounds import Moments, longest_silences_s, p99_ratios, silences
 from cordwood.chaos.report.series import Answers
 
 BEGAN_S = 100.0
