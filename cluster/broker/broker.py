@@ -9,16 +9,14 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster.broker import quorums
-from cordwood.cluster.broker.address_probe import AddressProbe
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.descriptors import share_out
 from cordwood.cluster.broker.environment import Environment
 from cordwood.cluster.broker.identity import claim, claim_all
 from cordwood.cluster.broker.isr_changes import IsrChanges
-from cordwood.cluster.broker.lifecycle import Lifecycle
+from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.peer_directory import PeerDirectory
-from cordwood.cluster.broker.readiness import why_not_writable
 from cordwood.cluster.config.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -114,8 +112,9 @@ class Broker:
         directories = [self._log_directory(path) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
-        probe = AddressProbe(lambda broker_id: self._peer_directory.address(broker_id))
-        self._controller_runner = ControllerRunner(self._quorum, settings, probe.is_refused)
+        self._controller_runner = ControllerRunner(
+            self._quorum, settings, lambda broker_id: self._peer_directory.is_refused(broker_id)
+        )
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()

@@ -1,7 +1,7 @@
-"""Broker lifecycle: registration, heartbeats and controlled shutdown."""
+"""Broker lifecycle: registration, heartbeats, readiness and controlled shutdown."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 import structlog
@@ -10,6 +10,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import NEVER_REGISTERED, BrokerId, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumUnavailable
+from cordwood.replication.log_directory import LogDirectory
 
 _events = structlog.get_logger("lifecycle")
 
@@ -185,3 +186,29 @@ class Lifecycle:
             and voter.last_heard_ms_ago < self._session_ms
             for voter in status.voters
         )
+
+
+def why_not_writable(directories: Iterable[LogDirectory], headroom_bytes: int) -> str | None:
+    """Return a sentence why no log directory takes writes, and what to do; None if at least one does.
+
+    With several disks a broker uses those that work; the metrics report the others. `headroom_bytes` is
+    log.dir.headroom.bytes. The free space comes from the file systems, which is quick.
+    """
+    reasons = [_why_not(directory, headroom_bytes) for directory in directories]
+    return None if None in reasons else reasons[0]
+
+
+def _why_not(directory: LogDirectory, headroom_bytes: int) -> str | None:
+    if directory.error is not None:
+        return (
+            f"The log directory {directory.path} has failed ({directory.error}), and requests for its partitions"
+            " are refused: replace the disk and restart this broker."
+        )
+    free_bytes = directory.free_bytes()
+    if free_bytes is None or (free_bytes >= headroom_bytes and not directory.refuses_with(free_bytes)):
+        return None
+    return (
+        f"The log directory {directory.path} has no room for more records ({free_bytes} bytes are free,"
+        f" log.dir.headroom.bytes is {headroom_bytes}): lower retention.bytes, delete a topic, or enlarge"
+        " its file system."
+    )

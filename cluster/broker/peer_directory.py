@@ -1,5 +1,6 @@
-"""Directory of peers for replication: addresses, admission of followers, and the nearest replica (KIP-392)."""
+"""Directory of peers for replication: addresses, probes, admission of followers, and the nearest replica (KIP-392)."""
 
+import asyncio
 from uuid import UUID
 
 from cordwood.cluster.metadata.commands import BrokerId
@@ -8,6 +9,7 @@ from cordwood.replication.frames import Open
 from cordwood.replication.partition import Partition
 
 NO_EPOCH = -1
+PROBE_TIMEOUT_S = 0.5
 
 
 class PeerDirectory:
@@ -23,6 +25,21 @@ class PeerDirectory:
         known = self._quorum.image.brokers.get(BrokerId(broker_id))
         endpoint = None if known is None else known.endpoint(self._listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    async def is_refused(self, broker_id: int) -> bool:
+        """Return True only for a refused connection: no process listens there. A silent host says nothing."""
+        address = self.address(broker_id)
+        if address is None:
+            return False
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, *address)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        transport.close()
+        return False
 
     def hello(self) -> Open:
         """Return the frame by which this broker introduces itself to a leader."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from replica_fixture import ReplicaFixture
 
-from cordwood.cluster.broker.readiness import why_not_writable
+from cordwood.cluster.broker.lifecycle import why_not_writable
 from cordwood.storage.errors import DiskFull
 
 HEADROOM_BYTES = 1000
