@@ -1,7 +1,9 @@
 """The HTTP server: one listener, a bounded number of connections, and an error message for every mistake."""
 
 import asyncio
+import itertools
 import logging
+import re
 from typing import Any
 
 import structlog
@@ -20,7 +22,6 @@ from cordwood.cluster.http.guard import Guard
 from cordwood.cluster.http.openapi import description_of
 from cordwood.cluster.http.readers import Readers
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
-from cordwood.cluster.http.request_ids import RequestIds, id_of
 from cordwood.cluster.http.route import Route
 from cordwood.cluster.http.routes import Routes
 from cordwood.cluster.http.watched import Watched
@@ -36,6 +37,11 @@ CLOSE_S = 1.0
 FOR_ALL = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are served under any host name, for monitoring."""
 
+REQUEST_ID = "X-Request-ID"
+"""The header of a request's id, for finding the request in the broker's log."""
+
+_ID = web.RequestKey("_ID", str)
+_SAFE_ID = re.compile(r"[\w.:/+-]{1,100}", re.ASCII)
 _events = structlog.get_logger("http")
 
 
@@ -177,3 +183,30 @@ async def _mistakes_in_words(request: web.Request, handler: Handler) -> web.Stre
         _events.error("http.failed", request=id_of(request), method=request.method, path=request.path, exc_info=error)
         sentence = "The broker failed to answer the request: see its log."
         return HttpRefusal(500, sentence, ErrorCode.unknown_server_error).response()
+
+
+class RequestIds:
+    """Takes the client's request id if it is safe for a log line, otherwise the next number."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def join(self, application: web.Application) -> None:
+        """Assign an id to each request of the application, and send it with each response."""
+        application.middlewares.insert(0, self._name)
+        application.on_response_prepare.append(_tell)
+
+    @web.middleware
+    async def _name(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get(REQUEST_ID, "")
+        request[_ID] = given if _SAFE_ID.fullmatch(given) else str(next(self._numbers))
+        return await handler(request)
+
+
+def id_of(request: web.Request) -> str:
+    """Return the request's id."""
+    return request[_ID]
+
+
+async def _tell(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[REQUEST_ID] = id_of(request)

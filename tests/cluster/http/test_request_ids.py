@@ -4,17 +4,17 @@ import aiohttp
 import pytest
 from http_fixture import LOOPBACK, HttpStory, run
 
-from cordwood.cluster.http.request_ids import HEADER
+from cordwood.cluster.http.server import REQUEST_ID
 
 
 async def told_name(broker: HttpStory, path: str, name: str | None = None) -> str:
     """Return the request id in the response, for a request with the id `name` if given."""
-    headers = {} if name is None else {HEADER: name}
+    headers = {} if name is None else {REQUEST_ID: name}
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://{LOOPBACK}:{broker.port}{path}", headers=headers) as response,
     ):
-        return response.headers[HEADER]
+        return response.headers[REQUEST_ID]
 
 
 def test_a_request_is_told_the_name_that_it_brings() -> None:
