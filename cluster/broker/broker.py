@@ -11,8 +11,7 @@ import structlog
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.broker.controller_runner import ControllerRunner
-from cordwood.cluster.broker.descriptors import share_out
-from cordwood.cluster.broker.environment import Environment
+from cordwood.cluster.broker.environment import Environment, share_out
 from cordwood.cluster.broker.identity import claim, claim_all
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable

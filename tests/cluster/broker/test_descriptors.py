@@ -7,7 +7,7 @@ import pytest
 from broker_fixture import RunningBroker
 from confluent_kafka import Producer
 
-from cordwood.cluster.broker.descriptors import RESERVE, DescriptorBudget, share_out
+from cordwood.cluster.broker.environment import RESERVE, DescriptorBudget, share_out
 
 UNLIMITED = 1 << 20
 
