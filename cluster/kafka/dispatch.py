@@ -22,10 +22,9 @@ from cordwood.cluster.kafka.codec import (
 )
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
-from cordwood.cluster.kafka.measured import Measured
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
-from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
+from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.follower_connections import FollowerConnections

@@ -1,8 +1,8 @@
-"""Request metrics by API (count, latency, bytes, error codes), and connection metrics."""
+"""Request metrics by API (count, latency, bytes, error codes, time on the event loop), and connection metrics."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.replication.channel import Chunk
@@ -68,3 +68,31 @@ class RequestMeasures:
         longest, self._longest_held = self._longest_held, None
         self.longest_held_s = 0.0
         return longest
+
+
+class Measured(Generator[Any, Any, Any]):
+    """An awaitable around `work` that calls `held` with the duration of each step in seconds."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], clock: Clock, held: Callable[[float], None]) -> None:
+        self._work, self._clock, self._held = work, clock, held
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self
+
+    def send(self, value: Any) -> Any:
+        """Run the next step and return the awaited future."""
+        began = self._clock()
+        try:
+            return self._work.send(value)
+        finally:
+            self._held(self._clock() - began)
+
+    def throw(self, *error: Any) -> Any:
+        """Run the next step after an error or a cancellation."""
+        began = self._clock()
+        try:
+            return self._work.throw(*error)
+        finally:
+            # The error leads to this frame by its traceback: with the error it would be a reference cycle.
+            del error
+            self._held(self._clock() - began)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cordwood.cluster.kafka.measured import Measured
-from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
+from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
 from cordwood.cluster.kafka.watchdog import INTERVAL_S, STALL_S, Watchdog
 
 BUSY_S = 0.3
