@@ -1,7 +1,6 @@
 """A blocking connection to a broker: a socket under a `ClientCodec`."""
 
 import socket
-from types import TracebackType
 from typing import Any, Self
 
 from cordwood.client.codec import ClientCodec, ResponseFrames
@@ -24,9 +23,7 @@ class BlockingConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

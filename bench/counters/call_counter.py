@@ -11,7 +11,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any
 
 from cordwood.chaos.sim.connection import End
@@ -58,7 +58,7 @@ class CallCounter:
             sys.setprofile(self._count)
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
         tracemalloc.stop()
 

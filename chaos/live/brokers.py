@@ -1,7 +1,7 @@
 """A live cluster and its brokers, wherever they run: start, stop, and the metadata that each broker returns."""
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Protocol, Self, TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -76,9 +76,7 @@ class LiveCluster:
         self.start()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     @property

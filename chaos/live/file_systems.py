@@ -7,7 +7,6 @@ import shutil
 import struct
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
@@ -45,9 +44,7 @@ class LoopFileSystem:
         self._mount()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(CannotMount):
             self._unmount()
 
@@ -111,9 +108,7 @@ class MemoryFileSystem:
         _run("mount", "-t", "tmpfs", "-o", f"size={self._size_bytes}", "device", str(self.path))
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(CannotMount):
             _run("umount", str(self.path))
 

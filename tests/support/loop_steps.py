@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from contextvars import Context
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from cordwood.chaos.sim.loop import PROCESS
@@ -28,7 +28,7 @@ class LongestStep:
         sys.setprofile(self._count)
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
         self._end_step()
 

@@ -5,7 +5,6 @@ import math
 import re
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.request import urlopen
 
@@ -67,9 +66,7 @@ class FloodCluster:
         self._watch.take_baseline()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cluster.kill()
         if not self._is_judged:
             self._bystander.stop(is_broker_gone=True)
