@@ -48,7 +48,6 @@ Brokers without this rule use small numbers: for their leaders, all their partit
 DIRECTORIES_MAX = 128
 
 VERSION = 2
-CLUSTER_ID_BYTES_MAX = 255
 
 _HEAD = struct.Struct(">hhi")
 """API key, version, number of rows. The length comes before them."""

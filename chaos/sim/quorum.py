@@ -348,10 +348,6 @@ class SimulatedQuorum:
         if self._final.setdefault(index, (command, term)) != (command, term):
             raise QuorumViolation(f"entry {index} of broker {broker} is not what was committed there")
 
-    def stored_by(self, index: int) -> list[int]:
-        """Return the running voters that have flushed this entry."""
-        return [voter for voter, quorum in self.quorums.items() if quorum._log.flushed_end >= index]
-
     def _open(self, broker: int, options: dict[str, Any]) -> RaftQuorum:
         return RaftQuorum.open(self.disks[broker], DIRECTORY, self._options(broker, options))
 

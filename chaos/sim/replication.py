@@ -264,7 +264,9 @@ class ReplicaBroker:
         self.unflushed = UnflushedReplicas(self.member, broker_id, self.replicas)  # type: ignore[arg-type]
         self.scrubber = Scrubber(self.replicas, SCRUB_BYTES_PER_SECOND, _nothing, _must_be_decodable)
         settings = _settings(broker_id)
-        self.assignments = Assignments(self.replicas, self.log_maintenance, self.repairs, settings, lambda: NOW_MS)
+        self.assignments = Assignments(
+            self.replicas, self.log_maintenance, self.repairs.follow, settings, lambda: NOW_MS
+        )
 
     def register(self) -> None:
         """Register as a broker does that has found the quorum: a new incarnation, and the roles that follow."""

@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Protocol
 from uuid import UUID
 
 import structlog
@@ -27,14 +26,6 @@ TAKEN_PER_STEP = 64
 _events = structlog.get_logger("replicas")
 
 
-class Following(Protocol):
-    """The starter of replication from a partition's leader."""
-
-    def follow(self, partition: Partition, leader: int) -> None:
-        """Follow `leader` in the partition's current leader epoch."""
-        ...
-
-
 class Assignments:
     """The replicas of this broker, kept in step with the metadata image. `follow` is a listener of the quorum.
 
@@ -47,13 +38,16 @@ class Assignments:
         self,
         replicas: Replicas,
         log_maintenance: LogMaintenance,
-        following: Following,
+        follow_leader: Callable[[Partition, int], None],
         settings: Settings,
         wall_clock: Callable[[], int],
         on_caught_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_caught_up` is called when the last queued partition has its role."""
-        self._replicas, self._log_maintenance, self._following = replicas, log_maintenance, following
+        """`follow_leader` starts replication from a partition's leader in the current leader epoch.
+
+        `on_caught_up` is called when the last queued partition has its role.
+        """
+        self._replicas, self._log_maintenance, self._follow_leader = replicas, log_maintenance, follow_leader
         self._settings, self._wall_clock, self._on_caught_up = settings, wall_clock, on_caught_up
         self._image = Image()
         self._to_take: deque[tuple[UUID, int, int]] = deque()
@@ -227,7 +221,7 @@ class Assignments:
             )
         )
         if must_follow:
-            self._following.follow(held, partition.leader)
+            self._follow_leader(held, partition.leader)
 
     def _remove(self, partitions: list[Partition]) -> None:
         try:

@@ -303,7 +303,7 @@ class Broker:
             lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial),
         )
         self._assignments = Assignments(
-            self._replicas, self._log_maintenance, self._repairs, settings, self._wall_clock, self._roles_taken
+            self._replicas, self._log_maintenance, self._repairs.follow, settings, self._wall_clock, self._roles_taken
         )
         rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
         self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._undecodable, interval_s)

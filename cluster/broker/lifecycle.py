@@ -107,11 +107,6 @@ class Lifecycle:
                 return
             await asyncio.sleep(self._interval_s / 4)
 
-    @property
-    def is_ready(self) -> bool:
-        """True while this broker is registered, not fenced, not stopping, and in touch with the controller."""
-        return self.why_not_ready() is None
-
     def why_not_ready(self) -> str | None:
         """Return a sentence why this broker is not ready; None if it is."""
         me = self._me

@@ -99,7 +99,9 @@ class AdminFixture:
         directories = [log_directory(disk, path, lambda _: None, syncer, end_of_tick) for path in paths]
         replicas = Replicas(directories, surroundings_of(self.settings.node_id, end_of_tick))
         log_maintenance = LogMaintenance(replicas, lambda: NOW_MS, Intervals(1e9, 0, 10))
-        assignments = Assignments(replicas, log_maintenance, LeaderConnections(_nobody), self.settings, lambda: NOW_MS)
+        assignments = Assignments(
+            replicas, log_maintenance, LeaderConnections(_nobody).follow, self.settings, lambda: NOW_MS
+        )
         self.voter.subscribe(assignments.follow)
         self.services.replicas = replicas
         return directories

@@ -9,12 +9,13 @@ from uuid import UUID
 from replica_fixture import log_directory, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.broker.assignments import Assignments, Following
+from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
+from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
@@ -44,7 +45,7 @@ class AssignmentsFixture:
     def __init__(
         self,
         disk: SimulatedDisk,
-        following: Following | None = None,
+        follow_leader: Callable[[Partition, int], None] | None = None,
         on_caught_up: Callable[[], None] = lambda: None,
     ) -> None:
         loop, end_of_tick = asyncio.get_running_loop(), EndOfTickScheduler(asyncio.get_running_loop())
@@ -56,7 +57,7 @@ class AssignmentsFixture:
         self.assignments = Assignments(
             self.replicas,
             self.log_maintenance,
-            following or LeaderConnections(_nobody),
+            follow_leader or LeaderConnections(_nobody).follow,
             Settings(node_id=ONE),
             lambda: START_MS,
             on_caught_up,

@@ -73,7 +73,11 @@ class NodeFixture:
         self.replicas = Replicas([directory], context)
         log_maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(300, 60, 10))
         assignments = Assignments(
-            self.replicas, log_maintenance, LeaderConnections(nobody_to_fetch_from), self.settings, lambda: NOW_MS
+            self.replicas,
+            log_maintenance,
+            LeaderConnections(nobody_to_fetch_from).follow,
+            self.settings,
+            lambda: NOW_MS,
         )
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
         image = await self.voter.propose(RegisterBroker(ONE, UUID(int=1), (endpoint,)))

@@ -25,7 +25,6 @@ from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.image import MIN_ISR, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.quorum import attempt
-from cordwood.replication.partition import Partition
 
 IDS = tuple(UUID(int=number) for number in (1, 2, 3))
 texts = st.one_of(st.sampled_from(["flights", "1", "2", "", "abc", "os", "9" * 30]), st.text(max_size=5))
@@ -90,18 +89,11 @@ def test_any_commands_make_an_image_that_can_be_kept(commands: list[Command]) ->
     assert snapshot.decode(snapshot.encode(image)) == image
 
 
-class Idle:
-    """A Following that follows no leader."""
-
-    def follow(self, partition: Partition, leader: int) -> None:
-        pass
-
-
 class Listeners:
     """All metadata listeners of broker 1."""
 
     def __init__(self) -> None:
-        self.assignments = AssignmentsFixture(SimulatedDisk(random.Random(1)), Idle())
+        self.assignments = AssignmentsFixture(SimulatedDisk(random.Random(1)), lambda _partition, _leader: None)
         self.groups = CoordinatorFixture().coordinator
         self.event_log = MetadataEventLog(MetadataLog().voter(1), BrokerId(1))
 
