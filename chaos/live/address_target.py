@@ -8,7 +8,7 @@ WHY_NOT = "faults cannot be injected into a cluster that is given by its address
 
 
 class AddressedBroker:
-    """A broker that this program can neither start nor stop."""
+    """A broker that this program can neither start nor stop: it runs already, and is not ours."""
 
     is_running = True
     has_ended = False
@@ -17,22 +17,9 @@ class AddressedBroker:
         self.address = address
 
     def begin(self) -> None:
-        """Do nothing: the broker runs already."""
+        """Do nothing."""
 
-    def wait(self) -> None:
-        """Do nothing: the broker runs already."""
-
-    def kill(self) -> None:
-        """Do nothing: the broker is not ours."""
-
-    def stop(self) -> None:
-        """Do nothing: the broker is not ours."""
-
-    def pause(self) -> None:
-        """Do nothing: the broker is not ours."""
-
-    def resume(self) -> None:
-        """Do nothing: the broker is not ours."""
+    wait = kill = stop = pause = resume = begin
 
     def last_words(self) -> str:
         """Return nothing: the output is not available here."""
