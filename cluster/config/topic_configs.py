@@ -6,19 +6,9 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
-from cordwood.cluster.config.settings import COMPRESSION_TYPES, HOUR_MS, Settings
+from cordwood.cluster.config.settings import HOUR_MS, SETTINGS, Settings
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.metadata.config_values import (
-    Value,
-    ValueType,
-    boolean,
-    decimal,
-    integer,
-    long,
-    string,
-    text_of,
-    words,
-)
+from cordwood.cluster.metadata.config_values import Value, ValueType, text_of
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 MINUTE_MS = 60 * 1000
@@ -40,113 +30,79 @@ class TopicConfig:
     times: tuple[int, ...] = (1, 1, 1)
 
 
+def _of(*broker_keys: str, documentation: str = "", times: tuple[int, ...] = (1, 1, 1)) -> TopicConfig:
+    """Return the config with these broker keys. Its type is the first key's, and so is its documentation by default."""
+    setting = SETTINGS[broker_keys[0]]
+    return TopicConfig(setting.type, documentation or setting.documentation, broker_keys, times)
+
+
 TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
-    "cleanup.policy": TopicConfig(
-        words("compact", "delete"),
-        "What happens to old records. delete: segments are deleted by age and size. compact: only the"
-        " newest value of each key is kept.",
-        ("log.cleanup.policy",),
+    "cleanup.policy": _of(
+        "log.cleanup.policy",
+        documentation=(
+            "What happens to old records. delete: segments are deleted by age and size. compact: only the"
+            " newest value of each key is kept."
+        ),
     ),
-    "compression.type": TopicConfig(
-        string(*COMPRESSION_TYPES),
-        "Kept for Kafka's tools. Cordwood always stores batches as their producer compressed them.",
-        ("compression.type",),
+    "compression.type": _of("compression.type"),
+    "delete.retention.ms": _of(
+        "log.cleaner.delete.retention.ms", documentation="How long a tombstone is kept in a compacted topic."
     ),
-    "delete.retention.ms": TopicConfig(
-        long(0), "How long a tombstone is kept in a compacted topic.", ("log.cleaner.delete.retention.ms",)
+    DELETE_DELAY: _of(
+        "log.segment.delete.delay.ms",
+        documentation="How long the files of a deleted segment or topic are kept for readers that are using them.",
     ),
-    DELETE_DELAY: TopicConfig(
-        long(0),
-        "How long the files of a deleted segment or topic are kept for readers that are using them.",
-        ("log.segment.delete.delay.ms",),
+    "flush.messages": _of("log.flush.interval.messages"),
+    "flush.ms": _of("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "flush.policy": _of(
+        "flush.policy",
+        documentation=(
+            "When a record is acknowledged. group: after fdatasync, which is one for all records that arrived"
+            " meanwhile. os: once it is in the operating system's memory, as in Kafka; a power cut can lose it."
+        ),
     ),
-    "flush.messages": TopicConfig(
-        long(1),
-        "Kept for Kafka's tools. flush.policy determines when records are flushed.",
-        ("log.flush.interval.messages",),
+    "index.interval.bytes": _of(
+        "log.index.interval.bytes",
+        documentation="Log bytes between two entries of the offset index; at most 256 KiB.",
     ),
-    "flush.ms": TopicConfig(
-        long(0),
-        "Kept for Kafka's tools. flush.policy determines when records are flushed.",
-        ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "max.compaction.lag.ms": _of(
+        "log.cleaner.max.compaction.lag.ms",
+        documentation="The age at which a record of a compacted topic must be compacted.",
     ),
-    "flush.policy": TopicConfig(
-        string("group", "os"),
-        "When a record is acknowledged. group: after fdatasync, which is one for all records that arrived"
-        " meanwhile. os: once it is in the operating system's memory, as in Kafka; a power cut can lose it.",
-        ("flush.policy",),
+    "max.message.bytes": _of("message.max.bytes"),
+    "message.timestamp.after.max.ms": _of("log.message.timestamp.after.max.ms"),
+    "message.timestamp.before.max.ms": _of("log.message.timestamp.before.max.ms"),
+    "message.timestamp.type": _of("log.message.timestamp.type"),
+    "min.cleanable.dirty.ratio": _of(
+        "log.cleaner.min.cleanable.ratio",
+        documentation="The ratio of superseded bytes at which a compacted topic is compacted.",
     ),
-    "index.interval.bytes": TopicConfig(
-        integer(0),
-        "Log bytes between two entries of the offset index; at most 256 KiB.",
-        ("log.index.interval.bytes",),
+    "min.compaction.lag.ms": _of("log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": _of("min.insync.replicas"),
+    "preallocate": _of("log.preallocate"),
+    "retention.bytes": _of("log.retention.bytes"),
+    "retention.ms": _of(
+        "log.retention.ms",
+        "log.retention.minutes",
+        "log.retention.hours",
+        documentation="The age at which records are deleted, by segment; -1 for no limit.",
+        times=(1, MINUTE_MS, HOUR_MS),
     ),
-    "max.compaction.lag.ms": TopicConfig(
-        long(1),
-        "The age at which a record of a compacted topic must be compacted.",
-        ("log.cleaner.max.compaction.lag.ms",),
+    "segment.bytes": _of("log.segment.bytes"),
+    "segment.index.bytes": _of("log.index.size.max.bytes"),
+    "segment.jitter.ms": _of(
+        "log.roll.jitter.ms",
+        "log.roll.jitter.hours",
+        documentation="The largest random time by which segments are rolled earlier than segment.ms.",
+        times=(1, HOUR_MS),
     ),
-    "max.message.bytes": TopicConfig(integer(0), "The largest batch, after compression.", ("message.max.bytes",)),
-    "message.timestamp.after.max.ms": TopicConfig(
-        long(0),
-        "The largest time by which a record's timestamp may be ahead of the broker's clock.",
-        ("log.message.timestamp.after.max.ms",),
+    "segment.ms": _of(
+        "log.roll.ms",
+        "log.roll.hours",
+        documentation="The age at which a new segment is rolled.",
+        times=(1, HOUR_MS),
     ),
-    "message.timestamp.before.max.ms": TopicConfig(
-        long(0),
-        "The largest time by which a record's timestamp may be older than the broker's clock.",
-        ("log.message.timestamp.before.max.ms",),
-    ),
-    "message.timestamp.type": TopicConfig(
-        string("CreateTime", "LogAppendTime"),
-        "Whether records have the producer's timestamp or the broker's.",
-        ("log.message.timestamp.type",),
-    ),
-    "min.cleanable.dirty.ratio": TopicConfig(
-        decimal(0, 1),
-        "The ratio of superseded bytes at which a compacted topic is compacted.",
-        ("log.cleaner.min.cleanable.ratio",),
-    ),
-    "min.compaction.lag.ms": TopicConfig(
-        long(0), "The age below which a record is not compacted.", ("log.cleaner.min.compaction.lag.ms",)
-    ),
-    "min.insync.replicas": TopicConfig(
-        integer(1), "In-sync replicas that a write with acks=all requires.", ("min.insync.replicas",)
-    ),
-    "preallocate": TopicConfig(
-        boolean(),
-        "Kept for Kafka's tools. Cordwood always preallocates a segment's space.",
-        ("log.preallocate",),
-    ),
-    "retention.bytes": TopicConfig(
-        long(-1),
-        "The size of a partition above which its oldest segments are deleted; -1 for no limit.",
-        ("log.retention.bytes",),
-    ),
-    "retention.ms": TopicConfig(
-        long(-1),
-        "The age at which records are deleted, by segment; -1 for no limit.",
-        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        (1, MINUTE_MS, HOUR_MS),
-    ),
-    "segment.bytes": TopicConfig(integer(14), "The size at which a new segment is rolled.", ("log.segment.bytes",)),
-    "segment.index.bytes": TopicConfig(
-        integer(4), "The size of the offset index at which a new segment is rolled.", ("log.index.size.max.bytes",)
-    ),
-    "segment.jitter.ms": TopicConfig(
-        long(0),
-        "The largest random time by which segments are rolled earlier than segment.ms.",
-        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        (1, HOUR_MS),
-    ),
-    "segment.ms": TopicConfig(
-        long(1), "The age at which a new segment is rolled.", ("log.roll.ms", "log.roll.hours"), (1, HOUR_MS)
-    ),
-    "unclean.leader.election.enable": TopicConfig(
-        boolean(),
-        "Kept for Kafka's tools. Cordwood elects a replica that lacks committed records only on an operator's request.",
-        ("unclean.leader.election.enable",),
-    ),
+    "unclean.leader.election.enable": _of("unclean.leader.election.enable"),
 }
 """The table, by key."""
 
