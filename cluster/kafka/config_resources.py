@@ -1,6 +1,8 @@
 """Config resources (topics and brokers): lookup and optimistic-concurrency updates of their configs."""
 
-from collections.abc import Callable, Mapping, Sized
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -59,7 +61,30 @@ def check_broker(name: str, image: Image) -> None:
     raise Refused(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}")
 
 
-async def alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_only: bool) -> None:
+async def alter_all(
+    resources: Sequence[Any], change: Callable[[Any], Wanted], response: type[Any], call: Call, *, validate_only: bool
+) -> tuple[Any, ...]:
+    """Alter each resource of a request as `change` says, which may raise Refused. Return one `response` for each."""
+    times: Counter[tuple[int, str]] = Counter()
+    async for resource in call.turns.each(resources):
+        times[resource.resource_type, resource.resource_name] += 1
+
+    async def altered(resource: Any) -> Any:
+        kind, name = resource.resource_type, resource.resource_name
+        code, message = ErrorCode.none, None
+        try:
+            if times[kind, name] > 1:
+                raise Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            check_count(resource.configs)
+            await _alter(kind, name, change(resource), call, validate_only=validate_only)
+        except Refused as refusal:
+            code, message = refusal.code, refusal.message
+        return response(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+
+    return tuple(await call.turns.gather(altered, resources))
+
+
+async def _alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_only: bool) -> None:
     """Change a resource's configs to the wanted ones by compare-and-set. Raises Refused.
 
     After a concurrent change, `wanted` is called again with the newer configs, so that the other change is kept.

@@ -1,6 +1,5 @@
 """IncrementalAlterConfigs (44): sets, deletes, appends to or subtracts from configs of a resource (KIP-339)."""
 
-from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import assert_never
@@ -19,7 +18,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.config_resources import alter, check_count, list_of
+from cordwood.cluster.kafka.config_resources import Wanted, alter_all, list_of
 
 KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
 
@@ -34,38 +33,17 @@ class ConfigOperation(IntEnum):
 
 
 async def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
-    times: Counter[tuple[int, str]] = Counter()
-    async for resource in call.turns.each(request.resources):
-        times[resource.resource_type, resource.resource_name] += 1
+    def change(resource: AlterConfigsResource) -> Wanted:
+        _check_keys(resource)
+        return lambda own: _changed(resource, own, call)
 
-    async def response(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
-        code, message = ErrorCode.none, None
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
-            _check_keys(resource)
-            await alter(
-                resource.resource_type,
-                resource.resource_name,
-                lambda own: _changed(resource, own, call),
-                call,
-                validate_only=request.validate_only,
-            )
-        except Refused as refusal:
-            code, message = refusal.code, refusal.message
-        return AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-
-    responses = await call.turns.gather(response, request.resources)
-    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+    responses = await alter_all(
+        request.resources, change, AlterConfigsResourceResponse, call, validate_only=request.validate_only
+    )
+    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=responses)
 
 
 def _check_keys(resource: AlterConfigsResource) -> None:
-    check_count(resource.configs)
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise Refused(ErrorCode.invalid_request, "Error due to duplicate config keys")
     for config in resource.configs:
