@@ -74,6 +74,14 @@ class Context:
             raise HttpRefusal(404, f"There is no topic {name!r}.", ErrorCode.unknown_topic_or_partition)
         return topic
 
+    @staticmethod
+    def check_partition(topic: TopicImage, partition: int) -> None:
+        """Raise HttpRefusal if the topic has no such partition."""
+        count = len(topic.partitions)
+        if partition >= count:
+            sentence = f"Topic {topic.name!r} has partitions 0 to {count - 1}: there is no partition {partition}."
+            raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
+
     def topics(self, *, internal: bool) -> list[TopicImage]:
         """Return the topics by name; internal topics only if requested."""
         topics = self.image.topics_by_name

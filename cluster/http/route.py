@@ -22,6 +22,13 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The type of an absent query or body."""
 
 
+class DryRun(msgspec.Struct, frozen=True):
+    """The options of a change."""
+
+    dry_run: bool = False
+    """Validate the request, and change nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApiRequest(Generic[Q, B]):
     """One validated request."""

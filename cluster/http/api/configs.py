@@ -13,7 +13,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from cordwood.cluster.config.rows import Source
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check
-from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
 from cordwood.cluster.kafka.handlers.incremental_alter_configs import ConfigOperation
 from cordwood.cluster.metadata.commands import ResourceType
 from cordwood.cluster.metadata.config_values import Kind
@@ -50,13 +50,6 @@ class ConfigChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     configs: Annotated[dict[str, ConfigValue | None], msgspec.Meta(max_length=1000)]
 
 
-class ConfigsQuery(msgspec.Struct, frozen=True):
-    """The options of a config change."""
-
-    dry_run: bool = False
-    """Validate the request, and change nothing."""
-
-
 class ChangedConfigs(msgspec.Struct, frozen=True):
     """The configs that were changed, or would be."""
 
@@ -69,7 +62,7 @@ async def describe_topic_configs(asked: ApiRequest[Nothing, Nothing]) -> Configs
     return await _describe(asked.context, None, ResourceType.TOPIC, name)
 
 
-async def alter_topic_configs(asked: ApiRequest[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
+async def alter_topic_configs(asked: ApiRequest[DryRun, ConfigChanges]) -> ChangedConfigs:
     """Set or reset configs of a topic."""
     return await _alter(asked, ResourceType.TOPIC, asked.context.topic(asked.path["topic"]).name)
 
@@ -80,7 +73,7 @@ async def describe_broker_configs(asked: ApiRequest[Nothing, Nothing]) -> Config
     return await _describe(asked.context, broker_id, ResourceType.BROKER, str(broker_id))
 
 
-async def alter_broker_configs(asked: ApiRequest[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
+async def alter_broker_configs(asked: ApiRequest[DryRun, ConfigChanges]) -> ChangedConfigs:
     """Set or reset configs of a broker."""
     return await _alter(asked, ResourceType.BROKER, str(asked.context.broker(asked.path["broker_id"]).id))
 
@@ -112,7 +105,7 @@ async def _describe(context: Context, broker_id: int | None, kind: ResourceType,
     )
 
 
-async def _alter(asked: ApiRequest[ConfigsQuery, ConfigChanges], kind: ResourceType, name: str) -> ChangedConfigs:
+async def _alter(asked: ApiRequest[DryRun, ConfigChanges], kind: ResourceType, name: str) -> ChangedConfigs:
     changes = asked.body.configs
     resource = AlterConfigsResource(
         resource_type=int(kind), resource_name=name, configs=tuple(_change(*change) for change in changes.items())
@@ -133,9 +126,7 @@ _OF_A_TOPIC, _OF_A_BROKER = "/v1/topics/{topic}/configs", "/v1/brokers/{broker_i
 
 ROUTES = (
     Route("GET", _OF_A_TOPIC, describe_topic_configs, Nothing, Nothing, Configs, refusals=(404, 503)),
-    Route("PATCH", _OF_A_TOPIC, alter_topic_configs, ConfigsQuery, ConfigChanges, ChangedConfigs, refusals=(404, 503)),
+    Route("PATCH", _OF_A_TOPIC, alter_topic_configs, DryRun, ConfigChanges, ChangedConfigs, refusals=(404, 503)),
     Route("GET", _OF_A_BROKER, describe_broker_configs, Nothing, Nothing, Configs, refusals=(404, 503)),
-    Route(
-        "PATCH", _OF_A_BROKER, alter_broker_configs, ConfigsQuery, ConfigChanges, ChangedConfigs, refusals=(404, 503)
-    ),
+    Route("PATCH", _OF_A_BROKER, alter_broker_configs, DryRun, ConfigChanges, ChangedConfigs, refusals=(404, 503)),
 )

@@ -14,11 +14,11 @@ from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, Desc
 
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.cluster import is_under_replicated
-from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, DryRun, Items, PartitionCount
+from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, Items, PartitionCount
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.refusal import check
-from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from cordwood.storage.types import TopicPartition

@@ -16,7 +16,7 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from cordwood.cluster.http.api.cluster import is_under_replicated
 from cordwood.cluster.http.api.configs import ConfigValue, text_of
 from cordwood.cluster.http.refusal import check, json_response
-from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.proposals.topics import DEFAULT, INTERNAL_TOPICS
 from cordwood.cluster.resources.turns import Steps
@@ -68,13 +68,6 @@ class NewTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assignments: Annotated[list[BrokerIds], Items] | None = None
     """The replicas of each partition, the preferred leader first; instead of both counts."""
     configs: Annotated[dict[str, ConfigValue], Items] = {}
-
-
-class DryRun(msgspec.Struct, frozen=True):
-    """The options of a change."""
-
-    dry_run: bool = False
-    """Validate the request, and change nothing."""
 
 
 class CreatedTopic(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import msgspec
 from aiohttp import web
-from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import PartitionIndex
@@ -136,7 +135,7 @@ async def _wanted(
     topic: TopicImage, query: ReadQuery, context: Context, follows: bool, last_event_id: str | None
 ) -> Wanted:
     """Return the offsets and filter to read. Raises HttpRefusal."""
-    places = _places(topic, query.partition)
+    places = _places(topic, query.partition, context)
     key = None if query.key is None else _key(query.key, query.key_encoding)
     records_max = RECORDS_MAX if query.limit is None else query.limit
     if follows and last_event_id:
@@ -163,14 +162,12 @@ def _events(starts: Offsets) -> Events:
     return events
 
 
-def _places(topic: TopicImage, partitions: Sequence[int]) -> list[TopicPartition]:
+def _places(topic: TopicImage, partitions: Sequence[int], context: Context) -> list[TopicPartition]:
     """Return the requested partitions. Raises HttpRefusal."""
-    count = len(topic.partitions)
     for partition in partitions:
-        if partition >= count:
-            sentence = f"Topic {topic.name!r} has partitions 0 to {count - 1}: there is no partition {partition}."
-            raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
-    return [TopicPartition(topic.name, partition) for partition in sorted(set(partitions) or range(count))]
+        context.check_partition(topic, partition)
+    wanted = sorted(set(partitions) or range(len(topic.partitions)))
+    return [TopicPartition(topic.name, partition) for partition in wanted]
 
 
 async def _resumed(places: Sequence[TopicPartition], last_event_id: str, context: Context) -> Offsets:

@@ -187,10 +187,7 @@ class Letter:
         return led[self._context.accumulator.batch_count % len(led)] if led else 0
 
     def _existing(self, partition: int) -> int:
-        count = len(self._topic.partitions)
-        if partition >= count:
-            sentence = f"Topic {self._topic.name!r} has partitions 0 to {count - 1}: there is no partition {partition}."
-            raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
+        self._context.check_partition(self._topic, partition)
         return partition
 
 
