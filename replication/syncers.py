@@ -38,14 +38,15 @@ class ThreadSyncer:
         self._loop, self._executor = loop, executor
 
     def sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
-        future = self._loop.run_in_executor(self._executor, _sync_all, files)
+        future = self._loop.run_in_executor(self._executor, sync_all, files)
         future.add_done_callback(lambda finished: done(finished.result()))
 
     def close(self) -> None:
         """Do nothing: the executor belongs to the caller."""
 
 
-def _sync_all(files: Sequence[Syncable]) -> list[Failure]:
+def sync_all(files: Sequence[Syncable]) -> list[Failure]:
+    """Sync each file. Return those that failed, with their errors."""
     failures: list[Failure] = []
     for file in files:
         try:
@@ -115,7 +116,7 @@ class AioSyncer:
                 accepted = self._call(_SUBMIT, self._context, len(some) - passed, remaining)
             except OSError:
                 # The kernel refuses the first of those that remain, or has no room: a thread syncs that one.
-                beside = self._loop.run_in_executor(self._executor, _sync_all, some[passed : passed + 1])
+                beside = self._loop.run_in_executor(self._executor, sync_all, some[passed : passed + 1])
                 beside.add_done_callback(self._synced_beside)
                 self._pending += 1
                 passed += 1

@@ -41,7 +41,7 @@ _RULES = (
              "FollowerConnection.schedule_watermark", "FollowerConnection._send_watermarks", "ReplicaStream."),
     Stage.of("replicate (reports)", "LeaderConnection.wake", "FollowerConnections.handle", "FollowerRole.flushed"),
     Stage.of("follower, the rest", "LeaderConnection.", "decode_push"),
-    Stage.of("flush (io_submit)", "AioSyncer.sync", "AioSyncer._call", "Flusher._flush", "Flusher.touch", "_sync_all",
+    Stage.of("flush (io_submit)", "AioSyncer.sync", "AioSyncer._call", "Flusher._flush", "Flusher.touch", "sync_all",
              "RealFile.sync", "Partition.flushed", "Log.flushed"),
     Stage.of("append (pwrite)", "RealFile.pwrite"),
     Stage.of("append (check, index, bookkeeping)", "Partition.append"),

@@ -44,7 +44,7 @@ from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
-from cordwood.replication.syncers import Failure, OnSynced
+from cordwood.replication.syncers import OnSynced, sync_all
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
@@ -188,15 +188,8 @@ class SlowSyncer:
         self._is_dead = True
 
     def _sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
-        if self._is_dead:
-            return
-        failures: list[Failure] = []
-        for file in files:
-            try:
-                file.sync()
-            except OSError as error:
-                failures.append((file, error))
-        done(failures)
+        if not self._is_dead:
+            done(sync_all(files))
 
     def close(self) -> None:
         """Do nothing; there are no resources."""

@@ -14,7 +14,7 @@ from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.syncers import Failure, OnSynced, Syncer
+from cordwood.replication.syncers import OnSynced, Syncer, sync_all
 from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import split
@@ -74,13 +74,7 @@ class HeldSyncer:
     def let_go(self) -> None:
         """Sync the group under way and report its completion."""
         files, done = self.groups.pop()
-        failures: list[Failure] = []
-        for file in files:
-            try:
-                file.sync()
-            except OSError as error:
-                failures.append((file, error))
-        done(failures)
+        done(sync_all(files))
 
     def close(self) -> None:
         """Do nothing: there is only the held group."""

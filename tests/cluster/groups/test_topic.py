@@ -29,7 +29,7 @@ from cordwood.replication.leader_connection import LeaderConnection, LeaderConne
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.syncers import Failure, OnSynced
+from cordwood.replication.syncers import OnSynced, sync_all
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, encode
@@ -42,13 +42,7 @@ class DirectSyncer:
     """A syncer that syncs immediately and reports completion in the next event-loop iteration."""
 
     def sync(self, files: Any, done: OnSynced) -> None:
-        failures: list[Failure] = []
-        for file in files:
-            try:
-                file.sync()
-            except OSError as error:
-                failures.append((file, error))
-        asyncio.get_running_loop().call_soon(done, failures)
+        asyncio.get_running_loop().call_soon(done, sync_all(files))
 
     def close(self) -> None: ...
 
