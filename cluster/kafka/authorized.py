@@ -1,15 +1,15 @@
 """Authorized operations as bit sets (KIP-430). There is no access control: every client may do everything."""
 
+from cordwood.cluster.metadata.acls import AclOperation as Op
+
 NOT_ASKED = -(1 << 31)
 """Stands for a request without `include_..._authorized_operations`."""
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
 
-
-def _bits(*operations: int) -> int:
+def _bits(*operations: Op) -> int:
     return sum(1 << operation for operation in operations)
 
 
-ON_TOPIC = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-ON_CLUSTER = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE)
+_ON_BOTH = (Op.CREATE, Op.ALTER, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS)
+ON_TOPIC = _bits(*_ON_BOTH, Op.READ, Op.WRITE, Op.DELETE)
+ON_CLUSTER = _bits(*_ON_BOTH, Op.CLUSTER_ACTION, Op.IDEMPOTENT_WRITE)
