@@ -10,7 +10,7 @@ from log_fixture import LogFixture
 from cordwood.chaos.sim.commands_fit import misfits
 from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.chaos.sim.observed_offsets import ObservedOffsets
+from cordwood.chaos.sim.invariants import ObservedOffsets
 from cordwood.chaos.sim.reopened_logs import MARKS_PATH, TOPICS_PATH, ReopenedLogs
 from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
 from cordwood.cluster.groups.topic import partition_of
