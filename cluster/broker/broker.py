@@ -21,8 +21,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import ReplicatedTopic
-from cordwood.cluster.http.pauses import Pauses
-from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.dispatch import Dispatcher

@@ -1,11 +1,11 @@
 """The live components of a broker that HTTP reads for metrics, status and the API."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cordwood.cluster.groups.coordinator import GroupCoordinator
-from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId
@@ -18,7 +18,30 @@ from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.leader_role import FollowerStatus, LeaderRole
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.measures import SECONDS, Clock, Histogram
 from cordwood.replication.replicas import Replicas
+
+
+class Pauses:
+    """The garbage collector's pauses of the process between `start` and `stop`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.collections_s = Histogram(SECONDS)
+        self._clock = clock
+        self._collection_began = 0.0
+
+    def start(self) -> None:
+        gc.callbacks.append(self._collected)
+
+    def stop(self) -> None:
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+
+    def _collected(self, phase: Literal["start", "stop"], _told: dict[str, int]) -> None:
+        if phase == "start":
+            self._collection_began = self._clock()
+        else:
+            self.collections_s.add(self._clock() - self._collection_began)
 
 
 class Room(NamedTuple):

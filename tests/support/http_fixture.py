@@ -16,9 +16,8 @@ from replica_fixture import ME, NOW_MS, ReplicaFixture
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
-from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.server import HttpServer
-from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker

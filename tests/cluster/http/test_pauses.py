@@ -5,7 +5,7 @@ import time
 
 from http_fixture import run
 
-from cordwood.cluster.http.pauses import Pauses
+from cordwood.cluster.http.watched import Pauses
 
 
 def test_collections_are_measured_until_the_end() -> None:
