@@ -20,7 +20,6 @@ from cordwood.cluster.metadata.quorum import (
 from cordwood.cluster.metadata.raft import storage
 from cordwood.cluster.metadata.raft.election import Host
 from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
-from cordwood.cluster.metadata.raft.leadership import Leadership
 from cordwood.cluster.metadata.raft.library import check_source
 from cordwood.cluster.metadata.raft.machine import Machine
 from cordwood.cluster.metadata.raft.messages import (
@@ -284,3 +283,31 @@ class RaftQuorum:
         self._machine.fail(failure)
         self._ticker.close()
         self._leadership.end()
+
+
+class Leadership:
+    """Whether this voter is the active controller. Listeners are called on a change; a new one if it is now."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[bool], None]] = []
+        self._was_leader = False
+
+    def subscribe(self, listener: Callable[[bool], None]) -> None:
+        self._listeners.append(listener)
+        if self._was_leader:
+            listener(True)
+
+    def become(self, *, is_active: bool, term: int) -> None:
+        if is_active != self._was_leader:
+            _events.info("quorum.leads" if is_active else "quorum.leads_no_more", term=term)
+            self._announce(is_active)
+
+    def end(self) -> None:
+        """Announce that this voter no longer takes part."""
+        if self._was_leader:
+            self._announce(False)
+
+    def _announce(self, is_leader: bool) -> None:
+        self._was_leader = is_leader
+        for listener in self._listeners:
+            listener(is_leader)
