@@ -21,7 +21,6 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication.partition import Partition
 
-
 Place = tuple[UUID, int]
 """A partition: topic id and partition index."""
 
