@@ -36,6 +36,7 @@ COPIED_RECORD_BYTES_MAX = 400
 `memoryview`. Of larger records a copy would mostly copy values."""
 WALKED_AFTER_NO_RUN = 256
 COLUMNS_MAX = 64
+NEVER_PAUSED = -1
 RUN_COST = 16
 """Looking for a run costs as much as walking this many records."""
 RUN_RECORDS_PER_COST = 32
@@ -53,6 +54,14 @@ class Shape(NamedTuple):
     delta: range
     lengths: list[tuple[int, bytes]]
     """Places of lengths, each with the octet that stands there."""
+
+
+class Paused(NamedTuple):
+    """A record within which a walk has paused: its headers, which are paid for, are still to be checked."""
+
+    delta: int
+    record_end: int
+    headers: int
 
 
 Examination = Callable[[Bytes, int, int, Budget], bool]
@@ -86,9 +95,10 @@ def examine_in_python(content: Bytes, end: int, count: int, budget: Budget) -> b
     _check_count(end, count)
     budget.records -= count
     try:
-        place, have_keys = _walk(_indexed(content), end, 0, range(count), budget)
+        place, have_keys, paused = _walk(_indexed(content), end, 0, range(count), budget, NEVER_PAUSED)
     except IndexError as error:
         raise _past_end(count) from error
+    assert paused is None, "a walk of a single part"
     if place != end:
         raise _bytes_left(end - place, count)
     return have_keys
@@ -101,7 +111,7 @@ def examine_natively_in_parts(content: Bytes, end: int, count: int, budget: Budg
 
 
 def examine_in_python_in_parts(content: Bytes, end: int, count: int, budget: Budget) -> Parts[bool]:
-    """Examine records in Python, in parts of RECORDS_PER_PART."""
+    """Examine records in Python, in parts of RECORDS_PER_PART records and headers."""
     _check_count(end, count)
     try:
         place, have_keys = yield from _examine_many(content, end, count, budget)
@@ -142,7 +152,7 @@ def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> Parts
     while done < count:
         budget.spend_records(RUN_COST)
         begin = place
-        place, has_key = _walk(content, end, begin, range(done, done + 1), budget)
+        place, has_key = yield from _walk_in_parts(content, end, begin, range(done, done + 1), budget)
         if place - begin <= COPIED_RECORD_BYTES_MAX:
             content = _indexed(content)
         run = _run(content, end, begin, place, done + 1, count)
@@ -152,7 +162,7 @@ def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> Parts
             content = _indexed(content)
             until = min(done + WALKED_AFTER_NO_RUN, count)
             budget.spend_records(until - done)
-            place, has_key = _walk(content, end, place, range(done, until), budget)
+            place, has_key = yield from _walk_in_parts(content, end, place, range(done, until), budget)
             have_keys, done = have_keys and has_key, until
         if budget.records < part_ends_at:
             yield
@@ -258,10 +268,29 @@ def _field(content: Bytes, begin: int, place: int, lengths: list[int]) -> int:
     return content_place if length & 1 else content_place + (length >> 1)
 
 
-def _walk(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -> tuple[int, bool]:  # noqa: C901
+def _walk_in_parts(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -> Parts[tuple[int, bool]]:
+    """Check records one by one, as `_walk`, in parts of RECORDS_PER_PART headers. Records without headers are free."""
+    have_keys, done = True, deltas.start
+    while True:
+        pause_at = budget.records - RECORDS_PER_PART
+        place, has_key, paused = _walk(content, end, place, range(done, deltas.stop), budget, pause_at)
+        have_keys = have_keys and has_key
+        if paused is None:
+            return place, have_keys
+        for checked in range(0, paused.headers, RECORDS_PER_PART):
+            yield
+            place = _headers_end(content, place, min(RECORDS_PER_PART, paused.headers - checked))
+        if place != paused.record_end:
+            raise _wrong_length(paused.delta)
+        done = paused.delta + 1
+
+
+def _walk(  # noqa: C901
+    content: Bytes, end: int, place: int, deltas: range, budget: Budget, pause_at: int
+) -> tuple[int, bool, Paused | None]:
     """Check records one by one. Return the place after them, and whether each has a key.
 
-    Their headers are paid for here. Raises InvalidRecord, IndexError, OverBudget.
+    Pauses before headers that leave less than `pause_at` of the budget. Raises InvalidRecord, IndexError, OverBudget.
     """
     # A number is zigzag: twice itself, and odd where it is negative. Reading it is written out, and not a call, for
     # those of up to two octets: that halves the time.
@@ -308,20 +337,35 @@ def _walk(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -
                 value, place = _number(content, place - 2)
         if not value & 1:
             place += value >> 1
-        headers = content[place]
-        place = place + 1 if not headers else _after_headers(content, place, record_end, budget)
+        if content[place]:
+            headers, place = _header_count(content, place, record_end, budget)
+            if budget.records < pause_at:
+                return place, have_keys, Paused(delta, record_end, headers)
+            place = _headers_end(content, place, headers)
+        else:
+            place += 1
         if place != record_end:
-            raise InvalidRecord(f"record {delta} has a wrong length")
-    return place, have_keys
+            raise _wrong_length(delta)
+    return place, have_keys, None
 
 
-def _after_headers(content: Bytes, place: int, record_end: int, budget: Budget) -> int:
+def _wrong_length(delta: int) -> InvalidRecord:
+    return InvalidRecord(f"record {delta} has a wrong length")
+
+
+def _header_count(content: Bytes, place: int, record_end: int, budget: Budget) -> tuple[int, int]:
+    """Return the number of headers, which it pays for, and the place of the first."""
     count, place = _number(content, place)
     octets = max(record_end - place, 0)
     if count & 1 or count > octets:
         raise InvalidRecord(f"{count >> 1} headers in {octets} bytes")
     budget.spend_records(count >> 1)
-    for _ in range(count >> 1):
+    return count >> 1, place
+
+
+def _headers_end(content: Bytes, place: int, count: int) -> int:
+    """Check so many headers. Return the place after them."""
+    for _ in range(count):
         name, place = _number(content, place)
         if name & 1:
             raise InvalidRecord("a header without a name")

@@ -18,6 +18,11 @@ from cordwood.storage.errors import OutOfResources
 
 SEARCH_BYTES = 16 << 20
 """Memory counted for reading and searching a log. Only batches made for it decompress to more."""
+SMALL_BYTES = 2 << 20
+"""Work that need not wait in order: it goes on in the room that is too little for the first in the queue.
+
+More than that would delay it again and again. It is not the pool's own room, which has to hold SEARCH_BYTES.
+"""
 RETRY_INTERVAL_S = 0.05
 WAIT_S_MAX = 10.0
 
@@ -28,6 +33,7 @@ class DecodeQueue:
     def __init__(self, run_blocking: RunBlocking, pool: MemoryPool) -> None:
         self._run_blocking, self._pool = run_blocking, pool
         self._turn, self._large_turn, self._huge_turn = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        # A huge batch waits for the whole of another one: a search that came after it would wait, too, with one order.
         self._of_directories: dict[LogDirectory, DecodeQueue] = {}
 
     def of(self, directory: LogDirectory) -> "DecodeQueue":
@@ -39,7 +45,7 @@ class DecodeQueue:
 
     async def run(self, function: Callable[..., Any], *arguments: Any, size: int = SEARCH_BYTES) -> Any:
         """Run the function in a thread, as a single part (`run_parts`)."""
-        async with self._large_turn if size > self._pool.own else nullcontext():
+        async with self._large_turn if size > SMALL_BYTES else nullcontext():
             await self._take(size)
             return await self._run(_single(function, arguments), size)
 
@@ -54,7 +60,7 @@ class DecodeQueue:
             async with self._huge_turn:
                 await self._take(size)
                 return await self._run(parts, size)
-        async with self._large_turn if size > self._pool.own else nullcontext():
+        async with self._large_turn if size > SMALL_BYTES else nullcontext():
             await self._take(size)
         return await self._run(parts, size)
 

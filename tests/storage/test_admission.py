@@ -199,6 +199,18 @@ class Counted(bytes):
         return found
 
 
+@pytest.mark.parametrize(("count", "headers"), [(1, 1_000_000), (40, 25_000), (1_000, 1_000), (60_000, 1)])
+def test_a_part_in_python_is_small_however_the_headers_are_spread(count: int, headers: int) -> None:
+    records = [Record(0, NOW_MS, b"k", b"v" * (number * 7919 % 90), (("", None),) * headers) for number in range(count)]
+    content, budget = Counted(body_of(records)), Budget(2 * RECORDS_MAX)
+    parts, costs = examine_in_python_in_parts(content, len(content), count, budget), []
+    Counted.looked_at = 0
+    for _ in parts:
+        costs.append(Counted.looked_at)
+        Counted.looked_at = 0
+    assert max(*costs, Counted.looked_at) < 30 * RECORDS_PER_PART
+
+
 @pytest.mark.parametrize("alike", [1, 2, 31, 33, 100, 257, 300, 5000])
 def test_the_work_grows_with_the_records_and_no_faster(alike: int) -> None:
     records = [Record(0, NOW_MS, b"k", b"v" * (1 + number // alike % 2)) for number in range(60_000)]

@@ -9,7 +9,7 @@ from log_fixture import LogFixture
 from raw_batches import NOW_MS
 
 from cordwood.chaos.sim.loop import run
-from cordwood.cluster.resources.decode_queue import SEARCH_BYTES, WAIT_S_MAX, DecodeQueue
+from cordwood.cluster.resources.decode_queue import SEARCH_BYTES, SMALL_BYTES, WAIT_S_MAX, DecodeQueue
 from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
 from cordwood.storage.admission import admit_records_in_parts
 from cordwood.storage.batch import check
@@ -21,7 +21,8 @@ from cordwood.storage.records import Record, encode
 from cordwood.storage.timestamps import RECORDS_PER_PART as SEARCHED_PER_PART
 from cordwood.storage.timestamps import first_at_or_after, latest_by_time
 
-LIMIT, OWN = 100, 10
+LIMIT, OWN = 40 * MIB, SEARCH_BYTES
+LARGE = 12 * MIB
 PART_S = 0.1
 LONG_PARTS = 8
 
@@ -59,7 +60,7 @@ def test_work_is_done_in_the_order_in_which_it_came() -> None:
     story = Story()
 
     async def told() -> None:
-        await asyncio.gather(*(story.decode(str(number), 90) for number in range(5)))
+        await asyncio.gather(*(story.decode(str(number), LARGE) for number in range(5)))
         assert story.done == ["0", "1", "2", "3", "4"]
         assert story.pool.used == story.pool.waits == 0
 
@@ -67,12 +68,13 @@ def test_work_is_done_in_the_order_in_which_it_came() -> None:
 
 
 def test_what_needs_little_goes_on_while_what_needs_much_waits_for_room() -> None:
-    story = Story(others=50)
+    story = Story(others=LIMIT)
+    story.pool.used = story.pool.own - SMALL_BYTES
 
     async def told() -> None:
-        large = asyncio.ensure_future(story.decode("large", 90))
+        large = asyncio.ensure_future(story.decode("large", LARGE))
         await asyncio.sleep(1)
-        await story.decode("small", OWN)
+        await story.decode("small", SMALL_BYTES)
         assert story.done == ["small"]
         story.others.used = 0
         await large
@@ -82,17 +84,38 @@ def test_what_needs_little_goes_on_while_what_needs_much_waits_for_room() -> Non
 
 
 def test_what_gets_no_room_is_refused_in_the_end() -> None:
-    story = Story(others=50)
+    story = Story(others=LIMIT)
 
     async def told() -> None:
         with pytest.raises(OutOfResources):
-            await asyncio.wait_for(story.decode("large", 90), 2 * WAIT_S_MAX)
+            await asyncio.wait_for(story.decode("large", OWN + 1), 2 * WAIT_S_MAX)
         assert story.pool.used == 0
 
     run(told())
 
 
-@pytest.mark.parametrize("size", [1, OWN + 1])
+@pytest.mark.parametrize("is_in_parts", [False, True])
+def test_large_work_waits_in_order_though_the_pool_has_so_much_room_of_its_own(is_in_parts: bool) -> None:
+    story = Story(others=LIMIT)
+    story.pool.used = story.pool.own - SMALL_BYTES - 1
+
+    async def scenario() -> None:
+        first = asyncio.ensure_future(story.decode("first", LARGE))
+        await asyncio.sleep(1)
+        size = SMALL_BYTES + 1
+        second = asyncio.ensure_future(
+            story.decode_parts("second", size, 1) if is_in_parts else story.decode("second", size)
+        )
+        await asyncio.sleep(1)
+        assert story.done == []
+        story.pool.used = 0
+        await asyncio.gather(first, second)
+        assert story.done[0] == "first"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [SMALL_BYTES, LARGE])
 def test_work_of_many_parts_lets_other_work_run_after_each(size: int) -> None:
     story = Story()
 
@@ -130,9 +153,9 @@ def test_work_that_fails_gives_its_room_back() -> None:
 
     async def scenario() -> None:
         with pytest.raises(OutOfResources, match="broken"):
-            await story.decoding.run_parts(broken(), 50)
+            await story.decoding.run_parts(broken(), LARGE)
         assert story.pool.used == 0
-        await story.decode("after", 90)
+        await story.decode("after", LARGE)
 
     run(scenario())
 
