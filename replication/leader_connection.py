@@ -32,7 +32,7 @@ from cordwood.replication.frames import (
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.truncation import Truncation, Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
-from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError
+from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError, TruncationUnsynced
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
@@ -187,7 +187,7 @@ class LeaderConnection:
         following.is_answered = True
         try:
             self._follow_answer(following, row, data, now_ms)
-        except CheckpointUnderWay:
+        except (CheckpointUnderWay, TruncationUnsynced):
             self._interrupt(following)
         except CorruptBatch as corrupt:
             _events.error("batch.unsound", topic=partition.topic, partition=partition.index, leader=self._leader,

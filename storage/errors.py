@@ -53,6 +53,10 @@ class DiskFull(OutOfResources):
     """Too little disk space for more records; reads go on."""
 
 
+class TruncationUnsynced(OutOfResources):
+    """A truncation of the log is not on disk yet: the log takes appends after the next group commit (disk rule 7)."""
+
+
 class DamagedLog(StorageError):
     """Bytes on disk that are not what was written. They are never served."""
 

@@ -13,7 +13,7 @@ from cordwood.storage.boundaries import batch_boundary
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
+from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.manifest import Manifest
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
@@ -80,8 +80,8 @@ class Log:
         """Append one batch from a client: stamp its offset and leader epoch, and write it to the page cache.
 
         `header` is `check(batch)`. A duplicate batch of an idempotent producer is not written again. Raises
-        OutOfOrderSequence, StaleProducerEpoch; OSError, OutOfResources, DamagedLog or DiskFailed if the write failed.
-        After an error nothing is appended.
+        OutOfOrderSequence, StaleProducerEpoch; TruncationUnsynced; OSError, OutOfResources, DamagedLog or DiskFailed if
+        the write failed. After an error nothing is appended.
         """
         if header.producer_id >= 0 and (known := self.producers.check(header)) is not None:
             return Appended(known.base_offset, known.end_offset, is_duplicate=True)
@@ -238,8 +238,8 @@ class Log:
 
         `state_before_truncation` must be on disk already: the recovery point is lowered before bytes are removed, or a
         crash in between would look like a loss. A whole segment is removed unread, whatever is in it. Durable with the
-        next group commit or append. Raises OSError, OutOfResources, DamagedLog: the truncation may be partial, and must
-        be called again.
+        next group commit, before which no append is possible. Raises OSError, OutOfResources, DamagedLog: the
+        truncation may be partial, and must be called again.
         """
         if end >= self.log_end:
             return
@@ -383,17 +383,10 @@ class Log:
 
     def _segment_for(self, size: int, max_timestamp: int, end: int) -> Segment:
         if self.has_unsynced_truncation:
-            self._sync_truncation()
+            raise TruncationUnsynced("the log has a truncation that is not on disk yet")
         if not self.segments or self.must_roll or self._is_full(self.segments[-1], size, max_timestamp, end):
             self._roll()
         return self.segments[-1]
-
-    def _sync_truncation(self) -> None:
-        """Make a truncation durable before an append (disk rule 7), if no group commit has done so yet."""
-        if self.segments and not self.segments[-1].is_lost:
-            self.segments[-1].file.sync()
-        sync_directory(self.disk, self.directory)
-        self.has_unsynced_truncation = False
 
     def _is_full(self, active: Segment, size: int, max_timestamp: int, end: int) -> bool:
         return active.size > 0 and (

@@ -25,6 +25,7 @@ from cordwood.replication.truncation import finish, full_truncation, prepare, tr
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import check
 from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import TruncationUnsynced
 from cordwood.storage.state import write_checkpoint
 
 STEPS = 150
@@ -120,7 +121,11 @@ class Life:
             batch = batch_of(f"value {self._written}")
             # Record the value before the append: a process that dies in the append may have written all of it.
             self.values.append(f"value {self._written}")
-            self.partition.log.append(batch, check(batch), self.epoch, NOW_MS)
+            try:
+                self.partition.log.append(batch, check(batch), self.epoch, NOW_MS)
+            except TruncationUnsynced:
+                self._sync()
+                self.partition.log.append(batch, check(batch), self.epoch, NOW_MS)
 
     def _flush(self) -> None:
         has_news = self.partition.log.flushed_end < self.partition.log.log_end
@@ -158,7 +163,7 @@ class Life:
             cut = truncation_to(self.partition, end, lambda: True)
         assert not prepare([cut])
         finish(cut)
-        # Until the next append or group commit, a power cut may bring back truncated batches.
+        # Until the next group commit, a power cut may bring back truncated batches.
         del self.values[log.log_end - self.start :]
 
     def _end(self) -> None:

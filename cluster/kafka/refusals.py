@@ -19,6 +19,8 @@ _BY_ERROR: dict[type[Exception], ErrorCode] = {
     errors.StaleProducerEpoch: ErrorCode.invalid_producer_epoch,
     errors.OutOfResources: ErrorCode.kafka_storage_error,
     errors.DiskFull: ErrorCode.kafka_storage_error,
+    # The replica has just been elected, and accepts batches after its next group commit.
+    errors.TruncationUnsynced: ErrorCode.not_leader_or_follower,
     errors.DiskFailed: ErrorCode.kafka_storage_error,
 }
 

@@ -35,8 +35,7 @@ def test_what_was_to_be_sent_in_one_role_is_not_sent_in_the_next() -> None:
         await broker.turn()
         broker.append("lost")
         following = broker.begin_to_follow(epoch=2)
-        following.partition.log.truncate(0)
-        following.partition.truncated()
+        await broker.truncate(following.partition, 0)
         following.replicate(stamped("kept", 0, 2), 0, 0, NOW_MS)
         await broker.sync()
         broker.elect(epoch=3, isr=BOTH)
@@ -175,8 +174,7 @@ def test_what_is_cut_is_neither_committed_nor_kept() -> None:
         assert (partition.high_watermark, partition.ack_end) == (3, 3)
         partition.configure(replace(partition.log.config, flush_policy=FlushPolicy.GROUP))
         following = broker.begin_to_follow(epoch=2)
-        partition.log.truncate(1)
-        partition.truncated()
+        await broker.truncate(partition, 1)
         following.replicate(stamped("d", 1, 2) + stamped("e", 2, 2), 0, 0, NOW_MS)
         assert (partition.high_watermark, partition.ack_end) == (1, 1)
         await broker.sync()
@@ -209,8 +207,7 @@ def test_a_follower_carries_on_the_producers_of_its_leaders() -> None:
         sent = [stamped(str(number), number, 1, producer=7, sequence=number) for number in range(3)]
         following.replicate(b"".join(sent), 0, 0, NOW_MS)
         partition = following.partition
-        partition.log.truncate(2)
-        partition.truncated()
+        await broker.truncate(partition, 2)
         broker.elect(epoch=2)
         again = [partition.append(batch, NOW_MS) for batch in sent]
         assert [(each.base_offset, each.is_duplicate) for each in again] == [(0, True), (1, True), (2, False)]

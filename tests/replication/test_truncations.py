@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from peer_fixture import FollowerFixture
+from raw_batches import NOW_MS
 from replica_fixture import ME, ReplicaFixture
 from virtual_time import run
 
@@ -15,7 +16,7 @@ from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import truncation_at_damage
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.batch import check, stamp
-from cordwood.storage.errors import LostTail
+from cordwood.storage.errors import LostTail, TruncationUnsynced
 
 PARTITIONS = 200
 OLD_LEADER, NEW_LEADER = 3, 4
@@ -160,6 +161,48 @@ def test_a_replica_that_leads_before_its_truncation_is_on_disk_has_no_other_role
         assert partition.is_leader
         assert partition.following is None
         assert len(broker.asked()) == PARTITIONS - 1
+        await broker.leader_connection.close()
+
+    run(scenario())
+
+
+def test_a_leader_takes_batches_once_its_truncation_is_on_disk_and_syncs_nothing_on_the_loop() -> None:
+    async def scenario() -> None:
+        threads = Threads()
+        broker, asked = await diverged(threads)
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+        await asyncio.sleep(1)
+        partition = broker.partition(0)
+        partition.assigned(Assignment(ME, 3, 3, (ME, OLD_LEADER), frozenset({ME}), 1))
+        with pytest.raises(TruncationUnsynced):
+            partition.append(batch_of("c"), NOW_MS)
+        assert threads.on_loop == []
+        await flush(broker)
+        assert partition.append(batch_of("c"), NOW_MS).base_offset == 1
+        await broker.leader_connection.close()
+
+    run(scenario())
+
+
+def test_a_follower_of_another_leader_asks_again_until_its_truncation_is_on_disk() -> None:
+    async def scenario() -> None:
+        threads = Threads()
+        broker, asked = await diverged(threads)
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+        await asyncio.sleep(1)
+        partition = broker.partition(0)
+        assert partition.assigned(Assignment(OLD_LEADER, 3, 3, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+        broker.leader_connection.follow(partition)
+        await asyncio.sleep(0.01)
+        data = stamped("c", 1, 3)
+        (row,) = broker.asked()
+        broker.answer(PushRow(row.stream, PushKind.DATA, 1, 0, len(data)), data=data)
+        assert (partition.log.log_end, threads.on_loop) == (1, [])
+        await flush(broker)
+        await asyncio.sleep(1)
+        row = next(row for row in broker.asked() if row.partition == 0)
+        broker.answer(PushRow(row.stream, PushKind.DATA, 1, 0, len(data)), data=data)
+        assert partition.log.log_end == 2
         await broker.leader_connection.close()
 
     run(scenario())

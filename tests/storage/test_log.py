@@ -10,7 +10,7 @@ from log_fixture import START_MS, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
-from cordwood.storage.errors import CorruptBatch, OffsetOutOfRange, Truncated
+from cordwood.storage.errors import CorruptBatch, OffsetOutOfRange, Truncated, TruncationUnsynced
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.segment import NotInMemory
 
@@ -320,11 +320,14 @@ def test_a_log_that_starts_over_knows_nothing_of_before(log: LogFixture) -> None
 def test_a_flush_that_was_under_way_during_a_cut_says_nothing_of_what_came_after(log: LogFixture) -> None:
     log.append(*MANY[:10])
     pending = log.log.begin_flush()
-    log.truncate(5).append(*MANY[50:60])
+    log.truncate(5)
     for file in pending.files:
         file.sync()
     log.log.flushed(pending)
-    assert log.log.flushed_end <= 5
+    with pytest.raises(TruncationUnsynced):
+        log.append(*MANY[50:60])
+    log.flush().append(*MANY[50:60])
+    assert log.log.flushed_end == 5
 
 
 def test_deleted_records_stay_deleted(log: LogFixture) -> None:

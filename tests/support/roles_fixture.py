@@ -74,6 +74,13 @@ class RolesFixture(LeaderFixture):
                 self.syncer.let_go()
         await self.turn()
 
+    async def truncate(self, partition: Partition, end: int) -> None:
+        """Truncate a follower's log, with the group commit that ends the truncation."""
+        partition.log.truncate(end)
+        partition.truncated()
+        partition.directory.flusher.touch(partition)
+        await self.sync()
+
     async def save(self, index: int = 0) -> None:
         """Run `sync`, then checkpoint a log."""
         await self.sync()

@@ -136,7 +136,8 @@ MUTANTS = (
     Mutant(
         "appends-do-not-wait-for-a-truncation",
         "storage/log.py",
-        "        if self.has_unsynced_truncation:\n            self._sync_truncation()\n",
+        "        if self.has_unsynced_truncation:\n"
+        '            raise TruncationUnsynced("the log has a truncation that is not on disk yet")\n',
         "",
         "A truncation is synced before the next append.",
         "After a power loss, the log has truncated batches among new ones, and no leader epoch shows it.",

@@ -299,9 +299,7 @@ def test_what_was_cut_off_a_log_is_not_found_where_it_was(values: tuple[str, ...
         await broker.sync()
         for offset in (0, 2, 3, 1):
             await fetch_one(broker, offset, rack=RACK)
-        partition = following.partition
-        partition.log.truncate(1)
-        partition.truncated()
+        await broker.truncate(following.partition, 1)
         following = broker.begin_to_follow(epoch=2)
         data = b"".join(stamped(value, offset, 2) for offset, value in enumerate(values, 1))
         following.replicate(data, 4, 0, NOW_MS)

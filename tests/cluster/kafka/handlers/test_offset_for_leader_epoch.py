@@ -112,8 +112,7 @@ def test_an_epoch_that_is_cut_off_is_told_of_no_more() -> None:
     async def story(broker: HandlersStory) -> None:
         await with_history(broker)
         following = broker.begin_to_follow(epoch=10)
-        following.partition.log.truncate(4)
-        following.partition.truncated()
+        await broker.truncate(following.partition, 4)
         following.replicate(stamped("v", 4, 10), 0, 0, NOW_MS)
         broker.elect(epoch=11)
         assert await ask(broker, 5) == (ErrorCode.none, 5, 4)
