@@ -6,6 +6,7 @@ follower reports unasked how far it has flushed. So the disks of all replicas wo
 
 import asyncio
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import structlog
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 PUSH_BYTES = 1 << 20
 SHARE_BYTES = 64 << 10
 """Smallest share of a stream in a push while other streams wait: smaller reads would cost more than they share."""
+BEGUN_PER_STEP = 64
+"""Streams begun in one iteration of the event loop: a follower of thousands of partitions asks for all at once."""
+WATERMARKS_PER_STEP = 1024
 WATERMARK_DELAY_S = 0.01
 """Longest time that a high watermark waits for data to be sent with."""
 
@@ -114,6 +118,8 @@ class FollowerConnection:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, ReplicaStream] = {}
+        self._to_begin: dict[int, FollowRequest] = {}
+        """Requested streams that have not begun yet, by stream number."""
         self._directories: dict[int, FollowerDirectory] = {}
         """By the number of the follower's log directory."""
         self._with_new_watermark: dict[ReplicaStream, None] = {}
@@ -126,18 +132,25 @@ class FollowerConnection:
         """Detach all streams, after the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
+        self._to_begin.clear()
         for stream in list(self._streams.values()):
             self.forget(stream)
             stream.leader.view.follower_detached(self.broker_id)
 
     def follow(self, rows: list[FollowRequest]) -> None:
-        """Begin the requested streams, or begin them again from another offset."""
+        """Begin the requested streams, or begin them again from another offset; of many the first ones now."""
+        is_first = not self._to_begin
         for row in rows:
-            self._begin(row)
+            if (known := self._streams.get(row.stream)) is not None:
+                self.forget(known)
+            self._to_begin[row.stream] = row
+        if is_first:
+            self._begin_some()
         self._soon()
 
     def leave(self, ids: list[int]) -> None:
         for stream_id in ids:
+            self._to_begin.pop(stream_id, None)
             stream = self._streams.get(stream_id)
             if stream is not None:
                 self.forget(stream)
@@ -152,7 +165,9 @@ class FollowerConnection:
                 directory.window.reported(size)
             except ImpossibleCredit as impossible:
                 raise MalformedFrame(str(impossible)) from impossible
-            if stream is not None and flushed_end >= 0:
+            if (waiting := self._to_begin.get(stream_id)) is not None and flushed_end >= 0:
+                self._to_begin[stream_id] = waiting._replace(flushed_end=flushed_end)
+            elif stream is not None and flushed_end >= 0:
                 try:
                     stream.leader.follower_flushed(self.broker_id, stream.leader_epoch, flushed_end, now)
                 except Exception as error:
@@ -165,6 +180,8 @@ class FollowerConnection:
     def started(self, rows: list[Start]) -> None:
         """Record the log start offsets that the follower has on disk."""
         for stream_id, log_start in rows:
+            if (waiting := self._to_begin.get(stream_id)) is not None:
+                self._to_begin[stream_id] = waiting._replace(log_start=log_start)
             stream = self._streams.get(stream_id)
             if stream is not None:
                 with stream.partition.contained():
@@ -195,7 +212,9 @@ class FollowerConnection:
             self._timer = self._loop.call_later(WATERMARK_DELAY_S, self._send_watermarks)
 
     def wake(self) -> None:
-        """Send everything that is due at the end of an event-loop iteration, in-sync replicas first."""
+        """Begin requested streams and send everything that is due at the end of an event-loop iteration."""
+        if self._to_begin:
+            self._begin_some()
         rows, self._answers = self._answers, []
         chunks: list[Chunk] = []
         size = 0
@@ -206,7 +225,7 @@ class FollowerConnection:
             self._channel.push([encode_push(rows, size), *chunks])
 
     def _fill(self, directory: FollowerDirectory, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect the next push to one log directory. Return its size in bytes."""
+        """Collect the next push to one log directory, in-sync replicas first. Return its size in bytes."""
         window = directory.window
         budget = left = min(PUSH_BYTES, window.credit)
         in_sync: list[ReplicaStream] = []
@@ -231,10 +250,14 @@ class FollowerConnection:
     def fail(self, error: Exception) -> None:
         self._channel.close(f"replication to broker {self.broker_id} failed: {error!r}")
 
+    def _begin_some(self) -> None:
+        for stream_id in list(islice(self._to_begin, BEGUN_PER_STEP)):
+            self._begin(self._to_begin.pop(stream_id))
+        if self._to_begin:
+            self._soon()
+
     def _begin(self, row: FollowRequest) -> None:
         """Begin a stream. Answer immediately if the follower cannot continue from its log end."""
-        if (known := self._streams.get(row.stream)) is not None:
-            self.forget(known)
         partition = self._replicas.with_id(row.topic_id, row.partition)
         leader = None if partition is None else partition.leader_for(self.broker_id, row.leader_epoch)
         if leader is None:
@@ -327,13 +350,15 @@ class FollowerConnection:
     def _send_watermarks(self) -> None:
         """Send high watermarks and log start offsets that found no data to be sent with."""
         self._timer = None
-        streams, self._with_new_watermark = self._with_new_watermark, {}
-        for stream in streams:
+        for stream in list(islice(self._with_new_watermark, WATERMARKS_PER_STEP)):
+            del self._with_new_watermark[stream]
             partition = stream.partition
             watermark, start = partition.high_watermark, partition.log.log_start
             if (watermark, start) != (stream.sent_watermark, stream.sent_start):
                 stream.sent_watermark, stream.sent_start = watermark, start
                 self._answers.append(PushRow(stream.id, PushKind.DATA, watermark, start))
+        if self._with_new_watermark:
+            self._timer = self._loop.call_later(0, self._send_watermarks)
         self._soon()
 
     def _allowed(self) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import structlog
@@ -43,6 +44,8 @@ ASK_AGAIN_S = 0.05
 ASK_AGAIN_MAX_S = 2.0
 ASK_AGAIN_GROWTH, GROWTHS_MAX = 1.25, 20
 """Backoff: a refused partition is requested again, a quarter later each time until data arrives."""
+ASKED_PER_FRAME = 256
+"""Partitions requested in one iteration of the event loop."""
 ANSWER_S = 10.0
 """Time after which a requested partition without an answer is requested again."""
 NO_STREAM_END = -1
@@ -124,7 +127,11 @@ class LeaderConnection:
             leaving, self._leaving = self._leaving, []
             channel.push([encode_leave(leaving)])
         if self._asking:
-            asking, self._asking = self._asking, {}
+            asking = list(islice(self._asking, ASKED_PER_FRAME))
+            for following in asking:
+                del self._asking[following]
+            if self._asking:
+                self._soon()
             channel.push([encode_follow(map(_request, asking))])
             self._loop.call_later(ANSWER_S, self._ask_again, channel, asking)
         if self._starting:

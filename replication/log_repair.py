@@ -27,7 +27,7 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     """Return whether a second look finds the damage too. Blocks on the disk, but not for long."""
     marks = partition.directory.flushed_offsets
     if damage.path == marks.file.path:
-        return (partition.topic_id, partition.index) in marks.damaged_entries()
+        return marks.damage_of(partition.topic_id, partition.index) is not None
     try:
         is_damaged = scrub.is_still_damaged(partition.log, damage)
     except OutOfResources:

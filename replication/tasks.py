@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from cordwood.storage.budget import Parts
+
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 """Backoff after a round that failed: twice as long each time, until one succeeds."""
 
@@ -20,6 +22,17 @@ def report(message: str, error: BaseException, *, is_contained: bool = True) -> 
     """Pass an error to the event loop's exception handler. A contained one ends nothing beyond what has ended."""
     context = {"message": message, "exception": error, **({CONTAINED: True} if is_contained else {})}
     asyncio.get_running_loop().call_exception_handler(context)
+
+
+async def spread(parts: Parts[_ResultT]) -> _ResultT:
+    """Run the parts, each in another iteration of the event loop, and return their result."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            result: _ResultT = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 class Tasks:

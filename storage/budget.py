@@ -26,6 +26,15 @@ def whole(parts: Parts[_T]) -> _T:
             return result
 
 
+def run_part(parts: Parts[object]) -> bool:
+    """Run the next part. Return whether it was the last one."""
+    try:
+        next(parts)
+    except StopIteration:
+        return True
+    return False
+
+
 class OverBudget(StorageError):
     """A batch that costs more to decode than the caller allows. The rest of the batch is not checked."""
 

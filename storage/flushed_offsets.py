@@ -81,10 +81,13 @@ class FlushedOffsets:
             self._count = max(self._count, slot + 1)
         return FlushMark(self.file, self._slots[key], topic_id, partition)
 
-    def damaged_entries(self) -> dict[tuple[UUID, int], DamagedLog]:
-        """Return the logs whose entry is damaged and must be written again. Blocks on the disk, but not for long."""
-        content = read_around(self.file, self._count * SLOT_BYTES, 0)
-        return {key: self._damage(slot) for key, slot in self._slots.items() if not _is_intact(content, slot, key)}
+    def damage_of(self, topic_id: UUID, partition: int) -> DamagedLog | None:
+        """Return the damage of a log's entry, which must be written again. Blocks on the disk, but not for long."""
+        key = (topic_id, partition)
+        slot = self._slots.get(key)
+        if slot is None or _is_intact(read_around(self.file, SLOT_BYTES, slot * SLOT_BYTES), key):
+            return None
+        return self._damage(slot)
 
     def forget(self, topic_id: UUID, partition: int) -> None:
         """Free the slot of a log that was removed."""
@@ -110,9 +113,8 @@ class FlushedOffsets:
         return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark differs from what was written")
 
 
-def _is_intact(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
+def _is_intact(noted: bytes, key: tuple[UUID, int]) -> bool:
     """Return whether a slot has a valid entry of this log, or none yet."""
-    noted = content[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
     if noted == _FREE:
         return True
     topic_id, partition, _, _, crc = _SLOT.unpack(noted)

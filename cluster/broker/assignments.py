@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from cordwood.storage.errors import StorageError
 
 TAKEN_PER_STEP = 64
 """Partitions per event-loop iteration. Opening one takes some 60 microseconds."""
+WATCHED_PER_STEP = 4 * TAKEN_PER_STEP
 
 _events = structlog.get_logger("replicas")
 
@@ -29,9 +30,9 @@ _events = structlog.get_logger("replicas")
 class Assignments:
     """The replicas of this broker, kept in step with the metadata image. `follow` is a listener of the quorum.
 
-    An open replica takes a changed role immediately: the broker that proposed the change relies on it. Replicas that
-    are not open yet, and those for which only the configuration has changed, are taken `TAKEN_PER_STEP` per event-loop
-    iteration. So are the replicas of deleted topics, which are out of service immediately.
+    Of many replicas that a change concerns, `TAKEN_PER_STEP` take their role per event-loop iteration, those that are
+    open already first. Until then a replica has its former role, as if this broker had learnt of the change later. The
+    replicas of deleted topics, whose roles end in steps too, are out of service immediately.
     """
 
     def __init__(
@@ -50,10 +51,14 @@ class Assignments:
         self._replicas, self._log_maintenance, self._follow_leader = replicas, log_maintenance, follow_leader
         self._settings, self._wall_clock, self._on_caught_up = settings, wall_clock, on_caught_up
         self._image = Image()
+        self._changed: deque[tuple[TopicImage | None, UUID]] = deque()
+        """Topics with changed partitions that are not in `_to_take` yet, as they were before."""
         self._to_take: deque[tuple[UUID, int, int]] = deque()
         """Queued partitions, as topic id, first index and end index. They take their roles from the newest image."""
         self._deleted: deque[tuple[list[Partition], Iterator[Partition]]] = deque()
         """Partitions of deleted topics, and those of them whose role has not ended yet."""
+        self._to_watch: deque[Partition] = deque()
+        """Partitions whose leaders are still to look for ISR changes, once all roles are taken."""
         self._next_step: asyncio.Handle | None = None
 
     def assigned(self, image: Image) -> Iterator[tuple[TopicIdPartition, LogConfig]]:
@@ -73,10 +78,9 @@ class Assignments:
         """
         self._image = image
         for topic in image.topics_by_id.values():
-            _warn_of_ignored(None, topic)
-            self._take_roles(None, topic)
+            self._take_roles(None, topic, room=0)
         while self._to_take:
-            self._take_some()
+            self._take_some(TAKEN_PER_STEP)
         self._replicas.release_recovered()
         if not image.passed_over:
             found = self._replicas.found()
@@ -85,28 +89,28 @@ class Assignments:
     def follow(self, old: Image, new: Image) -> None:
         """Apply a metadata change to the replicas. Raise nothing: a failed disk costs replicas, never the metadata."""
         self._image = new
+        room = TAKEN_PER_STEP
         for before, after in changed_topics(old, new):
             if after is None:
                 assert before is not None, "a change has at least one side"
                 removed = self._replicas.remove(before.name)
                 self._deleted.append((removed, iter(removed)))
+            elif room:
+                room = self._take_roles(before, after, room)
             else:
-                _warn_of_ignored(before, after)
-                self._take_roles(before, after)
+                self._changed.append((before, after.id))
         if old.broker_configs is not new.broker_configs:
             self._to_take.extend((topic.id, 0, len(topic.partitions)) for topic in new.topics_by_id.values())
-        if self._next_step is None:
-            self._step()
         if old.brokers is not new.brokers:
             # A follower that has caught up may have waited only for its broker to be alive.
-            for partition in self._replicas:
-                if partition.leading is not None:
-                    partition.leading.watch_followers()
+            self._to_watch = deque(self._replicas)
+        if self._next_step is None:
+            self._step(room)
 
     def close(self) -> None:
         """Drop the queued partitions. The files of deleted ones are orphans at the next start."""
-        self._to_take.clear()
-        self._deleted.clear()
+        for queued in (self._changed, self._to_take, self._deleted, self._to_watch):
+            queued.clear()
         if self._next_step is not None:
             self._next_step.cancel()
 
@@ -125,8 +129,12 @@ class Assignments:
             if self._replicas.get(name, index) is None:
                 return
 
-    def _take_roles(self, before: TopicImage | None, topic: TopicImage) -> None:
-        """Take the roles that have changed since `before` in open replicas, and queue the other partitions."""
+    def _take_roles(self, before: TopicImage | None, topic: TopicImage, room: int) -> int:
+        """Take up to `room` roles that have changed since `before` in open replicas, and queue the other partitions.
+
+        Return the room that is left.
+        """
+        _warn_of_ignored(before, topic)
         known = () if before is None else before.partitions
         changed = [
             index
@@ -134,33 +142,52 @@ class Assignments:
             if was is not partition
         ]
         configs = self._configs(topic) if changed else None
-        for index in changed:
+        queued: list[int] = []
+        for number, index in enumerate(changed):
+            if configs is None or not room:
+                queued += changed[number:]
+                break
             is_held = self._replicas.get(topic.name, index) is not None
-            if configs is not None and (is_held or self._settings.node_id not in topic.partitions[index].replicas):
+            if is_held or self._settings.node_id not in topic.partitions[index].replicas:
                 self._take_role(topic, index, *configs)
+                room -= 1
             else:
-                self._to_take.append((topic.id, index, index + 1))
+                queued.append(index)
+        self._to_take.extend((topic.id, indexes.start, indexes.stop) for indexes in _stretches(queued))
         is_configured = before is None or before.configs is not topic.configs
         first = 0 if is_configured else len(known)
         if first < len(topic.partitions):
             self._to_take.append((topic.id, first, len(topic.partitions)))
+        return room
 
-    def _step(self) -> None:
+    @property
+    def _has_queued(self) -> bool:
+        return bool(self._changed or self._to_take or self._deleted)
+
+    def _step(self, room: int) -> None:
         """Take the roles of the first queued partitions, and schedule the next step if more are queued."""
         self._next_step = None
         try:
-            self._take_some()
+            self._take_some(room)
+            if not self._has_queued:
+                self._watch_some()
         finally:
-            if self._to_take or self._deleted:
+            if self._has_queued or self._to_watch:
                 self._next_step = asyncio.get_running_loop().call_soon(self._later_step)
 
     def _later_step(self) -> None:
-        self._step()
-        if not self._to_take and not self._deleted:
+        had_queued = self._has_queued
+        self._step(TAKEN_PER_STEP)
+        if had_queued and not self._has_queued:
             self._on_caught_up()
 
-    def _take_some(self) -> None:
-        room = TAKEN_PER_STEP
+    def _watch_some(self) -> None:
+        for _ in range(min(WATCHED_PER_STEP, len(self._to_watch))):
+            partition = self._to_watch.popleft()
+            if partition.leading is not None:
+                partition.leading.watch_followers()
+
+    def _take_some(self, room: int) -> None:
         while room and self._deleted:
             of_topic, left = self._deleted[0]
             for partition in islice(left, room):
@@ -169,6 +196,11 @@ class Assignments:
             if room:
                 self._deleted.popleft()
                 self._remove(of_topic)
+        while room and self._changed:
+            before, topic_id = self._changed.popleft()
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is not None:
+                room = self._take_roles(before, topic, room)
         while room and self._to_take:
             topic_id, first, end = self._to_take.popleft()
             topic = self._image.topics_by_id.get(topic_id)
@@ -243,6 +275,19 @@ class Assignments:
         for damaged in damage:
             held.report_damage(damaged)
         return held
+
+
+def _stretches(indexes: Sequence[int]) -> Iterator[range]:
+    """Yield the consecutive indexes as ranges."""
+    begin = end = -1
+    for index in indexes:
+        if index != end:
+            if begin >= 0:
+                yield range(begin, end)
+            begin = index
+        end = index + 1
+    if begin >= 0:
+        yield range(begin, end)
 
 
 def _warn_of_ignored(before: TopicImage | None, topic: TopicImage) -> None:

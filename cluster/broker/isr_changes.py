@@ -11,7 +11,10 @@ from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.replication.partition import Partition
 from cordwood.replication.tasks import report
 
-CHANGES_PER_COMMAND = 1000
+CHANGES_PER_COMMAND = 256
+"""Each broker decodes a command in one step of its event loop: so many changes take some 3 ms."""
+CHANGES_PER_STEP = 64
+"""Partitions per event-loop iteration, while a command is built."""
 RETRY_S = 0.2
 
 _events = structlog.get_logger("isr")
@@ -50,10 +53,12 @@ class IsrChanges:
                 for partition in partitions:
                     del self._wanted[partition]
                 changes: dict[Partition, IsrChange] = {}
-                for partition in partitions:
+                for number, partition in enumerate(partitions, 1):
                     with partition.contained():
                         if (change := self._change(partition)) is not None:
                             changes[partition] = change
+                    if number % CHANGES_PER_STEP == 0:
+                        await asyncio.sleep(0)
                 if changes:
                     await self._propose(changes)
         finally:
@@ -82,9 +87,17 @@ class IsrChanges:
             self._settle(partition, change)
 
     def _settle(self, partition: Partition, change: IsrChange) -> None:
-        """Roll back a change that was not applied: it left the partition epoch as it was. The image has the outcome."""
-        leading = partition.leading
-        if leading is not None and partition.leader_epoch == change.leader_epoch:
+        """Roll back a change that was not applied: it left the partition epoch as it was.
+
+        The image has the outcome. The replica may learn of it later, and then counts on both sets until it does.
+        """
+        leading, known = partition.leading, self._quorum.image.partition(change.topic_id, change.partition)
+        if (
+            leading is not None
+            and partition.leader_epoch == change.leader_epoch
+            and known is not None
+            and known.partition_epoch == change.partition_epoch
+        ):
             leading.view.refused(change.partition_epoch)
 
     def _change(self, partition: Partition) -> IsrChange | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, changed_topics
 
 
@@ -37,15 +38,15 @@ class PartitionChange:
         return self.before.leader != self.after.leader
 
 
-def changed_partitions(old: Image, new: Image) -> Iterator[PartitionChange]:
-    """Yield the changed partitions of topics in both images.
+def changed_partitions(old: Image, new: Image, leader: BrokerId) -> Iterator[PartitionChange]:
+    """Yield the changed partitions of topics in both images that `leader` leads, or has led before.
 
     Compares each topic, and each partition of a changed topic.
     """
     for before, after in changed_topics(old, new):
         if before is not None and after is not None:
             for index, (was, now) in enumerate(zip(before.partitions, after.partitions, strict=False)):
-                if now is not was:
+                if now is not was and (now.leader == leader or was.leader == leader):
                     yield PartitionChange(after.name, index, was, now)
 
 

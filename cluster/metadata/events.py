@@ -4,8 +4,9 @@ Each broker reports its own state and the partitions that it leads, so that the 
 controller reports events of the whole cluster.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import structlog
@@ -14,9 +15,13 @@ from cordwood.cluster.metadata.changes import Cause, PartitionChange, cause_of, 
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, TopicImage, changed_topics
 from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.storage.budget import Parts, run_part
 
 LINES_PER_CHANGE_MAX = 10
 """Largest number of lines for one change; above it one line has the number of partitions."""
+
+PARTITIONS_PER_PART = 256
+"""Partitions counted in one step of the event loop."""
 
 _events = structlog.get_logger("metadata")
 
@@ -33,6 +38,8 @@ class MetadataEventLog:
         """ISR changes of partitions that this broker leads."""
         self.fencings = self.controllerships = 0
         """Numbers of times that this broker was fenced, and that it became the active controller."""
+        self._unfinished: deque[Parts[None]] = deque()
+        """Changes of which some partitions are counted."""
 
     def begin(self) -> None:
         """Subscribe to the metadata and to the controller's leadership."""
@@ -42,16 +49,26 @@ class MetadataEventLog:
     def follow(self, old: Image, new: Image) -> None:
         """Count and log a change of the image: a listener of the quorum."""
         if old.topics_by_id is not new.topics_by_id:
-            self._follow_partitions(changed_partitions(old, new), new)
+            self._unfinished.append(self._follow_partitions(changed_partitions(old, new, self._broker_id), new))
+            if len(self._unfinished) == 1:
+                self._go_on()
         if old.brokers is not new.brokers:
             self._follow_broker(old.brokers.get(self._broker_id), new.brokers.get(self._broker_id))
         if self._quorum.is_leader:
             _tell_cluster(old, new)
 
-    def _follow_partitions(self, changes: Iterable[PartitionChange], new: Image) -> None:
-        gained: list[partial[None]] = []
-        lost: list[partial[None]] = []
-        for change in changes:
+    def _go_on(self) -> None:
+        """Run the next part of the first change, and schedule the rest."""
+        if run_part(self._unfinished[0]):
+            self._unfinished.popleft()
+        if self._unfinished:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _follow_partitions(self, changes: Iterable[PartitionChange], new: Image) -> Parts[None]:
+        gained, lost = _Lines("partitions.led"), _Lines("partitions.led_no_more")
+        for number, change in enumerate(changes, 1):
+            if number % PARTITIONS_PER_PART == 0:
+                yield
             before, after = change.before, change.after
             if after.leader == self._broker_id:
                 self.isr_shrinks += len(after.isr) < len(before.isr)
@@ -59,12 +76,12 @@ class MetadataEventLog:
                 if change.has_new_leader:
                     cause = cause_of(change, new)
                     self.elections[cause] += 1
-                    gained.append(partial(_tell_gained, change, cause))
-            elif before.leader == self._broker_id:
+                    gained.add(_tell_gained, change, cause)
+            else:
                 self.leaderships_lost += 1
-                lost.append(partial(_tell_lost, change))
-        _tell_each(gained, "partitions.led")
-        _tell_each(lost, "partitions.led_no_more")
+                lost.add(_tell_lost, change)
+        gained.log()
+        lost.log()
 
     def _follow_broker(self, before: BrokerImage | None, after: BrokerImage | None) -> None:
         if before is None or after is None or before.is_fenced == after.is_fenced:
@@ -79,12 +96,24 @@ class MetadataEventLog:
         self.controllerships += is_leader
 
 
-def _tell_each(lines: Sequence[Callable[[], None]], together: str) -> None:
-    if len(lines) > LINES_PER_CHANGE_MAX:
-        _events.info(together, partitions=len(lines))
-        return
-    for tell in lines:
-        tell()
+class _Lines:
+    """The log lines of one change, or a single one of the name `together` if they are too many."""
+
+    def __init__(self, together: str) -> None:
+        self._together, self._count = together, 0
+        self._lines: list[partial[None]] = []
+
+    def add(self, log: Callable[..., None], *arguments: object) -> None:
+        self._count += 1
+        if self._count <= LINES_PER_CHANGE_MAX:
+            self._lines.append(partial(log, *arguments))
+
+    def log(self) -> None:
+        if self._count > LINES_PER_CHANGE_MAX:
+            _events.info(self._together, partitions=self._count)
+            return
+        for line in self._lines:
+            line()
 
 
 def _tell_gained(change: PartitionChange, cause: Cause) -> None:

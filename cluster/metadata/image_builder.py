@@ -48,6 +48,7 @@ from cordwood.cluster.metadata.image import (
     TopicImage,
 )
 from cordwood.cluster.metadata.image_delta import Change, ImageDelta
+from cordwood.storage.budget import Parts, whole
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 
 
@@ -75,10 +76,14 @@ class ImageBuilder:
         and its cause. Every broker refuses it alike. If the error were raised, no broker could apply the entries after
         it, now or after any restart.
         """
+        whole(self.in_parts(command, index))
+
+    def in_parts(self, command: Command, index: int) -> Parts[None]:
+        """Apply one command, as `apply`. The builder is used for nothing else until the last part has run."""
         self._index = index
         self._delta.mark()
         try:
-            self._change_by(command, index)
+            yield from self._change_by(command, index)
         except CommandRefused:
             self._delta.undo()
             raise
@@ -88,18 +93,18 @@ class ImageBuilder:
                 ErrorCode.unknown_server_error, f"The command violates an invariant: {error!r}"
             ) from error
 
-    def _change_by(self, command: Command, index: int) -> None:  # noqa: C901 - one case a command
+    def _change_by(self, command: Command, index: int) -> Parts[None]:  # noqa: C901 - one case a command
         match command:
             case FormatCluster():
                 self._format(command)
             case RegisterBroker():
-                self._register_broker(command, index)
+                yield from self._register_broker(command, index)
             case FenceBroker():
-                self._fence(self._broker(command))
+                yield from self._fence(self._broker(command))
             case UnfenceBroker():
-                self._unfence(self._broker(command))
+                yield from self._unfence(self._broker(command))
             case BeginControlledShutdown():
-                self._begin_shutdown(self._broker(command))
+                yield from self._begin_shutdown(self._broker(command))
             case UnregisterBroker():
                 self._unregister(command)
             case CreateTopic():
@@ -109,17 +114,17 @@ class ImageBuilder:
             case CreatePartitions():
                 self._create_partitions(command)
             case AlterPartitions():
-                self._alter_partitions(command)
+                yield from self._alter_partitions(command)
             case ElectLeaders():
-                self._elect(command)
+                yield from self._elect(command)
             case ReassignPartition():
                 self._reassign(command)
             case DropReplicas():
-                self._drop_replicas(command)
+                yield from self._drop_replicas(command)
             case ReportUnflushed():
-                self._report_unflushed(command)
+                yield from self._report_unflushed(command)
             case AlterConfigs():
-                self._alter_configs(command)
+                yield from self._alter_configs(command)
             case AllocateProducerIds():
                 self._allocate_producer_ids(command)
             case CreateAcls():
@@ -153,7 +158,7 @@ class ImageBuilder:
             raise CommandRefused(ErrorCode.inconsistent_cluster_id, f"the cluster's id is {delta.rest.cluster_id}")
         delta.rest = replace(delta.rest, cluster_id=command.cluster_id)
 
-    def _register_broker(self, command: RegisterBroker, index: int) -> None:
+    def _register_broker(self, command: RegisterBroker, index: int) -> Parts[None]:
         delta, known = self._delta, self._delta.rest.brokers.get(command.broker_id)
         if known is not None and known.incarnation == command.incarnation:
             delta.put_broker(replace(known, endpoints=command.listeners, rack=command.rack, log_dirs=command.log_dirs))
@@ -164,7 +169,7 @@ class ImageBuilder:
                 ErrorCode.stale_broker_epoch, f"Broker {command.broker_id} has a newer epoch, {epoch}."
             )
         if known is not None:
-            self._fence(known)
+            yield from self._fence(known)
         least_min_isr = delta.rest.least_min_isr
         delta.put_broker(
             BrokerImage(
@@ -178,28 +183,34 @@ class ImageBuilder:
             )
         )
         if delta.rest.least_min_isr < least_min_isr:
-            delta.change_all(elections.without_eligible)
+            yield from delta.change_all(elections.without_eligible)
         if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):
             # A log directory is missing, and no command has removed its replicas from the in-sync sets (rule 8).
-            delta.change_all(lambda partition, _: elections.bereft(partition, command.broker_id, delta.is_alive))
+            yield from delta.change_all(
+                lambda partition, _: elections.bereft(partition, command.broker_id, delta.is_alive)
+            )
 
-    def _fence(self, broker: BrokerImage) -> None:
+    def _fence(self, broker: BrokerImage) -> Parts[None]:
         delta = self._delta
         if not broker.is_fenced:
             delta.put_broker(replace(broker, is_fenced=True))
-            delta.change_all(lambda partition, least: elections.without(partition, broker.id, delta.is_alive, least))
+            yield from delta.change_all(
+                lambda partition, least: elections.without(partition, broker.id, delta.is_alive, least)
+            )
 
-    def _unfence(self, broker: BrokerImage) -> None:
+    def _unfence(self, broker: BrokerImage) -> Parts[None]:
         delta = self._delta
         if broker.is_fenced:
             delta.put_broker(replace(broker, is_fenced=False))
-            delta.change_all(lambda partition, _: elections.returned(partition, delta.is_alive))
+            yield from delta.change_all(lambda partition, _: elections.returned(partition, delta.is_alive))
 
-    def _begin_shutdown(self, broker: BrokerImage) -> None:
+    def _begin_shutdown(self, broker: BrokerImage) -> Parts[None]:
         delta = self._delta
         if not broker.is_shutting_down:
             delta.put_broker(replace(broker, is_shutting_down=True))
-            delta.change_all(lambda partition, least: elections.stopping(partition, broker.id, delta.is_alive, least))
+            yield from delta.change_all(
+                lambda partition, least: elections.stopping(partition, broker.id, delta.is_alive, least)
+            )
 
     def _unregister(self, command: UnregisterBroker) -> None:
         broker = self._delta.broker(command.broker_id)
@@ -258,9 +269,9 @@ class ImageBuilder:
         alike = {replicas: elections.new_partition(replicas, is_alive) for replicas in dict.fromkeys(assignments)}
         return tuple(alike[replicas] for replicas in assignments)
 
-    def _alter_partitions(self, command: AlterPartitions) -> None:
+    def _alter_partitions(self, command: AlterPartitions) -> Parts[None]:
         leader = self._broker(command)
-        self._change(
+        yield from self._change(
             ((change.topic_id, change.partition), self._as_proposed(change, leader)) for change in command.changes
         )
 
@@ -295,7 +306,7 @@ class ImageBuilder:
         broker = self._delta.rest.brokers.get(broker_id)
         return broker is not None and broker.is_alive and broker.epoch == broker_epoch
 
-    def _elect(self, command: ElectLeaders) -> None:
+    def _elect(self, command: ElectLeaders) -> Parts[None]:
         is_alive = self._delta.is_alive
 
         def elect(partition: PartitionImage, _: int) -> PartitionImage:
@@ -307,7 +318,7 @@ class ImageBuilder:
                 case _:
                     assert_never(command.election)
 
-        self._change((place, elect) for place in command.partitions)
+        yield from self._change((place, elect) for place in command.partitions)
 
     def _reassign(self, command: ReassignPartition) -> None:
         delta, target = self._delta, command.replicas
@@ -328,33 +339,33 @@ class ImageBuilder:
                 " another replica is in sync."
             )
             raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
-        delta.change(topic.id, [(command.partition, lambda _partition, _least: moved)])
+        whole(delta.change(topic.id, [(command.partition, lambda _partition, _least: moved)]))
 
-    def _drop_replicas(self, command: DropReplicas) -> None:
+    def _drop_replicas(self, command: DropReplicas) -> Parts[None]:
         broker, is_alive = self._broker(command), self._delta.is_alive
         leave = elections.bereft if command.is_gone else elections.damaged
 
         def drop(partition: PartitionImage, _: int) -> PartitionImage:
             return leave(partition, broker.id, is_alive)
 
-        self._change((place, drop) for place in command.partitions)
+        yield from self._change((place, drop) for place in command.partitions)
 
-    def _report_unflushed(self, command: ReportUnflushed) -> None:
+    def _report_unflushed(self, command: ReportUnflushed) -> Parts[None]:
         broker, is_alive = self._broker(command), self._delta.is_alive
 
         def drop(partition: PartitionImage, _: int) -> PartitionImage:
             return elections.unflushed(partition, broker.id, is_alive)
 
-        self._change((place, drop) for place in command.partitions)
+        yield from self._change((place, drop) for place in command.partitions)
 
-    def _change(self, changes: Iterable[tuple[tuple[UUID, int], Change]]) -> None:
+    def _change(self, changes: Iterable[tuple[tuple[UUID, int], Change]]) -> Parts[None]:
         by_topic: dict[UUID, list[tuple[int, Change]]] = defaultdict(list)
         for (topic_id, index), change in changes:
             by_topic[topic_id].append((index, change))
         for topic_id, wanted in by_topic.items():
-            self._delta.change(topic_id, wanted)
+            yield from self._delta.change(topic_id, wanted)
 
-    def _alter_configs(self, command: AlterConfigs) -> None:
+    def _alter_configs(self, command: AlterConfigs) -> Parts[None]:
         delta = self._delta
         # A replica with every record committed under the old min.insync.replicas may lack records under the new one.
         is_about_eligible = any(change.key == MIN_ISR for change in command.changes)
@@ -366,7 +377,7 @@ class ImageBuilder:
                 topic = replace(topic, configs=_changed(topic.configs, command.changes))
                 delta.put_topic(topic)
                 if is_about_eligible:
-                    delta.change_topic(topic, elections.without_eligible)
+                    yield from delta.change_topic(topic, elections.without_eligible)
             case ResourceType.BROKER:
                 configs = dict(delta.rest.broker_configs)
                 configs[command.name] = _changed(configs.get(command.name, EMPTY), command.changes)
@@ -374,7 +385,7 @@ class ImageBuilder:
                     del configs[command.name]
                 delta.rest = replace(delta.rest, broker_configs=configs)
                 if is_about_eligible:
-                    delta.change_all(elections.without_eligible)
+                    yield from delta.change_all(elections.without_eligible)
             case _:
                 assert_never(command.resource_type)
 

@@ -8,9 +8,14 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata.commands import Assignment, BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image, PartitionImage, TopicImage
+from cordwood.storage.budget import Parts
 
 Change = Callable[[PartitionImage, int], PartitionImage]
 """A change of one partition, given its topic's min.insync.replicas. Returns the same object if nothing changes."""
+
+
+PARTITIONS_PER_PART = 256
+"""Partitions changed in one part of a command, and topics looked at: some 3 ms."""
 
 
 class ImageDelta:
@@ -23,6 +28,7 @@ class ImageDelta:
         self.rest = image
         self._rest_at_mark = image
         self._topics_since_mark: dict[UUID, TopicImage | None] = {}
+        self._changes_in_part = 0
 
     def mark(self) -> None:
         """Set the point that `undo` goes back to."""
@@ -72,26 +78,37 @@ class ImageDelta:
         topic = self.topic(topic_id)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
-    def change_all(self, change: Change) -> None:
+    def change_all(self, change: Change) -> Parts[None]:
         """Apply the change to every partition."""
         for topic in self.all_topics():
-            self.change_topic(topic, change)
+            if self._is_part_full():
+                yield
+            yield from self.change_topic(topic, change)
 
-    def change_topic(self, topic: TopicImage, change: Change) -> None:
+    def _is_part_full(self) -> bool:
+        """Count a partition to change, or a topic. Return whether the part ends before it."""
+        self._changes_in_part = (self._changes_in_part + 1) % PARTITIONS_PER_PART
+        return not self._changes_in_part
+
+    def change_topic(self, topic: TopicImage, change: Change) -> Parts[None]:
         """Apply the change to every partition of a topic. Equal partitions change once, and share the new object."""
         least = self.rest.min_isr(topic)
         changed: dict[PartitionImage, PartitionImage | None] = {}
-        partitions = []
-        for partition in topic.partitions:
+        # Most equal partitions are one object, whose hash is computed once.
+        by_identity = dict(zip(map(id, topic.partitions), topic.partitions, strict=True))
+        for identity, partition in by_identity.items():
             after = changed.get(partition, partition)
             if after is partition:
+                if self._is_part_full():
+                    yield
                 after = _changed(partition, change, least)
-                changed[partition] = None if after is partition else after
-            partitions.append(after or partition)
+                changed[partition] = after = None if after is partition else after
+            by_identity[identity] = after or partition
         if any(changed.values()):
-            self.put_topic(replace(topic, partitions=tuple(partitions)))
+            partitions = tuple(map(by_identity.__getitem__, map(id, topic.partitions)))
+            self.put_topic(replace(topic, partitions=partitions))
 
-    def change(self, topic_id: UUID, changes: Iterable[tuple[int, Change]]) -> None:
+    def change(self, topic_id: UUID, changes: Iterable[tuple[int, Change]]) -> Parts[None]:
         """Apply changes to partitions of a topic, by index. Unknown topics and partitions are passed over."""
         topic = self.topic(topic_id)
         if topic is None:
@@ -99,6 +116,8 @@ class ImageDelta:
         partitions, least = list(topic.partitions), self.rest.min_isr(topic)
         for index, change in changes:
             if 0 <= index < len(partitions):
+                if self._is_part_full():
+                    yield
                 partitions[index] = _changed(partitions[index], change, least)
         if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
             self.put_topic(replace(topic, partitions=tuple(partitions)))

@@ -25,11 +25,14 @@ from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.mirror_repair import repair_copies, tidy
 from cordwood.cluster.metadata.proposers import Admit, admit_any
 from cordwood.cluster.metadata.snapshot import Snapshot
-from cordwood.replication.tasks import RunBlocking
+from cordwood.replication.tasks import RunBlocking, spread
+from cordwood.storage.budget import Parts, whole
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
 SNAPSHOT_INTERVAL_BYTES = 2 << 20
+COMMANDS_PER_PART = 64
+"""Commands of a single voter that are applied in one step of the event loop."""
 
 Address = tuple[str, int]
 
@@ -304,7 +307,7 @@ class SingleVoter:
         await self._run_blocking(self._journal.file.sync)
         self.files.synced(loop.time() - began, end)
         self._journal.synced(end, index + len(batch) - 1)
-        for (_, outcome), refusal in zip(batch, self._apply(batch, index), strict=True):
+        for (_, outcome), refusal in zip(batch, await self._apply(batch, index), strict=True):
             if outcome.done():
                 # The proposer has gone away; the command counts nevertheless.
                 continue
@@ -313,9 +316,15 @@ class SingleVoter:
             else:
                 outcome.set_exception(refusal)
 
-    def _apply(self, batch: list[_Proposal], index: int) -> list[CommandRefused | None]:
+    async def _apply(self, batch: list[_Proposal], index: int) -> list[CommandRefused | None]:
+        """Apply commands in parts, between which the event loop has other work. All are visible together."""
         old, builder = self._image, ImageBuilder(self._image)
-        refusals = [attempt(builder, command, index + at) for at, (command, _) in enumerate(batch)]
+        refusals: list[CommandRefused | None] = []
+        for number, (command, _) in enumerate(batch):
+            parts = attempt_in_parts(builder, command, index + number)
+            refusals.append(await spread(parts))
+            if (number + 1) % COMMANDS_PER_PART == 0:
+                await asyncio.sleep(0)
         self._image = builder.image()
         self._listeners.tell(old, self._image)
         return refusals
@@ -366,8 +375,13 @@ def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
 
 def attempt(builder: ImageBuilder, command: Command, index: int) -> CommandRefused | None:
     """Apply a command. Return the refusal, if any: every broker refuses it alike."""
+    return whole(attempt_in_parts(builder, command, index))
+
+
+def attempt_in_parts(builder: ImageBuilder, command: Command, index: int) -> Parts[CommandRefused | None]:
+    """Apply a command, as `attempt`."""
     try:
-        builder.apply(command, index)
+        yield from builder.in_parts(command, index)
     except CommandRefused as refusal:
         if refusal.__cause__ is not None:
             _events.error("command.broken", command=repr(command)[:1000], index=index, exc_info=refusal.__cause__)

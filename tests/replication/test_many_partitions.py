@@ -16,6 +16,7 @@ from cordwood.replication.log_maintenance import (
     LogMaintenance,
 )
 from cordwood.replication.scrubber import FILE_BYTES, PASS_S, Scrubber
+from cordwood.storage.scrub import PIECE_BYTES
 
 MANY = 3 * CHECKPOINTS_PER_ROUND
 SCRUB_BYTES_PER_SECOND = 8 << 20
@@ -110,6 +111,25 @@ def test_waiters_are_refused_wherever_they_wait() -> None:
         await asyncio.sleep(2 * EXPIRY_INTERVAL_S + 0.1)
         assert [waiter.is_refused for waiter in waiters] == [True, True]
         await log_maintenance.stop()
+
+    run(scenario())
+
+
+def test_scrubbing_many_empty_logs_lets_other_work_run() -> None:
+    async def scenario() -> None:
+        broker, count = ReplicaFixture(), 500
+        for index in range(count):
+            broker.partition(index)
+
+        async def nothing() -> None:
+            pass
+
+        scrubber = Scrubber(broker.replicas, SCRUB_BYTES_PER_SECOND, nothing, lambda *_: None)
+        scrubbing, turns = asyncio.ensure_future(scrubber.scrub()), 0
+        while not scrubbing.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= count // (PIECE_BYTES // FILE_BYTES)
 
     run(scenario())
 

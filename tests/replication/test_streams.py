@@ -4,15 +4,15 @@ import asyncio
 import errno
 from itertools import pairwise
 
-from peer_fixture import FollowerFixture, LeaderFixture
-from replica_fixture import NOW_MS
+from peer_fixture import FOLLOWER, FollowerFixture, LeaderFixture
+from replica_fixture import NOW_MS, TOPIC_ID
 from virtual_time import run
 
 from cordwood.chaos.sim.faults import DiskFaults, os_error
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.follower_connection import PUSH_BYTES
-from cordwood.replication.frames import FlushReport, PushKind
+from cordwood.replication.follower_connection import BEGUN_PER_STEP, PUSH_BYTES
+from cordwood.replication.frames import FlushReport, FollowRequest, PushKind
 from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S
 from cordwood.replication.partition import Partition
 from cordwood.storage.config import LogConfig
@@ -57,6 +57,27 @@ def test_a_missing_segment_stops_no_other_partition() -> None:
         broker.follow(1)
         await asyncio.sleep(0.5)
         assert {row.stream for row in broker.rows() if row.size} == {1}
+
+    run(scenario())
+
+
+def test_many_streams_begin_some_at_a_time_with_what_is_reported_meanwhile() -> None:
+    async def scenario() -> None:
+        broker, count = LeaderFixture(), 3 * BEGUN_PER_STEP
+        for index in range(count):
+            fill(broker.lead(index, in_sync=False), "a")
+        asked = [FollowRequest(index, TOPIC_ID, index, 1, 1, 1, 0, 0) for index in range(count)]
+        broker.send(frames.encode_follow(asked))
+        broker.send(frames.encode_reports([FlushReport(count - 1, 1, 0)]))
+        broker.send(frames.encode_leave([count - 2]))
+        begun = []
+        for _ in range(20):
+            begun.append(sum(bool(role.streams) for role in (broker.partition(at).leader for at in range(count))))
+            await asyncio.sleep(0)
+        assert begun[-1] == count - 1
+        assert max(later - earlier for earlier, later in pairwise(begun)) == BEGUN_PER_STEP
+        assert not broker.partition(count - 2).leader.streams
+        assert broker.partition(count - 1).leader.view.followers[FOLLOWER].flushed_end == 1
 
     run(scenario())
 

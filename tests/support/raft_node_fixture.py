@@ -24,6 +24,7 @@ from cordwood.cluster.metadata.raft.messages import (
     Vote,
 )
 from cordwood.cluster.metadata.raft.node import RaftMessage, RaftNode
+from cordwood.storage.budget import Parts
 from cordwood.storage.disk import sync_directory
 
 PATH = "/data/journal"
@@ -40,6 +41,8 @@ class NodeFixture:
         sync_directory(self.disk, "/")
         self.sent: list[tuple[int, Message]] = []
         self.applied: list[Row] = []
+        self.pauses = 0
+        """Pauses while entries are applied."""
         self.installing: list[Install] = []
         self.was_readmitted = False
         self.others = tuple(BrokerId(voter) for voter in range(2, voters + 1))
@@ -48,15 +51,18 @@ class NodeFixture:
     def start(self) -> "NodeFixture":
         """Start the node, or restart it from its disk."""
         self.log = RaftLog(Journal.open(self.disk, PATH))
-        host = Host(
-            self._loop.time, self.send, self.applied.extend, self.packed_image, self.installing.append, self.readmit
-        )
+        host = Host(self._loop.time, self.send, self._apply, self.packed_image, self.installing.append, self.readmit)
         voters = dict.fromkeys((ONE, *self.others), ("", 0))
         self.node = RaftNode(options_of_one(random.Random(7), voters=voters), self.log, 0, host)
         self.node.may_vote = True
         for other in self.others:
             self.node.connected(other)
         return self
+
+    def _apply(self, rows: tuple[Row, ...]) -> Parts[None]:
+        for _ in range(self.pauses):
+            yield
+        self.applied.extend(rows)
 
     def receive(self, sender: int, message: RaftMessage) -> list[Message]:
         """Deliver a message and return the immediate replies to its sender."""

@@ -38,7 +38,7 @@ MUTANTS = (
         "eligible-after-min-isr-was-changed",
         "cluster/metadata/image_builder.py",
         "                if is_about_eligible:\n"
-        "                    delta.change_topic(topic, elections.without_eligible)\n",
+        "                    yield from delta.change_topic(topic, elections.without_eligible)\n",
         "",
         "A change of min.insync.replicas clears the ELR (KIP-966).",
         "A replica that lacks committed records is elected leader.",
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "restarts-keep-the-lead",
         "cluster/metadata/image_builder.py",
-        "        if known is not None:\n            self._fence(known)\n        least",
+        "        if known is not None:\n            yield from self._fence(known)\n        least",
         "        least",
         "A new broker incarnation starts fenced and leads no partition of the earlier one (KIP-841).",
         "A restarted leader continues in its earlier leader epoch.",

@@ -9,6 +9,8 @@ from cordwood.cluster.metadata.journal import Journal, JournalEntry
 from cordwood.cluster.metadata.raft.messages import Row
 from cordwood.storage.disk import File
 
+APPLIED_BYTES_PER_STEP = 8 << 10
+"""Bytes of the entries that are applied in one step of the event loop."""
 NO_OP = b"\x01"
 """The entry that PySyncObj appends at the start of a term. No other entry is that short."""
 
@@ -66,13 +68,7 @@ class RaftLog:
     def between(self, after: int, end: int, bytes_max: int = 1 << 62) -> tuple[Row, ...]:
         """Return the entries after `after` up to `end`, at least one, as many as fit in `bytes_max`."""
         start = after + 1 - self.base_index
-        rows = self._rows[start : end + 1 - self.base_index]
-        size = 0
-        for count, (command, _, _) in enumerate(rows):
-            size += len(command)
-            if count and size > bytes_max:
-                return tuple(rows[:count])
-        return tuple(rows)
+        return fitting(tuple(self._rows[start : end + 1 - self.base_index]), bytes_max)
 
     def start_of_tail(self, index: int, entries_max: int, bytes_max: int) -> int:
         """Return the base of the longest stretch up to `index` of at most `entries_max` and about `bytes_max`."""
@@ -173,3 +169,13 @@ class RaftLog:
 
     def onOneSecondTimer(self) -> None:  # noqa: N802
         """Do nothing."""
+
+
+def fitting(rows: tuple[Row, ...], bytes_max: int) -> tuple[Row, ...]:
+    """Return the first rows, at least one, as many as fit in `bytes_max`."""
+    size = 0
+    for count, (command, _, _) in enumerate(rows):
+        size += len(command)
+        if count and size > bytes_max:
+            return rows[:count]
+    return rows

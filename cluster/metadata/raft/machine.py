@@ -16,12 +16,13 @@ from cordwood.cluster.metadata.commands import Command, UnknownCommand, decode, 
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.listeners import Listener, Listeners
-from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt_in_parts
 from cordwood.cluster.metadata.raft import entry as entry_format
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES, Entry
 from cordwood.cluster.metadata.raft.messages import Install, MalformedMessage, Row
 from cordwood.cluster.metadata.recent import is_late
 from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.storage.budget import Parts
 
 PROPOSAL_TIMEOUT_S = 5.0
 FORMED_POLL_S = 0.05
@@ -99,20 +100,26 @@ class Machine:
         """Return the unanswered entries, in the order of their proposal."""
         return (entry for entry, _ in self._waiting.values())
 
-    def apply(self, rows: Iterable[Row]) -> None:
-        """Apply committed entries, call the listeners once, then answer the local proposers."""
+    def apply(self, rows: Iterable[Row]) -> Parts[None]:
+        """Apply committed entries, in parts. At their end, call the listeners once and answer the local proposers.
+
+        Without the end nothing has changed.
+        """
         old, builder = self.image, ImageBuilder(self.image)
         failures: dict[bytes, Exception | None] = {}
         index = old.index
         has_commands = False
-        for row, index, self.term in rows:
+        term = self.term
+        for row, index, row_term in rows:
+            term = row_term
             entry = entry_format.decode(row)
-            failure = _applied(builder, entry, index)
+            failure = yield from _applied(builder, entry, index)
             has_commands |= bool(entry.command)
             if entry.tag in self._waiting:
                 # A duplicate entry has the answer of the first.
                 failures.setdefault(entry.tag, failure)
-        self.image = replace(builder.image(), index=index)
+        assert self.image is old, "entries are applied one after the other"
+        self.image, self.term = replace(builder.image(), index=index), term
         if not self.image.passed_over:
             self.whole = Snapshot(self.image, self.term)
         if has_commands:
@@ -150,7 +157,7 @@ class Machine:
             outcome.set_exception(failure)
 
 
-def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Exception | None:
+def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Parts[Exception | None]:
     """Apply an entry unless it was applied before. Return the error for its proposer, if any."""
     if not entry.command:
         return None
@@ -170,7 +177,7 @@ def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Exception | Non
         _events.error("command.passed_over", index=index, reason=str(unknown))
         builder.pass_over(index)
         return None
-    return attempt(builder, command, index)
+    return (yield from attempt_in_parts(builder, command, index))
 
 
 def _unknown_outcome() -> QuorumUnavailable:

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.raft.follower import Follower
 from cordwood.cluster.metadata.raft.library import Role
-from cordwood.cluster.metadata.raft.log import NO_OP
+from cordwood.cluster.metadata.raft.log import APPLIED_BYTES_PER_STEP, NO_OP
 from cordwood.cluster.metadata.raft.messages import (
     Append,
     AppendReply,
@@ -23,6 +23,7 @@ from cordwood.cluster.metadata.raft.messages import (
     VoteRequest,
 )
 from cordwood.cluster.metadata.raft.progress import Progress, majority_has
+from cordwood.storage.budget import Parts, run_part
 
 APPEND_BYTES_MAX = 1 << 20
 IMAGE_TIMEOUT_S = 5.0
@@ -37,6 +38,8 @@ class RaftNode(Follower):
     def __init__(self, *arguments: Any) -> None:
         self._progress: dict[BrokerId, Progress] = {}
         self._progress_term = 0
+        self._applying: tuple[Parts[None], int] | None = None
+        """Entries of which some parts are applied, and the index of the last one."""
         self._barriers: dict[BrokerId, int] = {}
         super().__init__(*arguments)
 
@@ -92,6 +95,10 @@ class RaftNode(Follower):
         else:
             self.confirm()
 
+    def installed(self, index: int, term: int) -> None:
+        self._applying = None
+        super().installed(index, term)
+
     def resign(self) -> None:
         """If this node leads, make the follower with the highest log end stand for election immediately."""
         if self.is_leader and self.others:
@@ -126,10 +133,15 @@ class RaftNode(Follower):
                 self._send_to(other)
 
     def apply_committed(self) -> bool:
+        """Apply the next part of the committed entries. The voter ticks again until all are applied."""
         if self.commit_index <= self.applied_index:
             return False
-        self._host.apply(self.log.between(self.applied_index, self.commit_index))
-        self.applied_index = self.commit_index
+        if self._applying is None:
+            rows = self.log.between(self.applied_index, self.commit_index, APPLIED_BYTES_PER_STEP)
+            self._applying = self._host.apply(rows), rows[-1][1]
+        parts, end = self._applying
+        if run_part(parts):
+            self._applying, self.applied_index = None, end
         return True
 
     def _send_to(self, follower: BrokerId) -> None:

@@ -1,7 +1,9 @@
 """An observer of the metadata quorum: a broker that receives committed entries from any voter and keeps no log."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -16,6 +18,7 @@ from cordwood.cluster.metadata.quorum import (
     VoterStatus,
 )
 from cordwood.cluster.metadata.raft.handshake import Peer
+from cordwood.cluster.metadata.raft.log import APPLIED_BYTES_PER_STEP, fitting
 from cordwood.cluster.metadata.raft.machine import Machine, unpacked
 from cordwood.cluster.metadata.raft.messages import (
     Alive,
@@ -28,6 +31,7 @@ from cordwood.cluster.metadata.raft.messages import (
 )
 from cordwood.cluster.metadata.raft.proposal_forwarder import ObserverProposals
 from cordwood.cluster.metadata.raft.transport import Transport
+from cordwood.storage.budget import Parts, run_part
 
 PATIENCE_S = 2.0
 """The time after which an observer leaves a voter that is silent or knows no leader."""
@@ -48,8 +52,11 @@ class Observer:
         self._newest: Committed | None = None
         self._content_at_s = 0.0
         self._installing: asyncio.Task[None] | None = None
-        self._behind_image: list[Message] = []
-        """Messages received after the image that is being decoded."""
+        self._unhandled: deque[Message] = deque()
+        """Messages received after the image that is being decoded, or after entries that are being applied."""
+        self._applying: tuple[Parts[None], Committed] | None = None
+        """A message of whose entries some parts are applied."""
+        self._next_step: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failure: QuorumFailed | None = None
 
@@ -135,58 +142,94 @@ class Observer:
             self._options.on_refused(reason)
 
     def _take(self, message: Message) -> None:
-        if self._installing is not None:
-            self._behind_image.append(message)
-            return
+        if self._installing is not None or self._next_step is not None:
+            self._unhandled.append(message)
+        else:
+            self._handle(message)
+            self._handle_next_soon()
+
+    def _handle(self, message: Message) -> None:
+        """Handle a message, of many entries only the first: the event loop has other work in between."""
         match message:
             case Install():
                 if message.index > self.image.index:
                     self._installing = self._loop.create_task(self._install(message), name="metadata image")
                     return
             case Committed():
-                self._take_committed(message)
+                entries = fitting(message.entries, APPLIED_BYTES_PER_STEP)
+                if len(entries) < len(message.entries):
+                    self._unhandled.appendleft(replace(message, entries=message.entries[len(entries) :]))
+                self._apply(replace(message, entries=entries))
+                return
             case MyStanding():
                 return
             case _:
                 raise MalformedMessage(f"{type(message).__name__} to an observer")
         self._proposals.send(self.leader_id, self._followed, self.term)
 
+    def _handle_next_soon(self) -> None:
+        if self._applying is not None or (self._unhandled and self._installing is None):
+            self._next_step = self._loop.call_soon(self._handle_next)
+
+    def _handle_next(self) -> None:
+        self._next_step = None
+        try:
+            if self._applying is not None:
+                self._apply_part(*self._applying)
+            else:
+                self._handle(self._unhandled.popleft())
+            self._handle_next_soon()
+        except MalformedMessage as malformed:
+            self._distrust(malformed)
+        except Exception as error:
+            self._fail(error)
+
     async def _install(self, message: Install) -> None:
         """Decode an image in a thread and install it. 10,000 partitions take some 50 ms."""
         try:
             image = await self._options.run_blocking(unpacked, message)
-            behind = self._installed()
+            self._installing = None
             self._machine.install(image, message.index_term)
-            for each in behind:
-                self._take(each)
             self._proposals.send(self.leader_id, self._followed, self.term)
+            self._handle_next_soon()
         except MalformedMessage as malformed:
-            _events.error("image.malformed", voter=self._followed, index=message.index, reason=str(malformed))
-            # `_look_around` follows another voter.
-            self._installed()
-            self._followed = None
+            self._installing = None
+            self._distrust(malformed)
         except Exception as error:
             self._fail(error)
 
-    def _installed(self) -> list[Message]:
-        """Clear the state of the installation. Return the messages received after the image."""
-        self._installing = None
-        behind, self._behind_image = self._behind_image, []
-        return behind
+    def _distrust(self, malformed: MalformedMessage) -> None:
+        """Leave a voter that has sent a malformed message. `_look_around` follows another one."""
+        _events.error("image.malformed", voter=self._followed, index=self.image.index, reason=str(malformed))
+        self._drop_unhandled()
+        self._followed = None
 
-    def _give_up_image(self) -> None:
-        if self._installing is not None:
-            self._installing.cancel()
-            self._installed()
+    def _drop_unhandled(self) -> None:
+        for work in (self._installing, self._next_step):
+            if work is not None:
+                work.cancel()
+        self._installing = self._next_step = self._applying = None
+        self._unhandled.clear()
 
-    def _take_committed(self, message: Committed) -> None:
-        if message.entries:
-            if message.entries[0][1] != self.image.index + 1:
-                raise MalformedMessage(f"entry {message.entries[0][1]} behind {self.image.index}")
-            self._machine.apply(message.entries)
+    def _apply(self, message: Committed) -> None:
+        if not message.entries:
+            self._applied(message)
+        elif message.entries[0][1] != self.image.index + 1:
+            raise MalformedMessage(f"entry {message.entries[0][1]} behind {self.image.index}")
+        else:
+            self._apply_part(self._machine.apply(message.entries), message)
+
+    def _apply_part(self, parts: Parts[None], message: Committed) -> None:
+        self._applying = parts, message
+        if run_part(parts):
+            self._applying = None
+            self._applied(message)
+
+    def _applied(self, message: Committed) -> None:
         self._newest = message
         if message.leader_id is not None:
             self._content_at_s = self._loop.time()
+        self._proposals.send(self.leader_id, self._followed, self.term)
 
     def _look_around(self) -> None:
         if self._installing is None and self._loop.time() - self._content_at_s > PATIENCE_S:
@@ -197,7 +240,7 @@ class Observer:
         """Follow the next connected voter, in ascending order, round robin."""
         connected = sorted(self._transport.connected_voters())
         self._followed = None
-        self._give_up_image()
+        self._drop_unhandled()
         if connected:
             self._follow(next((voter for voter in connected if voter > self._followed_last), connected[0]))
 
@@ -213,7 +256,7 @@ class Observer:
 
     def _stop(self, failure: QuorumFailed) -> None:
         self._failure = failure
-        self._give_up_image()
+        self._drop_unhandled()
         self._machine.fail(failure)
         if self._timer is not None:
             self._timer.cancel()

@@ -173,7 +173,7 @@ def test_partitions_that_are_not_opened_yet_get_the_newest_role(disk: SimulatedD
     run(story())
 
 
-def test_replicas_that_are_held_take_a_changed_role_at_once_however_many_they_are(disk: SimulatedDisk) -> None:
+def test_replicas_that_are_held_take_a_changed_role_some_at_a_time(disk: SimulatedDisk) -> None:
     async def story() -> None:
         broker = AssignmentsFixture(disk)
         fenced = replace(led_in_epoch(ALONE, 1), leader=NO_LEADER)
@@ -184,9 +184,38 @@ def test_replicas_that_are_held_take_a_changed_role_at_once_however_many_they_ar
         broker.assignments.follow(NOTHING, first)
         await held_after_each_step(broker)
         broker.assignments.follow(first, second)
-        assert {held.leader_id for held in broker.replicas} == {NO_LEADER}
+        counts = [without_leader(broker)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+            counts.append(without_leader(broker))
+        assert counts == [TAKEN_PER_STEP, 2 * TAKEN_PER_STEP, MANY, MANY]
         await held_after_each_step(broker)
         assert {held.log.config.retention_ms for held in broker.replicas} == {5}
+
+    run(story())
+
+
+def without_leader(broker: AssignmentsFixture) -> int:
+    return sum(held.leader_id == NO_LEADER for held in broker.replicas)
+
+
+@pytest.mark.parametrize("of_each", [1, 2])
+def test_roles_in_many_topics_are_taken_some_at_a_time_and_the_newest(disk: SimulatedDisk, of_each: int) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        names = [f"t{number}" for number in range(MANY // of_each)]
+
+        def image(partition: PartitionImage) -> Image:
+            return image_with(*(replace(topic(name), partitions=(partition,) * of_each) for name in names))
+
+        images = [NOTHING, image(ALONE), *(image(led_in_epoch(ALONE, epoch)) for epoch in (5, 6))]
+        broker.assignments.follow(images[0], images[1])
+        await held_after_each_step(broker)
+        broker.assignments.follow(images[1], images[2])
+        broker.assignments.follow(images[2], images[3])
+        assert sum(held.leader_epoch == 6 for held in broker.replicas) == TAKEN_PER_STEP
+        await held_after_each_step(broker)
+        assert [held.leader_epoch for held in broker.replicas] == [6] * MANY
 
     run(story())
 

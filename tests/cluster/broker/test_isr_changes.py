@@ -12,7 +12,7 @@ from virtual_time import run
 
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId
-from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image
+from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.replication.assignment import Assignment
 
@@ -24,13 +24,20 @@ class Story:
     """A leader that is alone in its ISR and proposes broker 2 too, with given outcomes of the proposals."""
 
     def __init__(self, *outcomes: Exception | None) -> None:
-        self.image, self._outcomes = Image(brokers=BROKERS), list(outcomes)
+        self._outcomes = list(outcomes)
+        self.decided_in(9)
         self.happened: list[str] = []
         assignment = Assignment(ME, 5, 9, (ME, TWO), frozenset({ME}), 1)
         self.view = SimpleNamespace(assignment=assignment, refused=lambda _epoch: self.happened.append("settled"))
         self.topic, self.topic_id, self.index = "t", UUID(int=3), 0
         self.leading, self.leader_epoch = self, 5
         self.epoch_of_link: int | None = 40 + TWO
+
+    def decided_in(self, partition_epoch: int) -> None:
+        """Let the metadata have this partition epoch, whether the replica has learnt of it or not."""
+        partition = PartitionImage((ME, TWO), (ME,), ME, 5, partition_epoch)
+        topic = TopicImage(UUID(int=3), "t", (partition,))
+        self.image = Image(brokers=BROKERS, topics_by_id={topic.id: topic})
 
     def contained(self) -> Any:
         return nullcontext()
@@ -60,6 +67,12 @@ class Story:
 
 def test_what_was_decided_is_settled_once() -> None:
     assert Story(None).told() == ["proposed", "settled"]
+
+
+def test_what_was_applied_is_not_rolled_back_before_the_replica_has_learnt_of_it() -> None:
+    story = Story(None)
+    story.decided_in(10)
+    assert story.told() == ["proposed"]
 
 
 def test_a_refusal_is_an_outcome() -> None:

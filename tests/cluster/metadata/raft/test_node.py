@@ -233,6 +233,26 @@ def test_an_amnesiac_takes_readmission_only_with_the_log_to_show_for_it(raft: No
     assert raft.was_readmitted
 
 
+def test_entries_count_as_applied_after_their_last_part(raft: NodeFixture) -> None:
+    raft.pauses = 2
+    raft.follow(TWO, 1, 1, 1, commit_index=2)
+    indexes = []
+    for _ in range(4):
+        raft.tick()
+        indexes.append(raft.node.applied_index)
+    assert indexes == [0, 0, 2, 2]
+    assert [index for _, index, _ in raft.applied] == [1, 2]
+
+
+def test_entries_that_are_being_applied_give_way_to_an_image(raft: NodeFixture) -> None:
+    raft.pauses = 1
+    raft.follow(TWO, 1, 1, 1, commit_index=2).tick()
+    raft.receive(TWO, Install(1, 7, 1, b"image"))
+    raft.node.installed(7, 1)
+    raft.tick()
+    assert (raft.applied, raft.node.applied_index) == ([], 7)
+
+
 def test_an_image_never_takes_a_follower_back(raft: NodeFixture) -> None:
     raft.follow(TWO, 1, 1, 1, 1, commit_index=3)
     assert raft.receive(TWO, Install(1, 2, 1, b"image")) == [AppendReply(1, 3, True)]

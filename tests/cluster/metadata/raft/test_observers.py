@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cordwood.chaos.sim.quorum import SimulatedQuorum, formed, host, run, setting
-from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.raft.log import APPLIED_BYTES_PER_STEP
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
 from cordwood.cluster.metadata.raft.observer import Observer
 
@@ -51,6 +52,66 @@ def test_an_observer_of_a_long_log_begins_with_an_image() -> None:
         assert quorum.keys(SEVEN) == quorum.keys(1)
         assert changes[0][0] == 0
         assert changes[0][1] > 10
+
+    run(story())
+
+
+class Steps:
+    """The new keys of each change of a broker's image, as a listener that notices whether the loop runs in between."""
+
+    def __init__(self) -> None:
+        self.keys: list[int] = []
+        self.are_two = asyncio.Event()
+        self._has_run = True
+
+    def __call__(self, old: Image, new: Image) -> None:
+        assert self._has_run, "other work has its turn between two steps"
+        self.keys.append(len(new.configs_of_all_brokers) - len(old.configs_of_all_brokers))
+        self._has_run = False
+        if len(self.keys) == 2:
+            self.are_two.set()
+        asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._has_run = True
+
+
+LONG_KEYS = [f"{number} {'key' * 300}" for number in range(50)]
+LONG_KEYS_PER_STEP = APPLIED_BYTES_PER_STEP // 900
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_an_observer_applies_many_entries_in_small_steps(is_interrupted: bool) -> None:
+    async def story() -> None:
+        quorum = await formed()
+        await quorum.put(1, *LONG_KEYS)
+        observer, steps = quorum.observe(SEVEN), Steps()
+        observer.subscribe(steps)
+        if is_interrupted:
+            await steps.are_two.wait()
+            assert observer._followed is not None
+            assert len(quorum.keys(SEVEN)) < len(LONG_KEYS)
+            quorum.kill(observer._followed)
+            await quorum.leader()
+            await quorum.put(min(quorum.quorums), "the last")
+        await quorum.formed(SEVEN)
+        assert quorum.keys(SEVEN)[: len(LONG_KEYS)] == LONG_KEYS
+        assert max(steps.keys) <= LONG_KEYS_PER_STEP
+
+    run(story())
+
+
+def test_a_voter_applies_many_entries_in_small_steps() -> None:
+    async def story() -> None:
+        quorum = await formed()
+        leader, late, _ = await quorum.leader(), *await quorum.followers()
+        quorum.kill(late)
+        await quorum.put(leader, *LONG_KEYS)
+        steps = Steps()
+        quorum.start(late).quorums[late].subscribe(steps)
+        await quorum.formed(late)
+        assert quorum.keys(late) == LONG_KEYS
+        assert max(steps.keys) <= LONG_KEYS_PER_STEP
 
     run(story())
 
