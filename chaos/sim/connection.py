@@ -148,8 +148,8 @@ class End(asyncio.Transport):
     def _arrive(self, cuts_met: int) -> None:
         if cuts_met != self._cuts_met:
             return
-        other = self.other
-        if self._network.is_cut(self.process.host, other.process.host):
+        network, other = self._network, self.other
+        if network.is_cut(self.process.host, other.process.host):
             self._cuts_met += 1
             self._on_the_way = 0
             return
@@ -158,12 +158,12 @@ class End(asyncio.Transport):
         if data is None:
             other.lose(None)
         elif not other._is_lost:
-            trace = self._network.loop.trace
+            trace = network.loop.trace
             if trace is not None:
                 trace.arrived(other.process.host, data)
             other._inbox.append(memoryview(data))
             if not other._is_read_paused:
-                other._in_process(other._read)
+                network.loop.call_now(other._read, context=other._context)
 
     def _read(self) -> None:
         """Pass received data to the protocol until it pauses reading."""

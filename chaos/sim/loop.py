@@ -6,13 +6,12 @@ seed gives the same run.
 
 import asyncio
 import contextlib
-import contextvars
-import heapq
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 from cordwood.chaos.sim.trace import Trace
@@ -39,12 +38,12 @@ class Process:
     is_alive: bool = True
     is_paused: bool = False
     clock_rate: float = 1.0
-    parked: deque[asyncio.Handle] = field(default_factory=deque)
+    parked: "deque[Step]" = field(default_factory=deque)
     """Callbacks that came due during the pause."""
 
     def context(self) -> Context:
         """Return the context in which the process's code runs."""
-        context = contextvars.copy_context()
+        context = copy_context()
         context.run(PROCESS.set, self)
         return context
 
@@ -60,27 +59,24 @@ class NumberedTask(asyncio.Task[Any]):
         return self.number
 
 
-class _Step(asyncio.Handle):
-    """A cheaper asyncio.Handle, the most frequent object here: asyncio's own asks the loop for its debug mode."""
+class Step:
+    """A callback, due in the next iteration or at a time: asyncio's handles with only the fields used."""
 
-    __slots__ = ()
+    __slots__ = ("_when", "arguments", "callback", "context", "is_cancelled")
 
-    def __init__(self, callback: Any, arguments: tuple[Any, ...], loop: "SimulatedLoop", context: Context) -> None:
-        self._callback, self._args, self._loop, self._context = callback, arguments, loop, context
-        self._cancelled, self._repr, self._source_traceback = False, None, None
+    def __init__(self, callback: Any, arguments: tuple[Any, ...], context: Context, when: float = 0.0) -> None:
+        self.callback, self.arguments, self.context, self._when = callback, arguments, context, when
+        self.is_cancelled = False
 
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.callback, self.arguments = None, ()
 
-class _Timer(asyncio.TimerHandle):
-    """A cheaper asyncio.TimerHandle. `_scheduled` stays False because the timer is not in asyncio's own heap."""
+    def cancelled(self) -> bool:
+        return self.is_cancelled
 
-    __slots__ = ()
-
-    def __init__(
-        self, when: float, callback: Any, arguments: tuple[Any, ...], loop: "SimulatedLoop", context: Context
-    ) -> None:
-        self._callback, self._args, self._loop, self._context = callback, arguments, loop, context
-        self._cancelled, self._repr, self._source_traceback = False, None, None
-        self._when, self._scheduled = when, False
+    def when(self) -> float:
+        return self._when
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -89,7 +85,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     Events are added to `trace`, if there is one.
     """
 
-    _ready: deque[asyncio.Handle]
+    _ready: deque[Step]
     _stopping: bool
 
     def __init__(self, trace: Trace | None = None) -> None:
@@ -97,14 +93,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.trace = trace
         self.passed_s = 0.0
         self.network: Any = None
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Step]] = []
         """Timers by due time; equal times keep the order of creation."""
         self._timer_count = self._steps_at_this_time = 0
         self._task_count = 0
-        self._tasks: dict[NumberedTask, None] = {}
+        self._tasks: dict[int, NumberedTask] = {}
+        """Tasks by number. The task of a dead process never ends, and is kept until the end of the run."""
         self.at_end: list[Callable[[], None]] = []
         """Called at the end of the run, before all tasks are abandoned."""
-        self.set_task_factory(self._start_task)
 
     def time(self) -> float:
         process = PROCESS.get()
@@ -112,23 +108,45 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Any, *arguments: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        step = _Step(callback, arguments, self, contextvars.copy_context() if context is None else context)
+    ) -> Step:
+        step = Step(callback, arguments, copy_context() if context is None else context)
         self._ready.append(step)
         return step
 
+    def call_now(self, callback: Any, *arguments: Any, context: Context) -> None:
+        """Run a callback in another context as a part of the current step: cheaper than in a step of its own."""
+        self._run(Step(callback, arguments, context))
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *arguments: Any, context: Context | None = None
+    ) -> Step:
+        return self.call_at(self.time() + delay, callback, *arguments, context=context)
+
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *arguments: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Step:
         if context is None:
-            context = contextvars.copy_context()
-        process: Process | None = context.get(PROCESS)
+            context = copy_context()
+        process = context.get(PROCESS)
         if process is not None and process.clock_rate != 1.0:
             when = when / process.clock_rate + ROUNDING_S
-        timer = _Timer(when, callback, arguments, self, context)
+        timer = Step(callback, arguments, context, when)
         self._timer_count += 1
-        heapq.heappush(self._timers, (when, self._timer_count, timer))
+        heappush(self._timers, (when, self._timer_count, timer))
         return timer
+
+    def create_task(  # type: ignore[override]
+        self, work: Any, *, name: str | None = None, context: Context | None = None
+    ) -> NumberedTask:
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        number = self._task_count = self._task_count + 1
+        task = NumberedTask(work, number=number, process=process, loop=self, name=name, context=context)
+        self._tasks[number] = task
+        task.add_done_callback(self._forget_task)
+        return task
+
+    def _forget_task(self, task: Any) -> None:
+        self._tasks.pop(task.number, None)
 
     def pause(self, process: Process) -> None:
         process.is_paused = True
@@ -143,7 +161,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Close the coroutines of all tasks at the end of the run. Errors of their `finally` blocks are dropped."""
         for end in self.at_end:
             end()
-        for task in list(self._tasks):
+        for task in list(self._tasks.values()):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             work = task.get_coro()
             assert inspect.iscoroutine(work), "only coroutines become tasks here"
@@ -164,20 +182,31 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._steps_at_this_time += len(ready)
         assert self._steps_at_this_time < STEPS_AT_ONE_TIME_MAX, f"time stands still at {self.passed_s} s: {ready[0]}"
         for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
+            step = ready.popleft()
+            if step.is_cancelled:
                 continue
-            process: Process | None = handle._context.get(PROCESS)  # type: ignore[attr-defined]
-            if process is None or (process.is_alive and not process.is_paused):
-                handle._run()
-            elif process.is_alive:
-                process.parked.append(handle)
+            self._run(step)
+
+    def _run(self, step: Step) -> None:
+        """Run a step of a living process, park it if the process is paused, and drop it if the process is dead."""
+        process = step.context.get(PROCESS)
+        if process is not None and (process.is_paused or not process.is_alive):
+            if process.is_alive:
+                process.parked.append(step)
+            return
+        try:
+            step.context.run(step.callback, *step.arguments)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            message = f"exception in callback {getattr(step.callback, '__qualname__', step.callback)}"
+            self.call_exception_handler({"message": message, "exception": error, "handle": step})
 
     def _let_time_pass(self) -> None:
         """Advance time to the next timer, once no callback is ready."""
         timers, ready = self._timers, self._ready
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
+        while timers and timers[0][2].is_cancelled:
+            heappop(timers)
         if not ready:
             assert timers, "everyone waits and no timer is set"
             if timers[0][0] > self.passed_s:
@@ -186,20 +215,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 if self.trace is not None:
                     self.trace.time_passed(self.passed_s)
         while timers and timers[0][0] <= self.passed_s:
-            ready.append(heapq.heappop(timers)[2])
-
-    def _start_task(self, _: asyncio.AbstractEventLoop, work: Any, **options: Any) -> NumberedTask:
-        """Start a task and keep a reference until it ends. The task of a dead process never ends."""
-        context: Context | None = options.get("context")
-        process = PROCESS.get() if context is None else context.get(PROCESS)
-        self._task_count += 1
-        task = NumberedTask(work, number=self._task_count, process=process, loop=self, **options)
-        self._tasks[task] = None
-        task.add_done_callback(self._forget_task)
-        return task
-
-    def _forget_task(self, task: Any) -> None:
-        self._tasks.pop(task, None)
+            ready.append(heappop(timers)[2])
 
     async def create_connection(  # type: ignore[override]
         self, factory: Any, host: Any = None, port: Any = None, **_: Any

@@ -68,7 +68,7 @@ class SimulatedNetwork:
             end.flush()
 
     def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cuts
+        return bool(self._cuts) and (source, target) in self._cuts
 
     def disconnect(self, one: str, other: str) -> None:
         """Reset the connections between two hosts. Both sides notice."""

@@ -22,6 +22,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, Image
 
 RESTART_S = 0.5
+NO_IMAGE = Image()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,12 @@ class World:
 
     def watched(self) -> list[Watched]:
         """The running brokers that have the cluster metadata."""
-        return [host.watched for host in self.hosts.values() if host.watched is not None]
+        return [watched for host in self.hosts.values() if (watched := host.watched) is not None]
 
     @property
     def image(self) -> Image:
         """The newest metadata image of any running broker."""
-        return max((broker.quorum.image for broker in self.watched()), key=lambda image: image.index, default=Image())
+        return max((broker.quorum.image for broker in self.watched()), key=lambda image: image.index, default=NO_IMAGE)
 
     def leader(self, partition: int) -> int:
         """Return the leader of a partition of TOPIC by the newest metadata; NO_LEADER for none."""
@@ -194,6 +195,8 @@ class World:
 
         The other one does not know yet that it was replaced, and its replicas do not count.
         """
+        if not self.second_hosts:
+            return [*self.hosts.values()]
         brokers = self.image.brokers
         hosts = [host for broker_id, host in self.hosts.items() if broker_id not in self.second_hosts]
         for broker_id, second in self.second_hosts.items():
@@ -263,4 +266,4 @@ def _process_of(context: dict[str, Any]) -> Process | None:
     task, handle = context.get("future"), context.get("handle")
     if isinstance(task, NumberedTask):
         return task.process
-    return None if handle is None else handle._context.get(PROCESS)
+    return None if handle is None else handle.context.get(PROCESS)
