@@ -1,6 +1,5 @@
 """The committed batches of one partition, as first observed on any replica: they never change (rules 2 and 9)."""
 
-import weakref
 from collections.abc import Iterator
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -23,12 +22,14 @@ class CommittedBatches:
         self._batches: dict[int, Batch] = {}
         self._known_end = 0
         self._sequences: dict[tuple[int, int], int] = {}
-        self._cursors: weakref.WeakKeyDictionary[Partition, Cursor] = weakref.WeakKeyDictionary()
+        self._cursors: dict[Partition, Cursor] = {}
 
     def compare(self, broker_id: int, partition: Partition, disk: SimulatedDisk) -> Iterator[tuple[str, str]]:
         """Compare what a replica has committed since the last call with the known batches."""
         watermark = partition.high_watermark
-        cursor = self._cursors.setdefault(partition, Cursor())
+        cursor = self._cursors.get(partition)
+        if cursor is None:
+            cursor = self._cursors[partition] = Cursor()
         if cursor.offset < watermark <= partition.log.log_end:
             try:
                 for batch in batches(disk, partition, cursor, watermark):

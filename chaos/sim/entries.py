@@ -1,12 +1,16 @@
 """The directory tree of a simulated disk: entries in memory, entries on disk, and the effect of a power cut."""
 
 import errno
+import functools
 import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cordwood.chaos.sim.pages import Pages
+
+NAMES_KEPT = 10_000
+"""Paths whose names are kept: most paths are used again and again."""
 
 
 class Directory:
@@ -131,8 +135,9 @@ def no_such_file(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in ("", ".")]
+@functools.lru_cache(NAMES_KEPT)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
 
 
 def _set(entries: dict[str, Node], name: str, node: Node | None) -> None:

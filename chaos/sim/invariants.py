@@ -66,6 +66,9 @@ class Seen:
 
     committed: dict[Place, CommittedBatches] = field(default_factory=dict)
     images: dict[int, Image] = field(default_factory=dict)
+    """The metadata image of each index."""
+    compared: dict[int, Image] = field(default_factory=dict)
+    """By broker: the image that was compared last."""
     newest: Image = field(default_factory=Image)
     leaders: dict[tuple[Place, int], int] = field(default_factory=dict)
     """The leader of a partition in a leader epoch."""
@@ -94,8 +97,9 @@ class Seen:
                 self.leaders_ends[partition.index] = max(known, partition.high_watermark)
         for broker in brokers:
             for partition in broker.replicas:
-                has_led = partition.is_leader or self.replicas.get(partition, (-1, -1, -1))[2] >= 0
-                if partition.topic == topic and has_led:
+                if partition.topic != topic:
+                    continue
+                if partition.is_leader or self.replicas.get(partition, (-1, -1, -1))[2] >= 0:
                     known = self.leaders_ends.get(partition.index, 0)
                     self.leaders_ends[partition.index] = max(known, partition.high_watermark)
 
@@ -114,22 +118,30 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
     has_new_metadata = seen.newest is not before
     moved: set[Place] = set()
     for broker in brokers:
+        is_repairing = bool(broker.damage.under_repair)
         for partition in _accounted_for(broker):
             if seen.roles.has_waiters_of_the_past(partition):
                 yield "promise-3", f"{_name(partition)} is led by broker {broker.broker_id} no more, and somebody waits"
-            state = _state(broker, partition)
+            state = _state(partition, is_repairing)
             if seen.states.get(partition) != state:
                 moved.add(_place(partition))
                 yield from _look_at_replica(broker, partition, disks[broker.broker_id], seen)
                 # A comparison that failed on a read error is repeated at the next check.
                 if partition.is_offline or seen.committed[_place(partition)].has_compared(partition):
                     seen.states[partition] = state
+    if has_new_metadata or moved:
+        yield from _look_across_replicas(brokers, None if has_new_metadata else moved, seen)
+    for broker in brokers:
+        yield from seen.told.compare(broker, seen.newest)
+
+
+def _look_across_replicas(brokers: list[Watched], places: set[Place] | None, seen: Seen) -> Found:
+    """Check the rules that compare replicas with each other or with the metadata; only `places` unless None."""
     for broker in brokers:
         for partition in _accounted_for(broker):
-            if (has_new_metadata or _place(partition) in moved) and not partition.is_offline:
+            if (places is None or _place(partition) in places) and not partition.is_offline:
                 yield from _in_sync_means_having_it(broker, partition, seen)
-        yield from seen.told.compare(broker, seen.newest)
-    yield from followers_are_as_counted(brokers, seen.newest, None if has_new_metadata else moved)
+    yield from followers_are_as_counted(brokers, seen.newest, places)
 
 
 def _look_at_replica(broker: Watched, partition: Partition, disk: SimulatedDisk, seen: Seen) -> Found:
@@ -141,11 +153,11 @@ def _look_at_replica(broker: Watched, partition: Partition, disk: SimulatedDisk,
         yield from _committed_is_final(broker, partition, disk, seen)
 
 
-def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
+def _state(partition: Partition, is_repairing: bool) -> tuple[object, ...]:
     """Return all fields of a replica that the rules depend on, except its waiters."""
     leading, log = partition.leading, partition.log
     view = None if leading is None else leading.view
-    counted = () if view is None else tuple(follower.flushed_end for follower in view.followers.values())
+    counted = () if view is None else tuple([follower.flushed_end for follower in view.followers.values()])
     return (
         partition.high_watermark,
         partition.leader_epoch,
@@ -155,7 +167,7 @@ def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
         partition.ack_end,
         counted,
         partition.is_offline,
-        bool(broker.damage.under_repair),
+        is_repairing,
     )
 
 
@@ -167,15 +179,13 @@ def _accounted_for(broker: Watched) -> Iterator[Partition]:
 def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
     """Raft: every broker has the same image at the same index, and each image may follow from the one before."""
     image = broker.quorum.image
-    known = seen.images.get(image.index)
-    if known is image:
+    if seen.compared.get(broker.broker_id) is image:
         return
-    if known is not None:
-        if known != image:
-            yield "metadata-divergence", f"broker {broker.broker_id} has other metadata at index {image.index}"
-        return
-    seen.images[image.index] = image
-    if image.index > seen.newest.index:
+    seen.compared[broker.broker_id] = image
+    known = seen.images.setdefault(image.index, image)
+    if known != image:
+        yield "metadata-divergence", f"broker {broker.broker_id} has other metadata at index {image.index}"
+    if known is image and image.index > seen.newest.index:
         yield from changes_fit(seen.newest, image)
         seen.newest = image
 

@@ -33,9 +33,11 @@ class LeaderRoles:
     def has_waiters_of_the_past(self, partition: Partition) -> bool:
         """Return whether somebody waits for an acknowledgement of a role that has ended. Note the current role."""
         last = self._last.get(partition)
+        if last is partition.leading:
+            return False
         if partition.leading is not None:
             self._last[partition] = partition.leading
-        if last is None or last is partition.leading:
+        if last is None:
             return False
         return bool(last._commit_waiters.queue or last._flush_waiters.queue)
 

@@ -63,7 +63,7 @@ class Pages:
 
     def is_corrupt(self, start: int, end: int) -> bool:
         """Return whether any of these bytes is corrupted. Some header fields are covered by no checksum."""
-        return any(start <= position < end for position in self._corrupt)
+        return bool(self._corrupt) and any(start <= position < end for position in self._corrupt)
 
     def write(self, content: bytes, position: int) -> None:
         self.seen.write(content, position)
