@@ -32,21 +32,27 @@ AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 class _Rows(Generic[AnyTable]):
-    """A table that still grows."""
+    """A table that still grows: its cells, row by row."""
 
     def __init__(self, table: type[AnyTable]) -> None:
         self._table = table
-        self.columns = {field.name: array("q") for field in fields(table)}
+        self._place = {field.name: place for place, field in enumerate(fields(table))}
+        self._width = len(self._place)
+        self._cells = array("q")
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(self._cells) // self._width
 
     def append(self, *cells: int) -> None:
-        for column, cell in zip(self.columns.values(), cells, strict=True):
-            column.append(cell)
+        assert len(cells) == self._width, "a row has a cell for each column"
+        self._cells.extend(cells)
+
+    def change(self, row: int, column: str, cell: int) -> None:
+        self._cells[row * self._width + self._place[column]] = cell
 
     def table(self) -> AnyTable:
-        return self._table(*(np.array(column, dtype=np.int64) for column in self.columns.values()))
+        rows = np.array(self._cells, dtype=np.int64).reshape(-1, self._width)
+        return self._table(*map(np.ascontiguousarray, rows.T))
 
 
 class HistoryBuilder:
@@ -90,13 +96,13 @@ class HistoryBuilder:
 
     def sealed(self, send: int, timestamp: int, content: int) -> None:
         """Record the timestamp and the content that the record of a send is sent with."""
-        self._sends.columns["timestamp"][send] = timestamp
-        self._sends.columns["content"][send] = content
+        self._sends.change(send, "timestamp", timestamp)
+        self._sends.change(send, "content", content)
 
     def ok(self, send: int, offset: int, at_ns: int) -> None:
         """Record an acknowledgement. `offset` is UNKNOWN for a retried batch whose offset the broker no longer knew."""
         self._end(send, Outcome.OK, at_ns)
-        self._sends.columns["offset"][send] = offset
+        self._sends.change(send, "offset", offset)
 
     def fail(self, send: int, at_ns: int) -> None:
         """Record an error that guarantees that the record is in no log. In doubt, call `info`."""
@@ -107,8 +113,8 @@ class HistoryBuilder:
         self._end(send, Outcome.INFO, at_ns)
 
     def _end(self, send: int, outcome: Outcome, at_ns: int) -> None:
-        self._sends.columns["outcome"][send] = outcome
-        self._sends.columns["ended_ns"][send] = at_ns
+        self._sends.change(send, "outcome", outcome)
+        self._sends.change(send, "ended_ns", at_ns)
 
     def poll(
         self,
@@ -209,8 +215,8 @@ class HistoryBuilder:
 
     def deleted(self, deletion: int, at_ns: int) -> None:
         """Record that the deletion is complete, or that retention may delete from now on."""
-        self._deletions.columns["outcome"][deletion] = Outcome.OK
-        self._deletions.columns["ended_ns"][deletion] = at_ns
+        self._deletions.change(deletion, "outcome", Outcome.OK)
+        self._deletions.change(deletion, "ended_ns", at_ns)
 
     def fault(self, kind: int, since_ns: int, until_ns: int, *, is_alone: bool) -> None:
         """Record a fault; see Faults."""

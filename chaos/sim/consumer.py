@@ -1,5 +1,6 @@
 """Simulated consumers by assignment: they read a partition from the start and record everything they receive."""
 
+import functools
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -10,7 +11,7 @@ from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import Alarm
 from cordwood.chaos.workload import decode as value_in
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.storage.batch import peek, split
+from cordwood.storage.batch import BatchHeader, peek, split
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
 from cordwood.storage.types import NO_EPOCH
@@ -22,6 +23,8 @@ FETCH_BYTES = 64 << 10
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 """Special timestamps of ListOffsets."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+BATCHES_KEPT = 512
+"""Decoded batches that are kept: most batches are read by several consumers."""
 
 
 class FetchContext(NamedTuple):
@@ -213,23 +216,25 @@ class Reader:
         """Record whole batches, of which the first may begin before the position. Return their end, or UNKNOWN."""
         self._polls += 1
         try:
-            batches = [(peek(batch), decode(batch)) for batch in split(data)]
+            batches = [_decoded(batch) for batch in split(data)]
         except CorruptBatch as corrupt:
             self._alarm("corrupt-read", f"{self.client.name} was sent {corrupt} in partition {self.partition}")
             return UNKNOWN
-        now_ns = self.client.now_ns
+        now_ns, poll = self.client.now_ns, self._history.poll
         for header, records in batches:
             self._history.batch(self.partition, header.base_offset, header.end, header.leader_epoch, now_ns)
-            for record in records:
-                if record.offset >= self.position:
-                    self._history.poll(
-                        self._number,
-                        self.partition,
-                        record.offset,
-                        value_in(record.value),
-                        now_ns,
-                        self._polls,
-                        content_of(record.key, record.headers, record.timestamp),
-                    )
-                    self.position, self.last_epoch = record.offset + 1, header.leader_epoch
+            for offset, value, content in records:
+                if offset >= self.position:
+                    poll(self._number, self.partition, offset, value, now_ns, self._polls, content)
+                    self.position, self.last_epoch = offset + 1, header.leader_epoch
         return batches[-1][0].end if batches else UNKNOWN
+
+
+@functools.lru_cache(BATCHES_KEPT)
+def _decoded(batch: bytes) -> tuple[BatchHeader, list[tuple[int, int, int]]]:
+    """Return the header of a batch, and the offset, value and content of each record. Raises CorruptBatch."""
+    rows = [
+        (record.offset, value_in(record.value), content_of(record.key, record.headers, record.timestamp))
+        for record in decode(batch)
+    ]
+    return peek(batch), rows
