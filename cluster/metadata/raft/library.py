@@ -32,6 +32,9 @@ class Role(IntEnum):
     LEADER = 2
 
 
+_ROLES = tuple(Role)
+
+
 def check_source() -> None:
     """Raise RuntimeError if the installed library is not the version that these overrides were written for."""
     source = resources.files(pysyncobj).joinpath("syncobj.py").read_bytes()
@@ -107,7 +110,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
 
     @property
     def role(self) -> Role:
-        return Role(self._SyncObj__raftState)
+        return _ROLES[self._SyncObj__raftState]
 
     @property
     def leader(self) -> BrokerId | None:
