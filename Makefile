@@ -9,6 +9,9 @@ COVERAGE := $(BIN)/python tests/support/unit_coverage.py --numprocesses 2 --dist
 NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 
+# The tests start hundreds of processes: each would compile all modules, if Python may not keep them compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast coverage check docs compat bench bench-compare growth profile malformed valid-flood chaos mutants chaos-live chaos-hundredth clean
 

@@ -57,7 +57,12 @@ def test_no_test_skips_but_for_a_requirement() -> None:
 
 def run_pytest(target: Path, words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "pytest", "-q", "-p", "requirements", "-p", "no:cacheprovider", str(target)]
-    environment = {**os.environ, "CORDWOOD_REQUIRE": words, "PYTHONPATH": str(ROOT / "tests" / "support")}
+    environment = {
+        **os.environ,
+        "CORDWOOD_REQUIRE": words,
+        "PYTHONPATH": str(ROOT / "tests" / "support"),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, cwd=target.parent, env=environment, check=False
     )

@@ -26,6 +26,8 @@ LINES = (
     LoadLine("a consumer", GeneratorMode.CONSUME, SMALL, records=3_000),
 )
 ENDED_S = 30.0
+AT_ONCE = {"controlled.shutdown.max.wait.ms": "0"}
+"""Brokers that all stop together wait in vain for other leaders."""
 
 
 def is_running(pid: int) -> bool:
@@ -37,7 +39,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_a_topic_has_a_replica_in_sync_on_each_of_three_brokers(tmp_path: Path) -> None:
-    with Cordwood(brokers=3).running(tmp_path / "round") as system:
+    with Cordwood(3, AT_ONCE).running(tmp_path / "round") as system:
         LOAD.create_topic(system.bootstrap, "t", partitions=2, replicas=3)
         partitions = AdminClient({"bootstrap.servers": system.bootstrap}).list_topics("t").topics["t"].partitions
         assert [sorted(each.isrs) for each in partitions.values()] == [[1, 2, 3], [1, 2, 3]]
@@ -45,7 +47,7 @@ def test_a_topic_has_a_replica_in_sync_on_each_of_three_brokers(tmp_path: Path) 
 
 
 def test_a_round_on_three_brokers_has_every_figure(tmp_path: Path) -> None:
-    results = run_rounds([Cordwood(brokers=3)], LINES, LOAD, 1, tmp_path, 0, say=lambda _: None)
+    results = run_rounds([Cordwood(3, AT_ONCE)], LINES, LOAD, 1, tmp_path, 0, say=lambda _: None)
     assert set(results) == {
         "start to ready",
         "memory at rest",
@@ -88,11 +90,11 @@ def test_a_line_that_fails_fails_its_round(tmp_path: Path) -> None:
 
 def test_a_line_may_ask_for_brokers_with_a_session_timeout_of_its_own(tmp_path: Path) -> None:
     running = [SystemBroker(id_, 1, 2, tmp_path) for id_ in (1, 2, 3)]
-    plain, long = Cordwood(3), Cordwood(3).with_sessions(9_000)
+    plain, long = Cordwood(3, AT_ONCE), Cordwood(3).with_sessions(9_000)
     assert "broker.session.timeout.ms=9000" in long.command(running[0], running)
     assert "broker.heartbeat.interval.ms=2250" in long.command(running[0], running)
     assert not any("session" in word for word in plain.command(running[0], running))
-    failover = LoadLine("killed", GeneratorMode.FAILOVER, SMALL, rate=100, seconds=9, session_ms=2_000)
+    failover = LoadLine("killed", GeneratorMode.FAILOVER, SMALL, rate=100, seconds=5, session_ms=2_000)
     results = run_rounds([plain], [failover], LOAD, 1, tmp_path, 0, say=lambda _: None)
     assert results["killed, longest time without an ack"]["cordwood"].median > 0
 

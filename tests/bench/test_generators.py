@@ -17,6 +17,8 @@ from cordwood.bench.rounds import run_failover
 from cordwood.bench.systems import Cordwood, Running
 
 RECORDS = 6_000
+AT_ONCE = {"controlled.shutdown.max.wait.ms": "0"}
+"""Brokers that all stop together wait in vain for other leaders."""
 TOPIC = "modes"
 
 
@@ -34,7 +36,7 @@ def generator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def brokers(generator: Generator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Run three brokers with a topic of at least RECORDS records."""
-    with Cordwood(brokers=3).running(tmp_path_factory.mktemp("brokers") / "round") as running:
+    with Cordwood(3, AT_ONCE).running(tmp_path_factory.mktemp("brokers") / "round") as running:
         generator.create_topic(running.bootstrap, TOPIC, PARTITIONS, 3)
         written = generator.run(
             LoadLine("write", GeneratorMode.PRODUCE, TOPIC, RECORDS), running.bootstrap, running.pids
@@ -73,7 +75,7 @@ def test_connections_with_one_record_in_flight(generator: Generator, brokers: Ru
 
 def test_a_killed_leader_is_a_gap_between_acks_and_no_lost_record(generator: Generator, tmp_path: Path) -> None:
     line = LoadLine("leader killed", GeneratorMode.FAILOVER, TOPIC, rate=100, seconds=4.0, is_replicated=True)
-    with Cordwood(brokers=3).running(tmp_path / "round") as running:
+    with Cordwood(3, AT_ONCE).running(tmp_path / "round") as running:
         generator.create_topic(running.bootstrap, TOPIC, PARTITIONS, 3)
         undisturbed = generator.run(replace(line, seconds=1.0), running.bootstrap, running.pids)
         assert undisturbed.records == 100

@@ -121,7 +121,7 @@ def test_descriptors_that_run_out_take_nothing_with_them(tmp_path: Path, restart
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (used, hard))
         strangers = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(20)]
         # Long enough for segments to roll, and for a group commit to open a directory.
-        time.sleep(5.0)
+        time.sleep(2.0)
         for stranger in strangers:
             stranger.close()
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (soft, hard))
@@ -142,7 +142,7 @@ def test_a_flush_policy_may_change_under_load(tmp_path: Path, brokers: int) -> N
                 load.go_on()
                 alter(cluster.bootstrap, "flush.policy", policy)
             load.go_on(200)
-            time.sleep(3.0)
+            time.sleep(1.0)
             cluster.check_alive()
             load.go_on()
         assert load.failed == []
@@ -184,7 +184,7 @@ def test_a_strangers_proposal_that_no_broker_can_apply_stops_none(tmp_path: Path
             change = commands.ConfigChange(key, None, value)
             command = commands.AlterConfigs(commands.ResourceType.TOPIC, TOPIC, (change,))
             as_stranger(port, cluster_id, b"12345678" + commands.encode(command))
-        time.sleep(3.0)
+        time.sleep(1.0)
         cluster.check_alive()
         with Load(cluster.bootstrap, 3) as load:
             load.go_on()
@@ -343,7 +343,7 @@ def test_heartbeats_that_had_arrived_count_before_sessions_expire(broker: Runnin
     try:
         wait_until(lambda: min(heard) > 3, ANSWER_S, "heartbeats of every member")
         os.kill(broker.pid, signal.SIGSTOP)
-        time.sleep(3.0)
+        time.sleep(2.0)
         os.kill(broker.pid, signal.SIGCONT)
         before = list(heard)
         wait_until(

@@ -52,7 +52,7 @@ def test_wrong_usage_is_a_sentence(
 
 
 def test_a_short_run_with_kills_ends_with_a_verdict_and_a_report(tmp_path: Path) -> None:
-    ended = chaos_run(tmp_path, "--faults", "kill", "--minutes", "0.34", "--seed", "5", "--json")
+    ended = chaos_run(tmp_path, "--faults", "kill", "--minutes", "0.25", "--seed", "5", "--json")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     *_, sentence, last = ended.stdout.splitlines()
     verdict = json.loads(last)

@@ -30,7 +30,7 @@ from cordwood.cluster.kafka.registry import HANDLERS
 
 PLANTED_STALL_S = 2.5
 PLANTED_MB = 200
-FLOOD_S, SHORT_FLOOD_S = 120.0, 20.0
+FLOOD_S, SHORT_FLOOD_S = 120.0, 10.0
 BLAMED_S_MAX = 5.0
 """Ten times the bound of a flood on a machine of its own: other tests share this machine."""
 EVERY_API = {int(module.KEY) for module in HANDLERS}

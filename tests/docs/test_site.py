@@ -1,14 +1,23 @@
-"""The documentation site builds without warnings, loads nothing from the network, and has a runbook for every alert."""
+"""The documentation site: it builds without warnings, is whole in a browser without a network, and has all runbooks."""
 
+import functools
+import http.server
+import os
 import re
+import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from built_site import built_site
+from requirements import Requirement, needs
 
 ROOT = Path(__file__).resolve().parents[2]
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BUILT_S, OPENED_S = 100, 60
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 ELSEWHERE = re.compile(r"(https?:)?//")
 IN_STYLES = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""")
@@ -36,6 +45,13 @@ class Page(HTMLParser):
             self.loaded.append(has.get("href", ""))
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that does not log requests."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log nothing."""
+
+
 def from_elsewhere(site: Path) -> Iterator[str]:
     """Yield the resources of pages and styles that a browser would load from another host."""
     for page in site.rglob("*.html"):
@@ -46,8 +62,24 @@ def from_elsewhere(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the documentation, built as `make docs` builds it."""
-    return built_site(tmp_path_factory.mktemp("site"))
+    """Return the documentation, built as `make docs` builds it. A warning of mkdocs is an error."""
+    place = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)]
+    environ = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=BUILT_S, check=False)
+    assert built.returncode == 0, built.stderr
+    return place
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Yield the address at which the site is served."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        serving.join()
 
 
 def test_it_has_all_pages_and_each_can_be_reached(site: Path) -> None:
@@ -85,3 +117,29 @@ def test_every_alert_has_its_runbook(site: Path) -> None:
         f"{page}#{anchor}" for page, anchor in urls if anchor not in Page((site / f"{page}.html").read_text()).ids
     ]
     assert lacking == []
+
+
+@needs(Requirement.CHROMIUM, BROWSER is not None, "chromium is not installed")
+@pytest.mark.parametrize("page", ["index.html", "concepts.html", "architecture.html", "reference/kafka.html"])
+def test_a_page_misses_nothing(address: str, page: str, tmp_path: Path) -> None:
+    assert BROWSER is not None
+    opened = subprocess.run(
+        [
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--dump-dom",
+            f"{address}/{page}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=OPENED_S,
+        check=True,
+    )
+    assert "CONSOLE" not in opened.stderr, opened.stderr
+    # The theme's script has run up to its inspection of the page's elements.
+    assert "js-focus-visible" in opened.stdout

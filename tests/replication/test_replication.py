@@ -196,7 +196,7 @@ def test_others_lead_a_partition_that_has_failed_and_nothing_else(seed: int) -> 
     run_scenario(scenario, seed, partitions=3)
 
 
-@pytest.mark.parametrize("seed", [*range(30), 267])
+@pytest.mark.parametrize("seed", [*range(15), 21, 267])
 def test_nothing_acknowledged_is_lost_whatever_happens(seed: int) -> None:
     """Seed 3 has a follower that refuses a batch: it must not append the batches after that one.
 

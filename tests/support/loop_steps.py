@@ -37,19 +37,15 @@ class LongestStep:
             if frame.f_code is _RUN:
                 self._end_step()
                 self._is_brokers = _is_in_broker(frame.f_locals["self"]._context)
-            self._this_step += not _is_of_the_world(frame)
-        elif event == "c_call":
-            self._this_step += not _is_of_the_world(frame)
+        elif event != "c_call":
+            return
+        # The simulator's code stands for the operating system's disk and network.
+        self._this_step += WORLD not in frame.f_code.co_filename
 
     def _end_step(self) -> None:
         if self._is_brokers:
             self.calls = max(self.calls, self._this_step)
         self._this_step, self._is_brokers = 0, False
-
-
-def _is_of_the_world(frame: FrameType) -> bool:
-    """Return whether the code is the simulator's, which stands for the operating system's disk and network."""
-    return WORLD in frame.f_code.co_filename
 
 
 def _is_in_broker(context: Context) -> bool:

@@ -15,14 +15,14 @@ from cordwood.cluster.cli.exits import ExitCode
 FLIPS_PER_FILE = 6
 
 
-@pytest.fixture
-def data(broker: RunningBroker) -> Path:
+@pytest.fixture(scope="module")
+def data(shared: RunningBroker) -> Path:
     """Return the data directory of a stopped broker with two topics."""
     for topic in ("a", "b"):
-        cordwood("topic", "create", topic, "-p", "2", bootstrap=broker.bootstrap)
-        cordwood("produce", topic, stdin=b"".join(b"line %d\n" % n for n in range(3000)), bootstrap=broker.bootstrap)
-    broker.stop()
-    return broker.data
+        cordwood("topic", "create", topic, "-p", "2", bootstrap=shared.bootstrap)
+        cordwood("produce", topic, stdin=b"".join(b"line %d\n" % n for n in range(3000)), bootstrap=shared.bootstrap)
+    shared.stop()
+    return shared.data
 
 
 def test_a_sound_directory_is_found_sound(data: Path) -> None:

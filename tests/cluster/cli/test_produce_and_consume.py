@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 
 import pytest
 from broker_fixture import RunningBroker, wait_until
@@ -10,14 +9,6 @@ from command import cordwood, in_process, start_cordwood
 from confluent_kafka import Producer
 
 from cordwood.cluster.cli.exits import ExitCode
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """Yield one broker for all tests of this file; each has a topic of its own."""
-    running = RunningBroker(tmp_path_factory.mktemp("shared") / "data").start()
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -1,15 +1,21 @@
 """The console's pure modules, called in the browser."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from broker_fixture import RunningBroker
 from console_fixture import Console
+from playwright.sync_api import Browser
 
 
-@pytest.fixture
-def page(console: Console) -> Console:
-    """Return an open page that can import the modules."""
-    return console.open()
+@pytest.fixture(scope="module")
+def page(browser: Browser, served: RunningBroker) -> Iterator[Console]:
+    """Yield one open page that can import the modules; they keep no state between calls."""
+    opened = Console(browser, served.settings["http.listen"]).open()
+    yield opened
+    opened.in_order()
+    opened.close()
 
 
 def call(page: Console, module: str, expression: str) -> Any:
