@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# The tests wait more than they work: three processes on two cores.
-SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 3 --dist loadfile $(ARGS)
+# The tests wait as much as they work: four processes on two cores.
+SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 4 --dist loadfile $(ARGS)
 COVERAGE := $(BIN)/python tests/support/unit_coverage.py --numprocesses 2 --dist loadfile
 NIGHT_MINUTES ?= 480
 MINUTES ?= 60

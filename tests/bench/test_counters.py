@@ -1,5 +1,6 @@
 """Cost budgets of requests: calls, memory, system calls, and fsyncs for each group commit."""
 
+import functools
 import warnings
 from pathlib import Path
 
@@ -10,13 +11,14 @@ from cordwood.bench.counters.budget import OF_THE_INTERPRETER, PYTHON, exceeded,
 from cordwood.bench.counters.scenarios import CONNECTIONS, SCENARIOS, CounterScenario, count
 
 KNOWN = budget.load()
+once_counted = functools.cache(count)
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 OTHER_PYTHON = "3.99"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_request_costs_no_more_than_its_budget(scenario: CounterScenario) -> None:
-    counts = count(scenario)
+    counts = once_counted(scenario)
     complaints = [change.complaint for change in exceeded(scenario.name, counts, KNOWN)]
     assert not complaints, "\n" + "\n".join(complaints)
     for change in fallen(scenario.name, counts, KNOWN):
@@ -30,7 +32,7 @@ def test_the_budget_is_of_the_scenarios_that_there_are() -> None:
 
 
 def test_sixteen_produces_of_one_turn_are_one_group_and_one_fsync() -> None:
-    counts = count(BY_NAME["16 small produces in one turn"])
+    counts = once_counted(BY_NAME["16 small produces in one turn"])
     assert (counts["io_submit"], counts["fdatasync"], counts["files synced"]) == (1, 1, 1)
     assert (counts["recv"], counts["send"]) == (CONNECTIONS, CONNECTIONS)
 

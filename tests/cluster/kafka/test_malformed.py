@@ -6,7 +6,7 @@ from broker_fixture import RunningBroker
 
 from cordwood.chaos.live.malformed import flood
 
-FRAMES = 20_000
+FRAMES = 10_000
 
 
 def test_malformed_frames_trouble_neither_the_broker_nor_a_bystander(tmp_path: Path) -> None:
