@@ -112,7 +112,7 @@ def test_every_round_begins_with_another_system(tmp_path: Path) -> None:
     assert {name: len(of.values) for name, of in results["a producer"].items()} == {"cordwood": 2, "cordwood, os": 2}
 
 
-def test_no_broker_and_no_data_outlives_a_round_that_failed(tmp_path: Path) -> None:
+def test_no_broker_and_no_data_is_left_after_a_round_that_failed(tmp_path: Path) -> None:
     pids: list[int] = []
 
     def fail_meanwhile() -> None:
@@ -127,7 +127,7 @@ def test_no_broker_and_no_data_outlives_a_round_that_failed(tmp_path: Path) -> N
     assert not (tmp_path / "round").exists()
 
 
-def test_a_broker_that_does_not_come_up_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_come_up_is_reported_with_its_reason(tmp_path: Path) -> None:
     system = Cordwood(brokers=3, settings={"num.partitions": "many"})
     with (
         pytest.raises(CannotRun, match=r"(?s)broker 1 did not come up:.*num\.partitions"),
@@ -145,7 +145,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_measured(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_number_of_replicas_that_elects_nobody_is_refused() -> None:
+def test_a_number_of_replicas_without_a_majority_is_refused() -> None:
     command = [sys.executable, "-m", "cordwood.bench", "--replication-factor", "2"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=ENDED_S, cwd=os.path.sep, check=False)
     assert refused.returncode == 1

@@ -67,7 +67,7 @@ def test_a_system_call_that_the_budget_does_not_know_is_too_much(planted: budget
     assert [str(change) for change in found] == ["a produce: fstat went from 0.00 to 1.00"]
 
 
-def test_what_has_become_a_tenth_cheaper_is_told_and_is_no_failure(planted: budget.Budget) -> None:
+def test_what_has_become_a_tenth_cheaper_is_reported_and_is_no_failure(planted: budget.Budget) -> None:
     counts = {"Python calls": 89.0, "fdatasync": 1.0, "send": 2.0}
     assert exceeded("a produce", counts, planted) == []
     assert [change.counter for change in fallen("a produce", counts, planted)] == ["Python calls"]

@@ -84,7 +84,7 @@ def test_the_page_has_what_the_result_says_with_its_commit_and_charts(area: Area
     assert sorted(pictures) == sorted(found) != []
 
 
-def test_the_client_gets_what_it_produced_and_is_told_of_refusals(place: BenchPlace) -> None:
+def test_the_client_gets_what_it_produced_and_the_refusals(place: BenchPlace) -> None:
     with place.broker("one") as broker, BlockingClient(broker.address) as client:
         create_topic(broker.address, 3)
         client.hello()

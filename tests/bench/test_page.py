@@ -178,7 +178,7 @@ def test_the_page_has_every_median_with_the_least_and_the_most(measured: Measure
     assert values == f"| {LARGE} | MB/s | 300<br>290 to 310 | 100<br>95 to 110 |"
 
 
-def test_the_page_tells_what_was_run_on_what_and_which_disk_limits(measured: MeasuredRun) -> None:
+def test_the_page_names_what_was_run_on_what_and_which_disk_limits(measured: MeasuredRun) -> None:
     text = page(measured)
     for told in (
         "2026-11-22, 3 rounds",

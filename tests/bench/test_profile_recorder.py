@@ -48,7 +48,7 @@ def test_what_a_process_did_meanwhile_is_in_its_folded_stacks(
     assert all(any(frame.startswith("spin (") for frame in frames) for frames, _ in stacks)
 
 
-def test_a_process_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_process_that_is_not_there_is_reported(tmp_path: Path) -> None:
     spy = recorder(100, is_native=False)
     with (
         pytest.raises(ProfilerUnavailable, match="py-spy does not begin"),
@@ -57,7 +57,7 @@ def test_a_process_that_is_not_there_is_told(tmp_path: Path) -> None:
         pytest.fail("it began")
 
 
-def test_a_spy_that_writes_nothing_is_told(tmp_path: Path) -> None:
+def test_a_spy_that_writes_nothing_is_reported(tmp_path: Path) -> None:
     liar = tmp_path / "liar"
     liar.write_text("#!/bin/sh\necho Sampling process\nexec sleep 60\n")
     liar.chmod(0o755)

@@ -75,7 +75,7 @@ def test_shares_are_of_all_samples_and_in_the_order_of_a_request() -> None:
     ]
 
 
-def test_nothing_sampled_is_nothing_told() -> None:
+def test_nothing_sampled_is_nothing_reported() -> None:
     assert shares(stacks_of([])) == {}
 
 

@@ -14,7 +14,7 @@ def scenario() -> HistoryScenario:
     return HistoryScenario()
 
 
-def test_an_empty_history_accuses_nobody(scenario: HistoryScenario) -> None:
+def test_an_empty_history_has_no_anomaly(scenario: HistoryScenario) -> None:
     assert scenario.kinds() == {}
 
 
@@ -72,7 +72,7 @@ def test_every_check_has_a_planted_anomaly() -> None:
     assert len(found) == len(CHECKS) - 4
 
 
-def test_a_lost_write_is_proved_by_the_send_and_by_what_was_read_behind_it(scenario: HistoryScenario) -> None:
+def test_a_lost_write_is_proved_by_the_send_and_by_a_later_read(scenario: HistoryScenario) -> None:
     scenario.acknowledged("ab").polled("b", at=1)
     [anomaly] = scenario.anomalies()
     send, poll = anomaly.operations
@@ -100,19 +100,19 @@ def test_a_record_that_was_acknowledged_without_its_place_may_be_anywhere_but_mu
     assert scenario.acknowledged("b", at=None).kinds() == {"lost-write": 1, "unseen": 1}
 
 
-def test_nobody_may_claim_what_was_deleted_behind_the_start_of_the_log(scenario: HistoryScenario) -> None:
+def test_deleted_records_below_the_log_start_are_not_missed(scenario: HistoryScenario) -> None:
     scenario.acknowledged("abcd").acknowledged("e", at=None).deleted(2)
     scenario.watermark(4, log_start=2).polled("cd", at=2).replica(1, "cd", at=2, log_start=2)
     assert scenario.kinds() == {}
 
 
-def test_nobody_may_claim_what_was_refused_left_open_or_not_meant_for_all_replicas(scenario: HistoryScenario) -> None:
+def test_records_that_were_refused_left_open_or_not_for_all_replicas_are_not_missed(scenario: HistoryScenario) -> None:
     scenario.acknowledged("ab", at=1, acks=1).refused("c").unanswered("de").acknowledged("f", at=2)
     scenario.polled("f", at=2).replica(1, "f", at=2)
     assert scenario.kinds() == {}
 
 
-def test_what_was_refused_must_not_be_committed_although_nobody_read_it(scenario: HistoryScenario) -> None:
+def test_a_refused_record_must_not_be_committed_even_if_unread(scenario: HistoryScenario) -> None:
     scenario.refused("a").replica(1, "a").replica(2, "a", high_watermark=0)
     [anomaly] = scenario.anomalies()
     assert (anomaly.kind, anomaly.count) == ("aborted-read", 1)
@@ -123,7 +123,7 @@ def test_an_open_send_may_be_read(scenario: HistoryScenario) -> None:
     assert scenario.unanswered("a").polled("a").replica(1, "a").kinds() == {}
 
 
-def test_a_partition_that_nobody_reads_has_nobody_to_miss_a_record(scenario: HistoryScenario) -> None:
+def test_a_partition_without_readers_misses_no_record(scenario: HistoryScenario) -> None:
     assert scenario.acknowledged("a").kinds() == {}
     assert scenario.assigned().kinds() == {"unseen": 1}
 
@@ -133,7 +133,7 @@ def test_a_record_in_the_wrong_partition_was_not_sent_there(scenario: HistorySce
     assert scenario.kinds() == {"unsent-read": 1}
 
 
-def test_a_record_elsewhere_than_its_producer_was_told_is_a_duplicate(scenario: HistoryScenario) -> None:
+def test_a_record_elsewhere_than_acknowledged_is_a_duplicate(scenario: HistoryScenario) -> None:
     scenario.acknowledged("a").polled("a", at=1)
     assert scenario.kinds() == {"duplicate": 1}
     assert [operation["offset"] for operation in scenario.anomalies()[0].operations] == [0, 1]
@@ -151,7 +151,7 @@ def test_a_consumer_may_go_anywhere_when_it_is_reassigned(scenario: HistoryScena
     assert scenario.kinds() == {}
 
 
-def test_the_reassignment_of_another_consumer_or_partition_excuses_nobody(scenario: HistoryScenario) -> None:
+def test_the_reassignment_of_another_consumer_or_partition_is_no_excuse(scenario: HistoryScenario) -> None:
     scenario.acknowledged("abc").polled("abc", consumer=2).assigned()
     scenario.polled("a").assigned(consumer=2).assigned(partition=1).polled("c", at=2)
     assert scenario.kinds() == {"poll-skip": 1}
@@ -165,7 +165,7 @@ def test_consumers_and_partitions_are_followed_apart(scenario: HistoryScenario) 
     assert scenario.kinds() == {}
 
 
-def test_an_offset_that_nobody_ever_saw_a_record_at_is_not_skipped(scenario: HistoryScenario) -> None:
+def test_an_offset_at_which_no_record_was_ever_seen_is_not_skipped(scenario: HistoryScenario) -> None:
     assert scenario.unanswered("ab").polled("a.b").replica(1, "a!b").kinds() == {}
 
 
@@ -184,11 +184,11 @@ def test_the_same_record_twice_goes_not_forward(scenario: HistoryScenario) -> No
     assert scenario.unanswered("a").polled("a").polled("a").kinds() == {"nonmonotonic-poll": 1}
 
 
-def test_what_a_producer_gave_up_may_land_behind_what_it_sent_later(scenario: HistoryScenario) -> None:
+def test_a_record_that_a_producer_gave_up_may_land_after_a_later_one(scenario: HistoryScenario) -> None:
     assert scenario.unanswered("a").acknowledged("b").polled("ba").kinds() == {}
 
 
-def test_an_order_that_only_reads_tell_counts_too(scenario: HistoryScenario) -> None:
+def test_an_order_that_only_reads_show_counts_too(scenario: HistoryScenario) -> None:
     scenario.acknowledged("ab", at=None).polled("ba")
     assert scenario.kinds() == {"nonmonotonic-send": 1}
 
@@ -214,7 +214,7 @@ def test_control_records_are_compared_too(scenario: HistoryScenario) -> None:
     assert scenario.kinds() == {"replica-divergence": 1}
 
 
-def test_replicas_may_differ_behind_the_smaller_watermark_and_before_the_later_start(scenario: HistoryScenario) -> None:
+def test_replicas_may_differ_past_the_smaller_watermark_and_before_the_later_start(scenario: HistoryScenario) -> None:
     scenario.unanswered("abcd").deleted(1).replica(1, "abcd", high_watermark=3)
     scenario.replica(2, "bc!", at=1, log_start=1, high_watermark=4).replica(3, "ab", high_watermark=2)
     assert scenario.kinds() == {}
@@ -230,7 +230,7 @@ def test_watermarks_are_compared_by_client_and_partition(scenario: HistoryScenar
     assert scenario.kinds() == {}
 
 
-def test_a_record_that_is_not_the_one_that_was_sent_is_altered_whoever_reads_it(scenario: HistoryScenario) -> None:
+def test_a_record_that_is_not_the_one_that_was_sent_is_altered_for_every_reader(scenario: HistoryScenario) -> None:
     scenario.acknowledged("ab").polled("ab").polled("ab", consumer=2, content=7)
     [anomaly] = scenario.anomalies()
     assert (anomaly.kind, anomaly.count) == ("altered-read", 2)
@@ -260,7 +260,7 @@ def test_an_answer_that_names_no_watermark_may_bring_what_some_leader_had_commit
         (lambda scenario: scenario.acknowledged("a", partition=1), 0),
     ],
 )
-def test_a_leader_tells_no_end_below_what_somebody_knew_before_it_was_asked(
+def test_a_leader_returns_no_end_below_one_known_before_the_request(
     scenario: HistoryScenario, known: Callable[[HistoryScenario], HistoryScenario], count: int
 ) -> None:
     assert known(scenario).watermark(0, epoch=1).kinds() == ({"stale-read": count} if count else {})
@@ -280,7 +280,7 @@ def test_a_deposed_leader_answers_as_of_its_time_and_its_successor_knows_more(sc
     assert scenario.watermark(1, epoch=2).kinds() == {"stale-read": 2}
 
 
-def test_a_follower_and_a_leader_that_nobody_knows_may_lag(scenario: HistoryScenario) -> None:
+def test_a_follower_and_an_unknown_leader_may_lag(scenario: HistoryScenario) -> None:
     scenario.acknowledged("a").watermark(0, epoch=BY_FOLLOWER).watermark(0, client=2)
     assert scenario.kinds() == {}
 
@@ -329,12 +329,12 @@ def test_a_lookup_need_not_find_what_was_deleted_or_what_came_later(scenario: Hi
     assert scenario.kinds() == {}
 
 
-def test_a_log_start_that_nobody_allowed_excuses_no_lost_record(scenario: HistoryScenario) -> None:
+def test_a_log_start_that_was_not_allowed_excuses_no_lost_record(scenario: HistoryScenario) -> None:
     scenario.acknowledged("abc").watermark(3, log_start=2).polled("c", at=2)
     assert scenario.kinds() == {"invented-log-start": 1, "lost-write": 2}
 
 
-def test_a_replica_may_not_begin_where_nobody_had_allowed_it(scenario: HistoryScenario) -> None:
+def test_a_replica_may_not_begin_where_it_was_not_allowed(scenario: HistoryScenario) -> None:
     assert scenario.acknowledged("ab").replica(1, "b", at=1, log_start=1).kinds() == {"invented-log-start": 1}
 
 
@@ -343,13 +343,13 @@ def test_a_log_may_begin_where_records_were_deleted_and_no_later(scenario: Histo
     assert scenario.watermark(4, log_start=3).kinds() == {"invented-log-start": 1}
 
 
-def test_a_log_may_begin_behind_what_is_old_enough(scenario: HistoryScenario) -> None:
+def test_a_log_may_begin_after_records_that_are_old_enough(scenario: HistoryScenario) -> None:
     scenario.retained(age_ms=10).acknowledged("ab").after(10).acknowledged("c", at=2)
     assert scenario.watermark(3, log_start=2).kinds() == {}
     assert scenario.watermark(3, log_start=3).kinds() == {"invented-log-start": 1}
 
 
-def test_a_log_may_begin_behind_what_is_more_than_enough(scenario: HistoryScenario) -> None:
+def test_a_log_may_begin_after_records_beyond_the_size_limit(scenario: HistoryScenario) -> None:
     scenario.retained(keep_records=2).acknowledged("abc")
     assert scenario.watermark(3, log_start=1).kinds() == {}
     assert scenario.watermark(3, log_start=2).kinds() == {"invented-log-start": 1}
@@ -393,14 +393,14 @@ def test_a_send_that_was_open_as_the_fault_struck_is_due_as_if_it_were_sent_then
     assert scenario.kinds() == {"unavailable": 1}
 
 
-def test_a_send_that_its_producer_gave_up_claims_no_answer_and_one_that_nobody_answers_does(
+def test_a_send_that_its_producer_gave_up_claims_no_answer_and_an_unanswered_one_does(
     scenario: HistoryScenario,
 ) -> None:
     assert scenario.struck("kill").unanswered("ab").kinds() == {}
     assert scenario.after(3_001).watermark(0).kinds() == {"unavailable": 1}
 
 
-def test_a_commit_of_unknown_outcome_or_another_group_binds_nobody(scenario: HistoryScenario) -> None:
+def test_a_commit_of_unknown_outcome_or_another_group_does_not_count(scenario: HistoryScenario) -> None:
     scenario.committed(9, outcome=Outcome.INFO).committed(8, outcome=Outcome.FAIL).committed(7, group=2).committed(1, 2)
     assert scenario.found_committed(2).kinds() == {}
 
@@ -410,7 +410,7 @@ def test_a_later_generation_must_find_what_was_committed(scenario: HistoryScenar
     assert scenario.found_committed(-1, generation=3).kinds() == {"group-regress": 1}
 
 
-def test_a_commit_that_is_told_late_still_belongs_to_its_generation(scenario: HistoryScenario) -> None:
+def test_a_commit_that_is_answered_late_still_belongs_to_its_generation(scenario: HistoryScenario) -> None:
     scenario.found_committed(5, generation=2).committed(5, generation=1)
     assert scenario.kinds() == {}
     assert scenario.committed(6, generation=1).kinds() == {"group-regress": 1}

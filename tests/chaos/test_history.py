@@ -33,7 +33,7 @@ def history() -> History:
     return builder.build()
 
 
-def test_a_send_is_open_until_its_end_is_told(history: History) -> None:
+def test_a_send_is_open_until_its_outcome_is_recorded(history: History) -> None:
     assert history.sends.outcome.tolist() == [Outcome.OK, Outcome.FAIL, Outcome.INFO]
     assert history.sends.offset.tolist() == [7, UNKNOWN, UNKNOWN]
     assert history.sends.ended_ns.tolist() == [21, 20, UNKNOWN]
@@ -75,7 +75,7 @@ def test_a_replica_without_records_is_known_to_be_empty(history: History) -> Non
     assert history.replicas.broker.tolist() == [1]
 
 
-def test_a_deletion_is_open_until_its_end_is_told() -> None:
+def test_a_deletion_is_open_until_its_outcome_is_recorded() -> None:
     builder = HistoryBuilder()
     builder.deleted(builder.delete(1, 40, before=7), 41)
     builder.delete(1, 42, age_ms=8)

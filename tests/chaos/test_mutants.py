@@ -158,7 +158,7 @@ def test_only_those_are_hunted_whose_file_or_killer_has_changed(monkeypatch: pyt
     assert list(command._differing([BY_NAME[name] for name in pins], "HEAD")) == []
 
 
-def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
+def test_the_page_lists_the_unfit_and_what_was_not_run() -> None:
     unfit = MutantOutcome(
         BY_NAME["no-pre-vote"], CAUGHT.killer, MutantVerdict.UNFIT, "it fails without it too: watermark-regress"
     )

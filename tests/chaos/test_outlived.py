@@ -238,7 +238,7 @@ def test_a_segment_that_is_deleted_is_found_and_fetched_again(cluster: LocalClus
     cluster.wait_in_sync()
 
 
-def test_a_flipped_bit_costs_a_replica_nothing_that_lies_behind_it(cluster: LocalCluster) -> None:
+def test_a_flipped_bit_costs_a_replica_no_later_segment(cluster: LocalCluster) -> None:
     [acknowledged] = filled(cluster)
     leader = cluster.leader_of(TOPIC, 0)
     victim = next(id_ for id_ in cluster.ids if id_ != leader)

@@ -50,7 +50,7 @@ def test_equal_replicas_are_no_anomaly(replicas: Replicas) -> None:
     assert replica_logs.end_offset(replicas.data[3], (TOPIC, "0")) == 2
 
 
-def test_a_partition_that_was_told_of_already_is_not_told_of_again(replicas: Replicas) -> None:
+def test_a_partition_that_was_reported_is_not_reported_again(replicas: Replicas) -> None:
     replicas.write(2, batch(0), batch(1, b"other"))
     assert replicas.anomalies() == ["replica-divergence"]
     assert list(replica_logs.divergences(replicas.data, {(TOPIC, "0")})) == []

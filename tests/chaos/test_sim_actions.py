@@ -63,5 +63,5 @@ def test_what_never_happens_in_the_suite_is_known() -> None:
     assert never <= RARE, f"nobody ever did {never - RARE}"
 
 
-def test_nothing_is_counted_under_a_name_that_nobody_knows() -> None:
+def test_nothing_is_counted_under_an_unknown_name() -> None:
     assert {chore.value for chore in Chore} <= set(ACTIONS)

@@ -42,7 +42,7 @@ def outcomes(scenario: Callable[[SimulatedDisk], None], keep: float | None = 0.5
     return found
 
 
-def test_synced_bytes_outlive_a_power_cut(disk: SimulatedDisk) -> None:
+def test_synced_bytes_survive_a_power_cut(disk: SimulatedDisk) -> None:
     file = synced_file(disk, content=b"kept")
     file.pwrite([b"lost"], 4)
     disk.power_cut(keep=0)
@@ -253,7 +253,7 @@ def test_a_write_that_breaks_off_leaves_its_beginning(disk: SimulatedDisk) -> No
     assert disk.content("/f") == b"ab"
 
 
-def test_a_bad_sector_cannot_be_read_until_healed(disk: SimulatedDisk) -> None:
+def test_a_bad_sector_cannot_be_read_until_faults_end(disk: SimulatedDisk) -> None:
     file = synced_file(disk, content=b"abcdef")
     disk.faults.fail_reads("/f", 2, 4)
     assert file.pread(2, 0) == b"ab"
@@ -314,7 +314,7 @@ def test_equal_seeds_give_equal_disks() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_opening_is_refused_until_it_is_healed_and_what_is_open_stays(disk: SimulatedDisk, code: int) -> None:
+def test_opening_is_refused_until_faults_end_and_open_files_stay(disk: SimulatedDisk, code: int) -> None:
     disk.make_directories("/d")
     kept = disk.open("/d/f", create=True)
     disk.faults.refuse_opens("/d", code=code)
@@ -335,7 +335,7 @@ def test_a_failed_sync_says_that_it_was_one(disk: SimulatedDisk) -> None:
     file.sync()
 
 
-def test_what_is_open_is_counted_until_nobody_has_it(disk: SimulatedDisk) -> None:
+def test_an_open_file_is_counted_until_its_last_handle_is_closed(disk: SimulatedDisk) -> None:
     files = [disk.open(f"/{number}", create=True) for number in range(3)]
     assert disk.open_count == 3
     files.pop().close()

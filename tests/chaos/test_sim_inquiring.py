@@ -42,7 +42,7 @@ def test_every_question_is_asked_and_answered(history: History) -> None:
     assert len(set(history.batches.leader_epoch.tolist())) > 1
 
 
-def test_an_answer_is_written_down_with_all_that_it_tells(history: History) -> None:
+def test_a_response_is_recorded_with_all_its_fields(history: History) -> None:
     told = history.watermarks
     assert (told.invoked_ns < told.at_ns).all()
     assert {BY_FOLLOWER} < set(told.leader_epoch.tolist())
@@ -85,7 +85,7 @@ class Holder:
     replicas: list[Replica] = field(default_factory=list)
 
 
-def test_only_leaders_commit_and_what_they_committed_outlives_them() -> None:
+def test_only_leaders_commit_and_committed_records_survive_them() -> None:
     seen, leader, follower = Seen(), Replica(5, is_leader=True), Replica(9, is_leader=False)
     brokers = [Holder([leader]), Holder([follower, Replica(8, is_leader=True, index=1)])]
     assert seen.leaders_end(brokers, "t", 0) == 5  # type: ignore[arg-type]

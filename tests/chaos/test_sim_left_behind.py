@@ -106,7 +106,7 @@ def test_who_waits_for_a_leader_that_was_is_noticed() -> None:
     run_scenario(scenario)
 
 
-def test_a_failed_disk_that_nobody_is_told_of_is_noticed() -> None:
+def test_a_failed_disk_that_is_not_reported_is_noticed() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         leader = cluster.leader()
@@ -121,7 +121,7 @@ def test_a_failed_disk_that_nobody_is_told_of_is_noticed() -> None:
     run_scenario(scenario)
 
 
-def test_a_failed_disk_that_is_told_of_is_nothing_to_notice() -> None:
+def test_a_failed_disk_that_is_reported_is_no_finding() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         directory = cluster.replica(cluster.leader()).directory

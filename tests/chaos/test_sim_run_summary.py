@@ -38,7 +38,7 @@ def test_one_run_has_its_own_hash(runs: list[SimulatedRun]) -> None:
     assert tally.trace_hash == runs[0].trace_hash
 
 
-def test_every_fault_of_the_report_is_over_when_all_is_healed(runs: list[SimulatedRun]) -> None:
+def test_every_fault_of_the_report_is_over_at_the_end(runs: list[SimulatedRun]) -> None:
     for run in runs:
         [healed] = [float(line.split()[0]) for line in run.events if line.endswith("everything is healed")]
         spans = run_report(run, "no anomaly", "again").faults

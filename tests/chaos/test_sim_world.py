@@ -77,7 +77,7 @@ def test_healthy_code_breaks_no_promise(seed: int) -> None:
     assert run.read >= run.acknowledged > 0
 
 
-def test_a_leader_that_has_only_just_begun_tells_no_watermark_that_is_a_step_back() -> None:
+def test_a_new_leader_returns_no_watermark_that_is_a_step_back() -> None:
     """Seed 100: a new leader below min.insync.replicas must not answer with the high watermark it had as a follower."""
     assert run_seed(100, 30.0).findings == ()
 

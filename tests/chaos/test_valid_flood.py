@@ -179,7 +179,7 @@ def test_a_broker_that_stands_still_and_then_exits_is_noticed(tmp_path: Path) ->
     assert any("the bystander waited" in each and "--shot 7/1/2" in each for each in stalled.complaints)
 
 
-def test_a_record_that_nobody_sent_is_noticed(broker: RunningBroker) -> None:
+def test_a_record_that_was_never_sent_is_noticed(broker: RunningBroker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("bystander", b"planted")
     assert producer.flush(20) == 0

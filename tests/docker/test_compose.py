@@ -52,7 +52,7 @@ def test_nothing_acknowledged_is_lost_with_the_leader(cluster: ComposedCluster) 
     assert values_of(EVERY_BROKER, TOPIC, 0) == acknowledged
 
 
-def test_a_broker_runs_without_root_and_stops_when_told(cluster: ComposedCluster) -> None:
+def test_a_broker_runs_without_root_and_stops_on_request(cluster: ComposedCluster) -> None:
     assert cluster.said_by(1, "id", "--user").strip() != "0"
     assert cluster.stop(1) == 0
     cluster.up()

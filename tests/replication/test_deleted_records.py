@@ -107,7 +107,7 @@ def test_who_waits_is_refused_when_another_leads() -> None:
     run_scenario(lambda cluster: strictly(scenario(cluster)))
 
 
-def test_nobody_joins_who_would_bring_them_back() -> None:
+def test_no_follower_joins_the_isr_that_would_restore_them() -> None:
     async def scenario() -> None:
         broker = LeaderFixture()
         partition = broker.lead(0, in_sync=False)

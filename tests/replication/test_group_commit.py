@@ -22,7 +22,7 @@ def tell(scenario: Story, config: LogConfig | None = None, directories: int = 1)
     asyncio.run(told())
 
 
-def test_nobody_is_answered_before_the_sync() -> None:
+def test_no_member_is_answered_before_the_sync() -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
@@ -72,7 +72,7 @@ def test_a_batch_sent_again_waits_for_the_sync_of_the_first() -> None:
     tell(scenario)
 
 
-def test_with_the_policy_of_the_operating_system_nobody_waits() -> None:
+def test_with_the_policy_of_the_operating_system_no_write_waits() -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         assert broker.produce("a").outcome == "at once"
         await broker.turn()
@@ -133,7 +133,7 @@ def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
     tell(scenario)
 
 
-def test_a_sync_that_fails_while_more_has_gathered_stops_nobody_else() -> None:
+def test_a_sync_that_fails_while_more_has_gathered_stops_no_other() -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         first = broker.produce("a", index=0)
         await broker.turn()
@@ -179,7 +179,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room_again() -> None:
     tell(scenario)
 
 
-def test_who_waits_for_a_deleted_partition_is_told() -> None:
+def test_a_waiter_of_a_deleted_partition_gets_an_error() -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()

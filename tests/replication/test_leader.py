@@ -128,7 +128,7 @@ def test_a_follower_that_falls_behind_is_left_out_only_once_that_is_agreed() -> 
     assert led.learns((1, 2), 1) == 100
 
 
-def test_one_that_keeps_up_with_a_growing_log_is_not_behind() -> None:
+def test_a_follower_that_keeps_up_with_a_growing_log_does_not_lag() -> None:
     led = Led()
     led.follows(2, 100)
     led.follows(3, 90)
@@ -140,7 +140,7 @@ def test_one_that_keeps_up_with_a_growing_log_is_not_behind() -> None:
     assert led.proposes() is None
 
 
-def test_an_idle_partition_has_nobody_behind() -> None:
+def test_an_idle_partition_has_no_lagging_follower() -> None:
     led = Led()
     led.follows(2, 100)
     led.follows(3, 100)
@@ -171,7 +171,7 @@ def test_who_may_join(end: int, alive: tuple[int, ...], joins: bool) -> None:
     assert led.proposes(alive) == ({1, 2, 3} if joins else None)
 
 
-def test_nobody_joins_below_the_start_of_the_epoch() -> None:
+def test_no_follower_joins_the_isr_below_the_start_of_the_epoch() -> None:
     led = Led(isr=(1, 2), epoch_start=90, watermark=50)
     led.follows(3, 89)
     assert led.proposes() is None

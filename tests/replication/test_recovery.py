@@ -77,7 +77,7 @@ def test_a_directory_that_hangs_holds_up_no_other() -> None:
     run(scenario())
 
 
-def test_so_many_logs_of_a_directory_are_opened_at_once_as_it_was_told() -> None:
+def test_as_many_logs_of_a_directory_are_opened_at_once_as_configured() -> None:
     async def scenario() -> None:
         count = 10 * LOGS_PER_STEP
         broker = await killed_with(count)

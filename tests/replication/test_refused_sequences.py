@@ -131,7 +131,7 @@ def test_repeats_of_what_another_leader_took_meanwhile_are_known(is_refused_agai
     tell(scenario)
 
 
-def test_a_gap_that_nobody_made_is_told() -> None:
+def test_a_gap_without_a_refused_batch_is_reported() -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         partition = broker.partition()
         partition.append(batch(0), NOW_MS)

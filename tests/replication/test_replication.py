@@ -134,7 +134,7 @@ def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("records", [0, 1])
-def test_a_partition_that_nobody_writes_to_is_moved(records: int, seed: int) -> None:
+def test_an_idle_partition_is_moved(records: int, seed: int) -> None:
     """A follower may learn of its role before its leader does, and has no change of its flushed end to report later."""
 
     async def scenario(cluster: ReplicaCluster) -> None:

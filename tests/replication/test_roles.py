@@ -103,7 +103,7 @@ def test_a_new_leader_waits_for_all_that_its_predecessor_may_have_shown() -> Non
     run(scenario())
 
 
-def test_nobody_joins_who_lacks_what_the_predecessor_may_have_shown() -> None:
+def test_no_follower_joins_the_isr_without_what_the_predecessor_may_have_shown() -> None:
     async def scenario() -> None:
         broker = RolesFixture()
         following = broker.begin_to_follow(epoch=1)

@@ -77,7 +77,9 @@ def test_directories_are_synced_too(make: Callable[[asyncio.AbstractEventLoop], 
     assert synced(make, [[directory, *files(tmp_path, 2)]]) == [[]]
 
 
-def test_a_failure_is_told_with_its_file(make: Callable[[asyncio.AbstractEventLoop], Syncer], tmp_path: Path) -> None:
+def test_a_failure_is_reported_with_its_file(
+    make: Callable[[asyncio.AbstractEventLoop], Syncer], tmp_path: Path
+) -> None:
     reader, writer = files(tmp_path, 2)
     # A sync of a pipe fails with EINVAL, as a sync on a broken disk fails with EIO.
     pipe = RealFile("pipe", os.pipe()[1])

@@ -35,7 +35,7 @@ def test_a_loop_goes_on_after_a_round_that_failed_and_waits_longer_each_time() -
     run(scenario())
 
 
-def test_a_task_that_fails_is_reported_and_ends_nobody() -> None:
+def test_a_task_that_fails_is_reported_and_ends_no_other() -> None:
     async def scenario() -> None:
         reported: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context.get("exception")))

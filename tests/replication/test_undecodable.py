@@ -15,7 +15,7 @@ async def nothing() -> None:
     """Do nothing: there are no files to scrub but the logs."""
 
 
-def test_it_is_told_once() -> None:
+def test_it_is_reported_once() -> None:
     async def scenario() -> None:
         broker = ReplicaFixture()
         partition = broker.partition()

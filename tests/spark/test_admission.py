@@ -47,6 +47,6 @@ def test_a_batch_waits_for_enough_but_not_for_ever() -> None:
     assert not should_wait(limits, backlog=1, since_last_ms=60_000)
 
 
-def test_the_first_batch_waits_for_nobody() -> None:
+def test_the_first_batch_does_not_wait() -> None:
     assert not should_wait(BatchLimits(records_min=100), backlog=1, since_last_ms=None)
     assert not should_wait(BatchLimits(), backlog=0, since_last_ms=0)

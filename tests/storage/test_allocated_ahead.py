@@ -32,7 +32,7 @@ def test_appends_go_on_in_the_space_that_was_kept(log: LogFixture) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 511, 5000])
-def test_a_stale_byte_behind_the_records_is_cut_for_good(log: LogFixture, at: int) -> None:
+def test_a_stale_byte_after_the_records_is_cut_for_good(log: LogFixture, at: int) -> None:
     log.append("a").flush()
     size = log.log.size
     log.disk.open(log.path(0)).pwrite([b"\x02"], size + at)

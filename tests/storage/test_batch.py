@@ -20,7 +20,7 @@ BATCH = encode(
 )
 
 
-def test_the_header_tells_what_a_log_needs() -> None:
+def test_the_header_has_what_a_log_needs() -> None:
     header = check(BATCH)
     assert (header.base_offset, header.end, header.record_count) == (40, 43, 3)
     assert (header.size, header.leader_epoch, header.max_timestamp) == (len(BATCH), 3, 1500)
@@ -34,7 +34,7 @@ def test_sequence_numbers_wrap_to_zero() -> None:
     assert check(batch).last_sequence == 0
 
 
-def test_a_batch_is_found_behind_another() -> None:
+def test_a_batch_is_found_after_another() -> None:
     assert check(b"xyz" + BATCH, 3) == check(BATCH)
     assert list(split(BATCH * 3)) == [BATCH] * 3
 

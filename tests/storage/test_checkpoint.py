@@ -24,7 +24,7 @@ def disk_with(payload: bytes | None, seed: int = 1) -> SimulatedDisk:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"x" * 100_000])
-def test_what_was_written_outlives_a_power_cut(payload: bytes) -> None:
+def test_what_was_written_survives_a_power_cut(payload: bytes) -> None:
     disk = disk_with(payload)
     disk.power_cut(keep=0)
     assert checkpoint.read(disk, PATH) == payload

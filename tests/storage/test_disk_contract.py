@@ -56,14 +56,14 @@ def test_bytes_are_read_back_where_they_were_written(place: Place) -> None:
     assert file.size() == 7
 
 
-def test_a_read_behind_the_end_is_short(place: Place) -> None:
+def test_a_read_past_the_end_is_short(place: Place) -> None:
     file = place.disk.open(f"{place.path}/f", create=True)
     file.pwrite([b"abc"], 0)
     assert file.pread(10, 2) == b"c"
     assert file.pread(10, 3) == file.pread(10, 1000) == b""
 
 
-def test_a_write_behind_the_end_leaves_zeros_between(place: Place) -> None:
+def test_a_write_past_the_end_leaves_zeros_between(place: Place) -> None:
     file = place.disk.open(f"{place.path}/f", create=True)
     file.pwrite([b"z"], 3)
     assert file.pread(10, 0) == b"\0\0\0z"

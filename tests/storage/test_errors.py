@@ -144,7 +144,7 @@ def test_a_checkpoint_that_cannot_be_read_is_damage_and_one_without_descriptors_
         log.reopen()
 
 
-def test_what_was_written_of_a_refused_batch_is_not_found_behind_a_shorter_one(log: LogFixture) -> None:
+def test_what_was_written_of_a_refused_batch_is_not_found_after_a_shorter_one(log: LogFixture) -> None:
     log.append("a" * 300).flush()
     log.disk.faults.fail_next_write(log.path(0), after=250, code=errno.ENOMEM)
     with pytest.raises(OSError, match="allocate memory"):

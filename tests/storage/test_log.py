@@ -55,7 +55,7 @@ def test_a_read_in_the_middle_of_a_batch_gets_the_whole_batch(log: LogFixture) -
     assert log.values(3) == ["d"]
 
 
-def test_a_read_ends_where_it_is_told(log: LogFixture) -> None:
+def test_a_read_ends_at_its_upper_bound(log: LogFixture) -> None:
     log.append("a", "b", "c")
     assert [check(batch).base_offset for batch in split(log.read(0, end=2))] == [0, 1]
     assert log.read(2, end=2) == b""
@@ -224,7 +224,7 @@ def test_producers_are_known_after_a_cut_and_a_restart(log: LogFixture) -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1, 37, 95])
-def test_a_cut_outlives_a_power_cut(log: LogFixture, end: int) -> None:
+def test_a_truncation_survives_a_power_cut(log: LogFixture, end: int) -> None:
     log.append(*MANY).flush().checkpoint().truncate(end)
     bases = log.bases
     log.power_cut(keep=0).reopen()
@@ -234,7 +234,7 @@ def test_a_cut_outlives_a_power_cut(log: LogFixture, end: int) -> None:
     assert (log.values(), log.damage) == ([*MANY[:end], "new"], [])
 
 
-def test_a_new_start_outlives_a_power_cut(log: LogFixture) -> None:
+def test_a_new_log_start_survives_a_power_cut(log: LogFixture) -> None:
     log.append(*MANY).flush().checkpoint().truncate_fully(200)
     assert [name for name in log.disk.files() if name.endswith(".log")] == []
     log.power_cut(keep=0).reopen()
@@ -282,7 +282,7 @@ def test_producers_of_what_is_cut_may_send_it_again(log: LogFixture) -> None:
     assert log.send(9, "anything").base_offset == 0
 
 
-def test_a_repeated_batch_is_told_where_it_stands(log: LogFixture) -> None:
+def test_a_repeated_batch_gets_the_offset_of_the_first(log: LogFixture) -> None:
     log.send(0, "a", "b")
     log.send(2, "c")
     assert log.send(0, "a", "b")[:2] == (0, 2)
@@ -369,7 +369,7 @@ def test_a_log_keeps_no_more_than_its_bytes(log: LogFixture) -> None:
     assert log.values() == MANY[log.start :]
 
 
-def test_a_reader_that_may_not_wait_is_told_so(log: LogFixture) -> None:
+def test_a_reader_that_may_not_wait_gets_an_error(log: LogFixture) -> None:
     log.append(*MANY).flush()
     log.disk.cool()
     with pytest.raises(NotInMemory):

@@ -184,7 +184,7 @@ def test_an_index_cut_short_is_made_anew(log: LogFixture, length: int) -> None:
     assert log.append("new").close().reopen().values() == [*MANY, "new"]
 
 
-def test_an_index_that_reaches_behind_its_segment_gives_way() -> None:
+def test_an_index_that_reaches_past_its_segment_is_rebuilt() -> None:
     for seed in range(20):
         log = LogFixture(disk=SimulatedDisk(random.Random(seed)))
         log.append(*MANY[:5]).flush().append(*MANY[5:11]).checkpoint()
@@ -235,7 +235,7 @@ def test_batches_of_several_leaders_need_none_of_the_small_files(log: LogFixture
     assert list(log.log.epochs) == [(epoch, epoch * 25) for epoch in range(4)]
 
 
-def test_a_flush_mark_over_deleted_records_accuses_nobody(log: LogFixture) -> None:
+def test_a_flush_mark_over_deleted_records_is_no_damage(log: LogFixture) -> None:
     log.append("a", "b").flush().delete_records(2).flush().close()
     log.disk.remove(f"{DIRECTORY}/recovery")
     log.kill().reopen()
@@ -332,7 +332,7 @@ def test_a_log_that_was_full_opens_on_a_full_disk(log: LogFixture, stop: str) ->
     assert log.reopen().values()[:20] == MANY[:20]
 
 
-def test_a_wrong_length_sends_nobody_astray(log: LogFixture) -> None:
+def test_a_wrong_length_misleads_no_reader(log: LogFixture) -> None:
     log.append(*MANY[:9]).flush()
     offset_3 = len(log.read(0, end=3))
     file = log.disk.open(log.path(0))

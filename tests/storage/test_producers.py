@@ -120,7 +120,7 @@ def test_a_batch_may_contain_the_wrap(history: History) -> None:
     assert history.sends(2) == (3, False)
 
 
-def test_a_producer_nobody_knows_may_begin_anywhere(history: History) -> None:
+def test_an_unknown_producer_may_begin_anywhere(history: History) -> None:
     assert history.sends(1000, 2) == (0, False)
     with pytest.raises(OutOfOrderSequence):
         history.sends(0)

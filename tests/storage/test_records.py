@@ -83,7 +83,7 @@ def test_an_unknown_codec_is_refused() -> None:
         decode(encode(RECORDS, attributes=5))
 
 
-def test_bytes_behind_the_last_record_are_refused() -> None:
+def test_bytes_after_the_last_record_are_refused() -> None:
     one = encode(RECORDS[:1])
     with pytest.raises(CorruptBatch):
         decode(with_body(one[61:] + b"\x00", Compression.NONE))

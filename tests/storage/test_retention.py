@@ -44,7 +44,7 @@ def test_an_empty_active_segment_stays() -> None:
     assert dropped([Segment(0, 10, -1)], replace(KEEP_ALL, retention_ms=0), now=NOW) == 0
 
 
-def test_a_young_segment_protects_what_is_behind_it() -> None:
+def test_a_young_segment_protects_later_ones() -> None:
     segments = [Segment(100, 10, NOW), Segment(100, 20, 0), Segment(100, 30, NOW)]
     assert dropped(segments, replace(KEEP_ALL, retention_ms=500)) == 0
 

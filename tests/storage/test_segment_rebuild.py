@@ -69,7 +69,7 @@ def test_a_missing_file_is_asked_for_as_a_whole() -> None:
     assert (found(log), log.values()) == ([], MANY)
 
 
-def test_what_nobody_may_read_any_more_is_left_out() -> None:
+def test_records_below_the_log_start_are_left_out() -> None:
     log, good = filled(), filled()
     base, end = log.bases[:2]
     start = (base + end) // 2

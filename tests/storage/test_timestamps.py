@@ -88,7 +88,7 @@ def test_the_latest_is_the_first_of_equals() -> None:
     assert latest(timed(5, 9, 7, 9, 8)) == 1
 
 
-def test_records_within_a_batch_are_told_apart() -> None:
+def test_records_within_a_batch_are_distinguished() -> None:
     log = LogFixture().append("a", timestamp=START_MS)
     log.now = START_MS + 5
     log.append_batch("b", "c")

@@ -144,7 +144,7 @@ def test_the_partitions_of_a_large_topic_are_opened_some_at_a_time(disk: Simulat
     run(story())
 
 
-def test_what_is_behind_the_last_step_is_told_of_once(disk: SimulatedDisk) -> None:
+def test_what_is_below_the_last_step_is_reported_once(disk: SimulatedDisk) -> None:
     async def story() -> None:
         held: list[int] = []
         broker = AssignmentsFixture(disk, on_caught_up=lambda: held.append(len(list(broker.replicas))))

@@ -81,7 +81,7 @@ def test_only_the_active_controller_proposes() -> None:
     run(story())
 
 
-def test_a_controller_that_reaches_nobody_goes_on_when_it_does_again() -> None:
+def test_a_controller_that_reaches_no_broker_goes_on_when_it_does_again() -> None:
     async def story() -> None:
         cluster = await MembersFixture().start(1, 2, 3)
         cluster.members[1].quorum.is_cut_off = True
@@ -98,7 +98,7 @@ def test_a_controller_that_reaches_nobody_goes_on_when_it_does_again() -> None:
 KAFKAS = {"broker_session_timeout_ms": 9000, "broker_heartbeat_interval_ms": 2000}
 
 
-def test_a_reset_connection_fences_nobody() -> None:
+def test_a_reset_connection_fences_no_broker() -> None:
     async def story() -> None:
         cluster = await MembersFixture().start(1, 2, 3, **KAFKAS)
         for _ in range(5):

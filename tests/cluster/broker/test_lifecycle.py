@@ -73,7 +73,7 @@ def test_a_broker_stops_as_soon_as_others_lead() -> None:
     run(story())
 
 
-def test_a_broker_stops_at_once_where_nobody_else_holds_what_it_leads() -> None:
+def test_a_broker_stops_at_once_where_no_other_has_a_replica_of_what_it_leads() -> None:
     async def story() -> None:
         cluster = await MembersFixture().start(1)
         cluster.create(1)

@@ -22,7 +22,7 @@ def line(log_format: str, *, is_terminal: bool = False, **event: Any) -> str:
     return str(told)
 
 
-def test_lines_for_collectors_say_which_broker_tells() -> None:
+def test_lines_for_collectors_have_the_broker_id() -> None:
     told = json.loads(line("json", event="topic.created", topic="a b"))
     assert (told["event"], told["topic"], told["node"], told["level"]) == ("topic.created", "a b", 7, "info")
     assert list(told) == ["timestamp", "level", "event", "topic", "node"]
@@ -61,7 +61,7 @@ def telling(tmp_path: Path) -> Iterator[RunningBroker]:
     broker.stop()
 
 
-def test_a_running_broker_tells_what_happens_and_no_secret(telling: RunningBroker) -> None:
+def test_a_running_broker_logs_events_and_no_secret(telling: RunningBroker) -> None:
     cordwood("topic", "create", "t", bootstrap=telling.bootstrap)
     cordwood("topic", "delete", "t", "--yes", bootstrap=telling.bootstrap)
     lines = [json.loads(told) for told in telling.output.splitlines()]

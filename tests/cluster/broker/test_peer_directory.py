@@ -37,5 +37,5 @@ def test_who_is_registered_may_follow(neighbours: PeerDirectory) -> None:
         (HELLO._replace(broker_epoch=39), "its epoch is 39"),
     ],
 )
-def test_nobody_else_may(neighbours: PeerDirectory, hello: Open, reason: str) -> None:
+def test_no_other_broker_may(neighbours: PeerDirectory, hello: Open, reason: str) -> None:
     assert reason in str(neighbours.why_not(hello))

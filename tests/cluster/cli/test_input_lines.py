@@ -42,7 +42,7 @@ def test_lines_are_the_same_in_chunks_of_any_size(lines: list[bytes], step: int)
     assert read(b"".join(line + b"\n" for line in lines), step) == lines
 
 
-def test_all_bytes_are_told_to_the_progress_bar() -> None:
+def test_all_bytes_reach_the_progress_bar() -> None:
     told: list[int] = []
     list(produce.lines(Trickle(b"abc\ndef\n", 3), told.append))
     assert sum(told) == 8

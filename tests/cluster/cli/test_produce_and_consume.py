@@ -143,7 +143,7 @@ def test_too_large_a_record_fails_by_name_and_the_others_go_through(broker: Runn
     assert "MSG_SIZE_TOO_LARGE" in outcome.stderr
 
 
-def test_producing_outlives_a_crash_of_the_broker(broker: RunningBroker, topic: str) -> None:
+def test_producing_survives_a_crash_of_the_broker(broker: RunningBroker, topic: str) -> None:
     writing = start_cordwood("produce", topic, bootstrap=broker.bootstrap)
     assert writing.stdin is not None
     writing.stdin.write(b"before\n")

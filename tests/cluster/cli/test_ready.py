@@ -45,7 +45,7 @@ def test_a_paused_broker_is_not_ready(watched: RunningBroker) -> None:
         watched.resume()
 
 
-def test_nobody_is_ready_without_a_majority(tmp_path: Path) -> None:
+def test_no_broker_is_ready_without_a_majority(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "cluster", brokers=3)
 
     def survivor() -> Outcome:
@@ -71,7 +71,7 @@ def test_a_broker_that_cannot_be_asked_is_a_mistake_in_its_settings() -> None:
         assert "http.listen has no port" in outcome.stderr
 
 
-def test_wrong_settings_are_told_as_serve_tells_them() -> None:
+def test_wrong_settings_are_reported_as_by_serve() -> None:
     outcome = cordwood("ready", "--set", "node.id=one")
     assert outcome.exit_code == ExitCode.USAGE
     assert "node.id" in outcome.stderr

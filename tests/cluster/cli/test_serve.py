@@ -17,7 +17,7 @@ def test_sigterm_is_a_clean_end_and_everything_is_there_afterwards(broker: Runni
     assert cordwood("consume", "t", bootstrap=broker.bootstrap).lines == [b"kept"]
 
 
-def test_it_says_in_one_line_what_clients_will_be_told(tmp_path: Path) -> None:
+def test_it_logs_the_advertised_address_in_one_line(tmp_path: Path) -> None:
     told = f"PLAINTEXT://localhost:{free_port()}"
     broker = RunningBroker(tmp_path / "data", advertised_listeners=told).start()
     try:

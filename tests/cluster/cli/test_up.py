@@ -114,7 +114,7 @@ def test_in_the_foreground_it_stops_its_brokers_at_the_end(cluster: LocalCluster
     assert not cluster.is_running()
 
 
-def test_in_the_foreground_it_tells_when_a_broker_ends(cluster: LocalCluster) -> None:
+def test_in_the_foreground_it_reports_the_end_of_a_broker(cluster: LocalCluster) -> None:
     following = cluster.follow()
     pid = cluster.broker(1)["pid"]
     cluster.kill()

@@ -94,7 +94,7 @@ def test_all_mistakes_of_a_configuration_are_named_at_once(tmp_path: Path) -> No
     assert "listeners" in outcome.stderr
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"cordwood {__version__}\n"
 
 

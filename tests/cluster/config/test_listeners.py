@@ -29,7 +29,7 @@ def test_a_listener_is_advertised_as_it_is_bound() -> None:
     assert listener.announcement() == ("Listener PLAINTEXT on 10.0.0.5:9092 advertises 10.0.0.5:9092 to clients.")
 
 
-def test_several_listeners_tell_their_clients_different_addresses() -> None:
+def test_several_listeners_advertise_different_addresses() -> None:
     inside, outside = listeners(
         "PLAINTEXT://0.0.0.0:9092",
         "outside://:19092",
@@ -45,7 +45,7 @@ def test_an_unnamed_host_is_advertised_by_the_machines_name() -> None:
     assert (listener.host, listener.advertised_host) == ("", "box")
 
 
-def test_a_listener_on_all_interfaces_that_tells_localhost_is_warned_of() -> None:
+def test_a_listener_on_all_interfaces_that_advertises_localhost_is_warned_of() -> None:
     (listener,) = listeners("PLAINTEXT://0.0.0.0:9092", advertised=("PLAINTEXT://localhost:9092",))
     assert "Only clients on this machine can" in listener.announcement()
 

@@ -114,7 +114,7 @@ def test_every_row_of_the_table_holds_together(key: str) -> None:
         assert setting.type.parse(text) == setting.default
 
 
-def test_what_was_given_is_told_from_what_is_so_by_default() -> None:
+def test_given_settings_are_distinguished_from_defaults() -> None:
     settings = load("num.partitions = 1")
     assert settings.is_given("num.partitions")
     assert not settings.is_given("node.id")

@@ -67,7 +67,7 @@ def test_a_group_waits_for_its_first_members() -> None:
     run(story())
 
 
-def test_a_restart_disturbs_nobody() -> None:
+def test_a_restart_disturbs_no_member() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         await groups.stabilize("anna", "ben")
@@ -96,7 +96,7 @@ def test_an_empty_group_is_still_there_after_a_restart() -> None:
     run(story())
 
 
-def test_a_commit_is_told_and_seen_only_once_it_is_on_disk() -> None:
+def test_a_commit_is_acknowledged_and_seen_only_once_it_is_on_disk() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         await groups.commit(1)
@@ -245,7 +245,7 @@ def test_newcomers_that_never_come_back_leave_nothing_behind() -> None:
     run(story())
 
 
-def test_whoever_waits_is_sent_elsewhere_when_the_broker_stops() -> None:
+def test_waiting_clients_are_sent_elsewhere_when_the_broker_stops() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         await groups.stabilize("anna", "ben")
@@ -328,7 +328,7 @@ def test_a_member_that_stays_silent_goes_a_little_later_where_the_loop_stood_sti
     run(story())
 
 
-def test_a_group_of_members_that_tell_too_much_lets_nobody_new_in() -> None:
+def test_a_group_of_members_with_too_much_metadata_admits_no_new_member() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         large = (MemberProtocol("range", bytes(METADATA_BYTES_MAX)),)

@@ -7,7 +7,7 @@ from cordwood.cluster.groups.exchange import Leaver, Purpose
 from cordwood.cluster.groups.rebalance import State
 
 
-def test_a_heartbeat_tells_where_the_group_stands(group: GroupScenario) -> None:
+def test_a_heartbeat_returns_the_state_of_the_group(group: GroupScenario) -> None:
     assert group.heartbeat("anna") is ErrorCode.unknown_member_id
     group.stabilize("anna")
     assert group.heartbeat("anna") is ErrorCode.none
@@ -99,7 +99,7 @@ def test_an_empty_group_may_become_one_of_another_kind(group: GroupScenario) -> 
     assert group.generation == 3
 
 
-def test_who_waits_to_join_or_for_a_share_is_told_when_it_is_removed(group: GroupScenario) -> None:
+def test_a_member_that_waits_gets_an_error_when_it_is_removed(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     waiting = group.join("anna")
     group.leave("anna")

@@ -67,7 +67,7 @@ def test_a_deposed_coordinator_sends_everyone_away() -> None:
     run(story())
 
 
-def test_without_a_leader_nobody_coordinates() -> None:
+def test_without_a_leader_no_broker_coordinates() -> None:
     async def story() -> None:
         groups = CoordinatorFixture(brokers=2)
         await groups.commit(1)
@@ -142,7 +142,7 @@ def test_a_commit_under_way_is_refused_and_the_log_says_what_came_of_it(keeping:
     run(story())
 
 
-def test_nobody_is_told_of_what_the_next_leader_may_not_have() -> None:
+def test_nothing_is_answered_that_the_next_leader_may_not_have() -> None:
     async def story() -> None:
         groups = CoordinatorFixture(brokers=3)
         await groups.commit(1)
@@ -232,7 +232,7 @@ def test_a_load_in_the_broker_that_leads_again_begins_anew() -> None:
     run(story())
 
 
-def test_the_sessions_of_a_deposed_coordinator_end_nobodys_membership() -> None:
+def test_the_sessions_of_a_deposed_coordinator_end_no_membership() -> None:
     async def story() -> None:
         groups = CoordinatorFixture(brokers=2)
         await groups.stabilize("anna")

@@ -208,7 +208,7 @@ def test_groups_are_deleted(broker: GroupsFixture, version: int) -> None:
     }
 
 
-def test_while_groups_are_loaded_clients_are_told_to_wait(broker: GroupsFixture) -> None:
+def test_while_groups_are_loaded_clients_have_to_wait(broker: GroupsFixture) -> None:
     member_id = broker.member()
     broker.topic.read_gate.clear()
     broker.restart()

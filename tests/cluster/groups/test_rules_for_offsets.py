@@ -35,7 +35,7 @@ def test_members_may_commit_what_they_have_read_before_they_join_again(group: Gr
     assert group.may_commit("anna") is ErrorCode.none
 
 
-def test_nobody_commits_while_the_leader_assigns(group: GroupScenario) -> None:
+def test_no_member_commits_while_the_leader_assigns(group: GroupScenario) -> None:
     group.stabilize("anna")
     group.join("ben")
     group.join("anna")

@@ -25,7 +25,7 @@ def test_a_static_member_is_let_in_at_once(group: GroupScenario) -> None:
     assert group.members == {"one"}
 
 
-def test_one_that_comes_back_keeps_its_share_and_nobody_notices(racks: GroupScenario) -> None:
+def test_one_that_comes_back_keeps_its_share_unnoticed(racks: GroupScenario) -> None:
     old_id, generation = racks.ids["two"], racks.generation
     back = racks.come_back("two")
     assert back.code is ErrorCode.none
@@ -36,7 +36,7 @@ def test_one_that_comes_back_keeps_its_share_and_nobody_notices(racks: GroupScen
     assert racks.heartbeat("one") is ErrorCode.none
 
 
-def test_the_new_id_is_written_down_before_it_is_told(racks: GroupScenario) -> None:
+def test_the_new_id_is_written_before_it_is_returned(racks: GroupScenario) -> None:
     racks.disk_waits = True
     back = racks.come_back("two")
     assert back.is_waiting
@@ -47,7 +47,7 @@ def test_the_new_id_is_written_down_before_it_is_told(racks: GroupScenario) -> N
     assert back.code is ErrorCode.none
 
 
-def test_if_it_cannot_be_written_the_member_is_told_and_asks_again(racks: GroupScenario) -> None:
+def test_if_it_cannot_be_written_the_member_gets_an_error_and_asks_again(racks: GroupScenario) -> None:
     racks.disk_waits = True
     back = racks.come_back("two")
     racks.disk_answers(ErrorCode.coordinator_not_available)
@@ -78,7 +78,7 @@ def test_the_old_incarnation_is_fenced(racks: GroupScenario) -> None:
     assert racks.group.check_commit(old_id, "rack-2", 1, 0) is ErrorCode.fenced_instance_id
 
 
-def test_the_old_incarnation_that_waits_is_told(racks: GroupScenario) -> None:
+def test_the_old_incarnation_that_waits_gets_an_error(racks: GroupScenario) -> None:
     racks.join("three")
     waiting = racks.join("two")
     assert waiting.is_waiting
@@ -90,7 +90,7 @@ def test_the_old_incarnation_that_waits_is_told(racks: GroupScenario) -> None:
     assert share.code is ErrorCode.fenced_instance_id
 
 
-def test_a_leader_that_comes_back_is_told_to_skip_the_assignment(racks: GroupScenario) -> None:
+def test_a_leader_that_comes_back_skips_the_assignment(racks: GroupScenario) -> None:
     back = racks.come_back("one")
     assert back.joined.skip_assignment
     assert back.joined.leader == back.joined.member_id

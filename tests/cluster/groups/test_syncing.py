@@ -38,7 +38,7 @@ def test_whom_the_leader_forgot_gets_nothing(pair: GroupScenario) -> None:
     assert (ben.code, ben.synced.assignment) == (ErrorCode.none, b"")
 
 
-def test_nobody_learns_of_an_assignment_that_is_not_on_disk(pair: GroupScenario) -> None:
+def test_no_member_gets_an_assignment_that_is_not_on_disk(pair: GroupScenario) -> None:
     pair.disk_waits = True
     ben = pair.sync("ben")
     anna = pair.sync("anna", {"ben": b"2"})

@@ -345,7 +345,7 @@ def test_with_too_few_replicas_in_sync_nothing_is_taken() -> None:
     told(story)
 
 
-def test_damage_that_is_found_while_loading_is_told() -> None:
+def test_damage_that_is_found_while_loading_is_reported() -> None:
     async def story(node: NodeFixture) -> None:
         for offset in range(5):
             await node.commit(offset)

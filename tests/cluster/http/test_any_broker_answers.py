@@ -59,7 +59,7 @@ def soon(ask: Callable[[], HttpAnswer]) -> HttpAnswer:
     return found[0]
 
 
-def test_whoever_is_asked_has_the_leaders_do_it(apis: list[HttpClient]) -> None:
+def test_every_broker_forwards_to_the_leader(apis: list[HttpClient]) -> None:
     make_topic(apis, "shared", partitions=6, replication_factor=3)
     assert {row["leader"] for row in apis[1].get("/v1/topics/shared/partitions").json["partitions"]} == {1, 2, 3}
     for number, api in enumerate(apis):
@@ -96,7 +96,7 @@ def test_groups_and_brokers_are_asked_wherever_they_are(apis: list[HttpClient]) 
     assert all(api.get("/v1/brokers/1/can-stop").json["can_stop"] for api in apis)
 
 
-def test_a_follower_and_a_producer_outlive_a_leader(apis: list[HttpClient], cluster: LocalCluster) -> None:
+def test_a_follower_and_a_producer_survive_the_loss_of_a_leader(apis: list[HttpClient], cluster: LocalCluster) -> None:
     make_topic(apis, "lasting", assignments=[[3, 1, 2]])
     with apis[0].follow("lasting") as events:
         apis[1].write("lasting", "before")

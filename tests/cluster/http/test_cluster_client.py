@@ -84,7 +84,7 @@ def test_an_answer_to_another_question_ends_the_conversation(answer: bytes) -> N
     run(story())
 
 
-def test_who_waits_is_told_when_the_broker_hangs_up() -> None:
+def test_a_waiter_gets_an_error_when_the_broker_hangs_up() -> None:
     async def story() -> None:
         talk, end = connection()
         question = ask(talk)

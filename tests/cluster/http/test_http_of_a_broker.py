@@ -50,7 +50,7 @@ def watched(tmp_path: Path, address: str) -> Iterator[RunningBroker]:
     broker.stop()
 
 
-def test_a_broker_tells_what_it_leads(watched: RunningBroker, address: str) -> None:
+def test_a_broker_shows_what_it_leads(watched: RunningBroker, address: str) -> None:
     wait_until(lambda: ask(address, "/readyz") == (200, "ready\n"), ANSWER_S, "readiness")
     cordwood("topic", "create", "t", bootstrap=watched.bootstrap)
     cordwood("produce", "t", stdin=b"a\nb\n", bootstrap=watched.bootstrap)

@@ -75,7 +75,7 @@ def test_every_replica_shows_how_far_it_is() -> None:
     run(story())
 
 
-def test_a_failed_disk_is_told_and_not_asked_for_its_room() -> None:
+def test_a_failed_disk_is_reported_and_not_asked_for_its_room() -> None:
     async def story() -> None:
         async with HttpStory(directories=2) as broker:
             assert await broker.metric("log_directory_free_bytes", directory="/data0") is not None
@@ -102,7 +102,7 @@ def test_damage_is_counted_until_it_is_repaired_and_after() -> None:
     run(story())
 
 
-def test_the_cluster_is_told_as_this_broker_knows_it() -> None:
+def test_the_cluster_is_shown_as_this_broker_knows_it() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
             assert await broker.metric("raft_leader_id") == -1

@@ -17,7 +17,7 @@ async def told_name(broker: HttpStory, path: str, name: str | None = None) -> st
         return response.headers[REQUEST_ID]
 
 
-def test_a_request_is_told_the_name_that_it_brings() -> None:
+def test_a_request_id_of_a_client_is_echoed() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
             assert await told_name(broker, "/healthz", "order-17:42") == "order-17:42"

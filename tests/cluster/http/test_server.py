@@ -93,7 +93,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     run(story())
 
 
-def test_an_answer_that_fails_is_logged_and_told_in_words() -> None:
+def test_an_answer_that_fails_is_logged_and_explained() -> None:
     def broken() -> str:
         raise RuntimeError("nobody knows")
 

@@ -99,7 +99,7 @@ def test_a_session_that_was_not_used_for_two_minutes_makes_room(story: SessionSt
     assert story.pool.closes == 1
 
 
-def test_one_that_may_not_be_at_all_takes_nobody_elses_room(story: SessionStory) -> None:
+def test_one_that_may_not_be_at_all_takes_no_others_room(story: SessionStory) -> None:
     for host in "abcd":
         story.begin(host, 100)
     story.now_ms = EVICT_AFTER_MS

@@ -13,7 +13,7 @@ LARGE = 20_000
 """The partitions of a Fetch that is parsed in the receive buffer (`BUFFER_BYTES_USUAL`)."""
 
 
-def test_requests_behind_a_large_one_are_appended_behind_it() -> None:
+def test_requests_after_a_large_one_are_appended_after_it() -> None:
     async def story(cluster: CountedCluster, producing: SimulatedClient, consuming: SimulatedClient) -> None:
         leader = cluster.leader(0)
         everywhere, last = range(PARTITIONS), PARTITIONS - 1
@@ -33,7 +33,7 @@ def test_requests_behind_a_large_one_are_appended_behind_it() -> None:
     tell(story)
 
 
-def test_requests_behind_one_that_is_read_where_it_arrived_are_whole() -> None:
+def test_requests_after_one_that_is_read_in_place_are_whole() -> None:
     async def story(cluster: CountedCluster, producing: SimulatedClient, _consuming: SimulatedClient) -> None:
         leader = cluster.leader(0)
         check_produced(await producing.ask(leader, produce(0)))

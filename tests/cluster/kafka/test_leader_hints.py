@@ -24,7 +24,7 @@ def misdirected(version: Any, known: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [v10, v11], ids=["10", "11"])
-def test_who_asks_the_wrong_broker_is_told_the_right_one(cluster: LocalCluster, version: Any) -> None:
+def test_the_wrong_broker_names_the_right_one(cluster: LocalCluster, version: Any) -> None:
     seen = cluster.partition(TOPIC, 0)
     wrong = next(id_ for id_ in cluster.ids if id_ != seen.leader)
     answer = ask(cluster.brokers[wrong].address, misdirected(version, 0))

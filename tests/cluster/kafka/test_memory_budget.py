@@ -133,7 +133,7 @@ def test_a_large_request_gets_its_turn_among_those_that_do_not_get_on(running: R
         assert sum(is_hung_up(one) for one in hogs) > 0
 
 
-def test_requests_behind_a_long_poll_do_not_keep_the_memory_of_others(running: RunningBroker) -> None:
+def test_requests_after_a_long_poll_do_not_keep_the_memory_of_others(running: RunningBroker) -> None:
     create(running, "large", 1)
     waiting = fetch_of("large", 1, wait_ms=600_000)
     behind = frame(METADATA, 1, bytes(250 << 10))

@@ -86,7 +86,7 @@ class ClosingQuorum(UnsureQuorum):
         raise QuorumFailed("the metadata is closed")
 
 
-def test_a_failure_that_nobody_waits_for_any_more_is_no_error() -> None:
+def test_a_failure_without_a_waiter_is_no_error() -> None:
     unheard: list[dict[str, Any]] = []
 
     async def story() -> None:

@@ -47,7 +47,7 @@ def test_what_was_read_is_forgotten_with_the_turn() -> None:
     asyncio.run(story())
 
 
-def test_what_is_not_in_memory_is_left_to_whoever_sends_it() -> None:
+def test_what_is_not_in_memory_is_left_to_its_sender() -> None:
     async def story() -> None:
         log = LogFixture().append("a").flush()
         found = all_of(log)

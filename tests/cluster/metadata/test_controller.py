@@ -144,7 +144,7 @@ def test_a_broker_that_starts_is_unfenced_once_it_knows_what_it_holds(voter: Vot
     assert voter.decide() == [unfence(voter, 1)]
 
 
-def test_a_word_from_long_ago_unfences_nobody(voter: Voter) -> None:
+def test_an_old_heartbeat_unfences_no_broker(voter: Voter) -> None:
     voter.cluster.start(1)
     voter.hear(voter.heartbeat(1))
     voter.silent = {1}
@@ -153,13 +153,13 @@ def test_a_word_from_long_ago_unfences_nobody(voter: Voter) -> None:
     assert voter.decide() == []
 
 
-def test_brokers_that_nobody_has_registered_are_passed_over(voter: Voter) -> None:
+def test_unregistered_brokers_are_passed_over(voter: Voter) -> None:
     stranger = replace(voter.heartbeat(1), broker_id=BrokerId(9))
     assert not voter.hear(stranger)
     assert voter.until(3) == []
 
 
-def test_a_controller_that_stood_still_blames_nobody_for_it(voter: Voter) -> None:
+def test_a_controller_that_stood_still_fences_no_broker_for_it(voter: Voter) -> None:
     voter.silent = {1, 2, 3}
     voter.now_s += 20
     assert voter.decide() == []

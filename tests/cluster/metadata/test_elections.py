@@ -99,7 +99,7 @@ def test_a_broker_that_starts_anew_has_left_the_in_sync_set(cluster: MetadataSce
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
 
 
-def test_a_partition_that_is_created_while_nobody_is_alive_waits_for_its_first_replica() -> None:
+def test_a_partition_that_is_created_while_no_broker_is_alive_waits_for_its_first_replica() -> None:
     cluster = MetadataScenario().fence(1, 2, 3).create(1, 2, 3)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
     cluster.unfence(2)
@@ -122,7 +122,7 @@ def test_who_left_a_set_that_could_still_commit_is_not_eligible(careful: Metadat
     assert (careful.partition.leader, careful.partition.elr) == (NO_LEADER, (1,))
 
 
-def test_nobody_is_eligible_any_more_once_enough_are_in_sync(careful: MetadataScenario) -> None:
+def test_the_elr_is_empty_once_enough_are_in_sync(careful: MetadataScenario) -> None:
     careful.fence(3).fence(2).unfence(3).in_sync(1, 3)
     assert (careful.partition.isr, careful.partition.elr) == ((1, 3), ())
 
@@ -132,7 +132,7 @@ def test_whom_the_leader_drops_below_the_least_is_eligible(careful: MetadataScen
     assert (careful.partition.isr, careful.partition.elr) == ((1,), (2, 3))
 
 
-def test_nobody_is_eligible_by_another_least(careful: MetadataScenario) -> None:
+def test_a_lower_min_isr_makes_no_replica_eligible(careful: MetadataScenario) -> None:
     careful.in_sync(1).set_min_isr(1)
     assert (careful.partition.isr, careful.partition.elr) == ((1,), ())
     assert careful.partition.partition_epoch == 2
@@ -157,7 +157,7 @@ def test_what_a_leader_knew_of_a_replica_that_lost_records_ends_with_the_epoch(c
         assert cluster.partition.leader_epoch == before.leader_epoch + 1
 
 
-def test_a_replica_that_is_gone_leaves_nobody_in_sync(cluster: MetadataScenario) -> None:
+def test_a_replica_that_is_gone_leaves_the_isr_empty(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).lose(1, is_gone=True)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
     cluster.restart(1)

@@ -71,7 +71,7 @@ def test_a_partition_that_went_to_its_preferred_leader(told: ToldStory) -> None:
     assert told.event_log.elections == {Cause.CHOICE: 1}
 
 
-def test_a_partition_that_nobody_could_lead_for_a_while(told: ToldStory) -> None:
+def test_a_partition_that_had_no_leader_for_a_while(told: ToldStory) -> None:
     told.create(1).fence(1)
     assert told.partition.leader == NO_LEADER
     assert told.event_log.leaderships_lost == 1
@@ -87,13 +87,13 @@ def test_an_unclean_election_is_a_warning(told: ToldStory) -> None:
     assert [(line["event"], line["log_level"]) for line in told.lines] == [("partition.led", "warning")]
 
 
-def test_a_leadership_that_went_elsewhere_is_told_with_its_heir(told: ToldStory) -> None:
+def test_a_leadership_that_went_elsewhere_is_logged_with_the_new_leader(told: ToldStory) -> None:
     told.create(1, 2).stop(1)
     assert [(line["event"], line["leader"]) for line in told.lines] == [("partition.led_no_more", 2)]
     assert told.event_log.leaderships_lost == 1
 
 
-def test_in_sync_sets_are_counted_by_whoever_leads(told: ToldStory) -> None:
+def test_in_sync_sets_are_counted_by_the_leader(told: ToldStory) -> None:
     told.create(1, 2, 3).in_sync(1, 2).in_sync(1, 2, 3)
     assert (told.event_log.isr_shrinks, told.event_log.isr_expansions) == (1, 1)
     told.stop(1).in_sync(2)
@@ -108,7 +108,7 @@ def test_many_partitions_at_once_are_one_line(told: ToldStory) -> None:
     assert told.event_log.elections == {Cause.FAILURE: LINES_PER_CHANGE_MAX + 1}
 
 
-def test_a_broker_tells_that_it_is_fenced_and_is_no_more(told: ToldStory) -> None:
+def test_a_broker_logs_that_it_is_fenced_and_unfenced(told: ToldStory) -> None:
     told.fence(1)
     assert told.events == ["broker.is_fenced"]
     told.unfence(1)
@@ -118,7 +118,7 @@ def test_a_broker_tells_that_it_is_fenced_and_is_no_more(told: ToldStory) -> Non
     assert told.events == []
 
 
-def test_the_controller_tells_who_comes_and_goes(told: ToldStory) -> None:
+def test_the_controller_logs_brokers_that_come_and_go(told: ToldStory) -> None:
     told.start(4)
     assert told.events == []
     told.log.elect(1)
@@ -130,7 +130,7 @@ def test_the_controller_tells_who_comes_and_goes(told: ToldStory) -> None:
     assert [(line["event"], line["broker"]) for line in told.lines] == [("broker.unregistered", 4)]
 
 
-def test_the_controller_tells_which_configs_changed_and_not_to_what(told: ToldStory) -> None:
+def test_the_controller_logs_which_configs_changed_and_not_their_values(told: ToldStory) -> None:
     told.log.elect(1)
     told.apply(AlterConfigs(ResourceType.BROKER, "", (ConfigChange("log.retention.ms", None, "86400000"),)))
     assert [(line["event"], line["broker"], line["keys"]) for line in told.lines] == [
@@ -139,7 +139,7 @@ def test_the_controller_tells_which_configs_changed_and_not_to_what(told: ToldSt
     assert "86400000" not in str(told.lines)
 
 
-def test_only_the_controller_tells_of_topics(told: ToldStory) -> None:
+def test_only_the_controller_logs_topics(told: ToldStory) -> None:
     told.create(2)
     assert told.events == []
     told.log.elect(1)

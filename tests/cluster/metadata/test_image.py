@@ -109,7 +109,7 @@ def test_a_late_deletion_spares_a_younger_topic_of_the_same_name() -> None:
     assert image.topics_by_name["flights"].id == OTHER
 
 
-def test_partitions_are_added_behind_those_that_are_there() -> None:
+def test_partitions_are_added_after_those_that_exist() -> None:
     image = image_of(create(), CreatePartitions(FLIGHTS, 2, ((TWO, ONE),)))
     assert [partition.replicas for partition in image.topics_by_id[FLIGHTS].partitions] == [
         (ONE, TWO),

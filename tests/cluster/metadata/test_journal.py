@@ -65,7 +65,7 @@ def test_how_far_the_log_was_committed_is_remembered(journal: JournalFixture) ->
     assert journal.append("a", "b").sync().append("c").kill().journal.committed == 2
 
 
-def test_a_new_journal_outlives_a_power_cut_and_is_empty(journal: JournalFixture) -> None:
+def test_a_new_journal_survives_a_power_cut_and_is_empty(journal: JournalFixture) -> None:
     assert journal.power_cut(keep=0).commands() == []
 
 

@@ -21,7 +21,7 @@ from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.quorum import Heartbeat, QuorumFailed
 
 
-def test_what_was_answered_outlives_a_power_cut() -> None:
+def test_what_was_answered_survives_a_power_cut() -> None:
     async def story() -> None:
         quorum = await started()
         await quorum.create("a", "b")

@@ -77,7 +77,7 @@ def test_a_damaged_replica_is_dropped_if_somebody_in_its_place_has_everything(
     ],
     ids=["dropped", "the leader may remember", "in sync", "eligible", "nobody leads", "leads"],
 )
-def test_a_damaged_replica_is_cut_once_nobody_counts_on_it(partition: PartitionImage, may_cut: bool) -> None:
+def test_a_damaged_replica_is_truncated_once_it_has_left_the_isr(partition: PartitionImage, may_cut: bool) -> None:
     assert may_be_cut(partition, ONE, found_in_epoch=5) is may_cut
 
 

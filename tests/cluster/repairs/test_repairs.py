@@ -118,7 +118,7 @@ def test_all_start_at_once_and_the_damaged_one_first() -> None:
 
 
 @pytest.mark.parametrize("name", [".index", "leader-epochs", "recovery", "flushed"])
-def test_what_can_be_worked_out_again_costs_nobody_the_isr(name: str) -> None:
+def test_a_file_that_can_be_rebuilt_costs_no_isr_membership(name: str) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
@@ -150,7 +150,7 @@ def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
     run_scenario(story)
 
 
-def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwhile_the_replica_follows() -> None:
+def test_a_repair_that_ends_unexpectedly_is_tried_again_and_meanwhile_the_replica_follows() -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
@@ -396,7 +396,7 @@ def test_two_replicas_damaged_in_different_places_each_fetch_from_the_other() ->
     run_scenario(story, brokers=2)
 
 
-def test_two_damaged_replicas_alone_keep_every_sound_range_while_nobody_can_be_asked() -> None:
+def test_two_damaged_replicas_alone_keep_every_sound_range_while_no_peer_answers() -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         [broker, other] = cluster.ids

@@ -49,7 +49,7 @@ def test_a_broker_of_long_ago_is_refused() -> None:
             ClusterReader(broker.settings()).topics()
 
 
-def test_nobody_at_all_ends_with_every_address_and_its_trouble() -> None:
+def test_no_reachable_broker_ends_with_every_address_and_its_error() -> None:
     settings = ClientSettings((Address("127.0.0.1", 1), Address("127.0.0.1", 2)), retry_timeout_ms=100)
     with pytest.raises(
         Unavailable,
@@ -80,6 +80,6 @@ def test_addresses(text: str, found: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a:", ":1", "a:b", "a:0", "a:70000", "::1", "a b:1"])
-def test_wrong_addresses_are_told(text: str) -> None:
+def test_wrong_addresses_are_reported(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         addresses(text)

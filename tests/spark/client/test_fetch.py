@@ -127,7 +127,7 @@ def test_what_will_not_pass_is_said_at_once(broker: ScriptedBroker) -> None:
     assert broker.fetched_offsets == [0]
 
 
-def test_records_that_retention_took_are_told_with_where_to_go_on(broker: ScriptedBroker) -> None:
+def test_records_that_retention_deleted_are_reported_with_the_next_offset(broker: ScriptedBroker) -> None:
     broker.batches.pop(0)
     broker.log_start = 2
     with pytest.raises(OffsetsGone, match="begins at offset 2") as told:
@@ -164,7 +164,7 @@ def test_aborted_records_are_hidden_from_those_who_want_the_committed(broker: Sc
     assert broker.fetches[-1].isolation_level == Isolation.READ_UNCOMMITTED
 
 
-def test_damage_is_told_with_its_place(broker: ScriptedBroker) -> None:
+def test_damage_is_reported_with_its_place(broker: ScriptedBroker) -> None:
     broker.batches[1] = broker.batches[1][:-1] + b"!"
     with pytest.raises(CorruptRecords, match=r"flights-0 .* offset 2: CRC-32C"):
         values(broker)

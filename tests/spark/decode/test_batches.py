@@ -67,7 +67,7 @@ def test_a_first_batch_that_came_in_part_is_an_error() -> None:
         split(batch[:-1], PLACE, 0)
 
 
-def test_a_flipped_bit_anywhere_behind_the_length_is_found() -> None:
+def test_a_flipped_bit_anywhere_after_the_length_is_found() -> None:
     [batch] = Writers().plain("a").batches
     for at in range(16, len(batch)):
         damaged = bytearray(batch)
@@ -76,7 +76,7 @@ def test_a_flipped_bit_anywhere_behind_the_length_is_found() -> None:
             decoded(bytes(damaged))
 
 
-def test_the_offset_of_the_damaged_batch_is_told() -> None:
+def test_the_offset_of_the_damaged_batch_is_reported() -> None:
     log = Writers().plain("a", "b", "c").plain("d")
     damaged = log.data[:-1] + b"!"
     with pytest.raises(CorruptRecords, match="offset 3: CRC-32C"):

@@ -5,7 +5,7 @@ from command import cordwood
 from http_client import HttpClient
 
 
-def test_the_cluster_tells_who_is_in_it_and_how_it_is(api: HttpClient, served: RunningBroker) -> None:
+def test_the_cluster_has_its_brokers_and_its_state(api: HttpClient, served: RunningBroker) -> None:
     api.make_topic("counted", partitions=2)
     cluster = api.get("/v1/cluster").json
     assert (cluster["controller"], cluster["answered_by"]) == (1, 1)

@@ -21,7 +21,7 @@ def member(broker: RunningBroker, group: str, topic: str) -> Iterator[Consumer]:
         consumer.close()
 
 
-def test_a_group_tells_its_members_and_its_lag(api: HttpClient, served: RunningBroker) -> None:
+def test_a_group_has_its_members_and_its_lag(api: HttpClient, served: RunningBroker) -> None:
     api.make_topic("orders", partitions=2)
     api.write("orders", "a", query="partition=0")
     with member(served, "kitchen", "orders"):
@@ -46,7 +46,7 @@ def test_a_group_that_runs_is_neither_moved_nor_deleted(api: HttpClient, served:
         api.delete("/v1/groups/runners").refused(409, "running members")
 
 
-def test_a_group_goes_on_where_it_is_told_to(api: HttpClient) -> None:
+def test_a_group_goes_on_at_reset_offsets(api: HttpClient) -> None:
     api.make_topic("events")
     for value in ("a", "b", "c"):
         api.write("events", value)

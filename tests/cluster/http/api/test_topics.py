@@ -66,7 +66,7 @@ def test_a_deleted_topic_is_gone(api: HttpClient) -> None:
     api.delete("/v1/topics/old").refused(404, "There is no topic 'old'")
 
 
-def test_partitions_tell_where_they_are_and_how_far(api: HttpClient) -> None:
+def test_partitions_have_their_replicas_and_offsets(api: HttpClient) -> None:
     api.make_topic("long", partitions=2)
     api.write("long", "a", "b", query="partition=1")
     empty, written = api.get("/v1/topics/long/partitions").json["partitions"]
@@ -97,7 +97,7 @@ def test_a_topic_grows_and_never_shrinks(api: HttpClient) -> None:
     api.post("/v1/topics/nowhere/partitions", {"count": 2}).refused(404, "nowhere")
 
 
-def test_configs_tell_where_their_values_come_from(api: HttpClient) -> None:
+def test_configs_have_the_source_of_their_values(api: HttpClient) -> None:
     api.make_topic("tuned", configs={"retention.ms": 1000})
     configs = {row["name"]: row for row in api.get("/v1/topics/tuned/configs").json["configs"]}
     assert (configs["retention.ms"]["value"], configs["retention.ms"]["source"]) == ("1000", "dynamic_topic")

@@ -89,7 +89,7 @@ def test_there_are_no_files_but_the_consoles_own(api: HttpClient, name: str) -> 
     api.get(f"/console/{name}").refused(404)
 
 
-def test_pulses_tell_how_long_requests_take(api: HttpClient) -> None:
+def test_pulses_show_how_long_requests_take(api: HttpClient) -> None:
     before = api.get("/console/pulse").json
     api.make_topic("beating")
     api.write("beating", "a")

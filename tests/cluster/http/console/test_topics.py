@@ -59,7 +59,7 @@ def test_a_topic_can_be_created_with_the_keyboard_alone(console: Console, api: H
     expect(console.heading).to_be_focused()
 
 
-def test_what_the_broker_refuses_is_told_in_its_words(console: Console) -> None:
+def test_what_the_broker_refuses_is_shown_in_its_words(console: Console) -> None:
     console.open("topics")
     console.press("Create a topic")
     console.fill("Name", HOSTILE, console.dialog)

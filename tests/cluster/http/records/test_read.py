@@ -62,7 +62,7 @@ def test_lines_end_when_it_is_enough(api: HttpClient, letters: str) -> None:
         ("key=%23&key_encoding=base64", 400, "key"),
     ],
 )
-def test_a_reader_that_asks_for_what_cannot_be_is_told_so(
+def test_a_reader_with_an_impossible_request_gets_an_error(
     api: HttpClient, letters: str, query: str, status: int, word: str
 ) -> None:
     api.get(f"/v1/topics/{letters}/records?{query}").refused(status, word)
@@ -77,7 +77,7 @@ def test_events_follow_the_log(api: HttpClient) -> None:
         assert events.values(2) == ["a", "b"]
 
 
-def test_a_client_that_comes_back_goes_on_behind_what_it_has_seen(api: HttpClient) -> None:
+def test_a_client_that_comes_back_goes_on_after_what_it_has_seen(api: HttpClient) -> None:
     api.make_topic("resumed", partitions=2)
     api.write("resumed", "a", "b", query="partition=0")
     api.write("resumed", "c", "d", query="partition=1")
@@ -89,7 +89,7 @@ def test_a_client_that_comes_back_goes_on_behind_what_it_has_seen(api: HttpClien
     api.get("/v1/topics/resumed/records", accept=EVENTS, last_event_id="x").refused(400, "Last-Event-ID")
 
 
-def test_a_follower_is_told_what_it_has_missed(api: HttpClient, served: RunningBroker) -> None:
+def test_a_follower_gets_a_notice_of_what_it_has_missed(api: HttpClient, served: RunningBroker) -> None:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -104,7 +104,7 @@ def test_a_follower_is_told_what_it_has_missed(api: HttpClient, served: RunningB
     assert (record.data["value"], record.id) == ("c", "0:3")
 
 
-def test_a_follower_of_a_topic_that_is_deleted_is_told_so(api: HttpClient) -> None:
+def test_a_follower_of_a_topic_that_is_deleted_gets_an_error(api: HttpClient) -> None:
     api.make_topic("doomed")
     with api.follow("doomed") as events:
         api.delete("/v1/topics/doomed")

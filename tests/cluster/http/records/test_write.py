@@ -162,7 +162,7 @@ def test_bodies_that_are_announced_and_do_not_come_take_no_room(api: HttpClient)
         connection.close()
 
 
-def test_a_topic_of_the_brokers_own_is_written_by_nobody_else(api: HttpClient) -> None:
+def test_an_internal_topic_is_written_by_no_client(api: HttpClient) -> None:
     api.make_topic("mine")
     api.post("/v1/groups/any/reset", {"to": "latest", "topics": ["mine"]})
     api.post("/v1/topics/__consumer_offsets/records", {"records": [{"value": ""}]}).refused(400, "internal")

@@ -64,7 +64,7 @@ def test_every_version_creates_describes_and_deletes(admin: AdminFixture, versio
     assert described(admin, version) == both[1:]
 
 
-def test_acls_on_one_pattern_are_told_together(admin: AdminFixture) -> None:
+def test_acls_on_one_pattern_are_listed_together(admin: AdminFixture) -> None:
     create(admin, acl(principal="User:b"), acl("other"), acl(principal="User:a"), acl(operation=WRITE))
     response = admin.ask(describe_acls, 3, **filter_for(resource_name_filter="flights"))
     (on,) = response.resources
@@ -82,7 +82,7 @@ def test_what_exists_is_created_in_name_only(admin: AdminFixture) -> None:
     assert (len(admin.image.acls), admin.image.index) == (1, index)
 
 
-def test_what_several_filters_find_is_told_under_each(admin: AdminFixture) -> None:
+def test_what_several_filters_find_is_listed_under_each(admin: AdminFixture) -> None:
     create(admin, acl(), acl("other"))
     by_name, by_principal = filter_for(resource_name_filter="other"), filter_for(principal_filter="User:alice")
     found = delete(admin, by_name, by_principal, filter_for(host_filter="10.0.0.1"))

@@ -186,7 +186,7 @@ def test_partitions_are_waited_for_together() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 1, TIMEOUT_MS])
-def test_who_waits_is_told_when_his_time_is_over_and_it_goes_on(timeout_ms: int) -> None:
+def test_a_waiter_gets_a_timeout_and_the_deletion_goes_on(timeout_ms: int) -> None:
     async def story(broker: HandlersStory) -> None:
         await led(broker)
         loop = asyncio.get_running_loop()
@@ -211,7 +211,7 @@ def test_who_waits_is_refused_where_another_leads() -> None:
     tell(story)
 
 
-def test_nobody_joins_who_would_bring_back_what_a_former_leader_deleted() -> None:
+def test_no_follower_joins_the_isr_that_would_restore_what_a_former_leader_deleted() -> None:
     async def story(broker: HandlersStory) -> None:
         await led(broker)
         assert await delete(broker, 2) == (ErrorCode.none, 2)

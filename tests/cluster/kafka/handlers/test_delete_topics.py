@@ -33,7 +33,7 @@ def test_a_topic_is_deleted_by_its_id(admin: AdminFixture) -> None:
     assert not admin.image.topics_by_id
 
 
-def test_what_is_not_there_is_told_apart_by_name_and_id(admin: AdminFixture) -> None:
+def test_missing_topics_are_distinguished_by_name_and_id(admin: AdminFixture) -> None:
     unknown = UUID(int=99)
     response = admin.ask(delete_topics, 6, topics=[{"name": "none"}, {"name": None, "topic_id": unknown}])
     assert [(row.name, row.topic_id, row.error_code) for row in response.responses] == [

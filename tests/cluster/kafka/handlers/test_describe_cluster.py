@@ -8,7 +8,7 @@ from cordwood.cluster.kafka.handlers import describe_cluster
 
 
 @pytest.mark.parametrize("version", describe_cluster.VERSIONS)
-def test_every_version_tells_the_brokers_of_a_listener(version: int) -> None:
+def test_every_version_has_the_brokers_of_a_listener(version: int) -> None:
     admin = AdminFixture(brokers=2)
     response = admin.ask(describe_cluster, version, listener="LAN")
     assert (response.error_code, response.cluster_id, response.controller_id) == (ErrorCode.none, "test-cluster", 1)
@@ -19,7 +19,7 @@ def test_every_version_tells_the_brokers_of_a_listener(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", describe_cluster.VERSIONS)
-def test_what_may_be_done_is_told_to_those_who_ask(admin: AdminFixture, version: int) -> None:
+def test_authorized_operations_are_returned_on_request(admin: AdminFixture, version: int) -> None:
     response = admin.ask(describe_cluster, version, include_cluster_authorized_operations=True)
     assert response.cluster_authorized_operations == 0b1111110100000
 
@@ -34,7 +34,7 @@ def test_only_brokers_listen_here(admin: AdminFixture, endpoint_type: int, code:
 
 
 @pytest.mark.parametrize("version", describe_cluster.VERSIONS)
-def test_fenced_brokers_are_told_to_those_who_ask(version: int) -> None:
+def test_fenced_brokers_are_returned_on_request(version: int) -> None:
     admin = AdminFixture(brokers=2)
     admin.fence(2)
     response = admin.ask(describe_cluster, version)

@@ -41,7 +41,7 @@ def rows_of(result: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", describe_configs.VERSIONS)
-def test_every_version_tells_all_of_a_topic(admin: AdminFixture, version: int) -> None:
+def test_every_version_has_all_of_a_topic(admin: AdminFixture, version: int) -> None:
     rows = rows_of(describe(admin, TOPIC, "flights", version))
     assert list(rows) == sorted(TOPIC_CONFIGS)
     assert (rows["retention.ms"].value, rows["retention.ms"].config_source) == ("5000", DYNAMIC_TOPIC)
@@ -57,7 +57,7 @@ def test_every_version_tells_all_of_a_topic(admin: AdminFixture, version: int) -
 
 
 @pytest.mark.parametrize("version", describe_configs.VERSIONS)
-def test_every_version_tells_all_of_a_broker(admin: AdminFixture, version: int) -> None:
+def test_every_version_has_all_of_a_broker(admin: AdminFixture, version: int) -> None:
     rows = rows_of(describe(admin, BROKER, "1", version))
     assert set(rows) == set(SETTINGS)
     assert rows["node.id"].read_only
@@ -65,7 +65,7 @@ def test_every_version_tells_all_of_a_broker(admin: AdminFixture, version: int) 
     assert (rows["log.retention.ms"].value, rows["log.retention.hours"].value) == (None, "168")
 
 
-def test_the_advertised_listeners_are_those_that_clients_are_told(admin: AdminFixture) -> None:
+def test_the_advertised_listeners_are_those_that_clients_get(admin: AdminFixture) -> None:
     row = rows_of(describe(admin, BROKER, "1", include_synonyms=True))["advertised.listeners"]
     assert (row.value, row.config_source) == ("PLAINTEXT://host-1:9092,LAN://lan-1:9093", STATIC)
     assert row.read_only
@@ -108,7 +108,7 @@ def test_synonyms_name_every_place_that_a_value_comes_from() -> None:
     admin.close()
 
 
-def test_hours_and_minutes_are_told_in_the_topics_unit() -> None:
+def test_hours_and_minutes_are_shown_in_the_topics_unit() -> None:
     admin = AdminFixture(log_retention_minutes=30, log_roll_hours=2)
     admin.propose(CreateTopic(UUID(int=1), "flights", ((BrokerId(1),),)))
     rows = rows_of(describe(admin, TOPIC, "flights"))

@@ -19,7 +19,7 @@ def describe(admin: AdminFixture, version: int, topic: str = "__cluster_metadata
 
 
 @pytest.mark.parametrize("version", describe_quorum.VERSIONS)
-def test_every_version_tells_of_the_one_voter(admin: AdminFixture, version: int) -> None:
+def test_every_version_has_the_one_voter(admin: AdminFixture, version: int) -> None:
     for number in range(3):
         admin.propose(CreateTopic(UUID(int=number + 1), f"topic-{number}", ((BrokerId(1),),)))
     response = describe(admin, version)
@@ -53,7 +53,7 @@ def test_there_is_no_other_quorum(admin: AdminFixture, version: int) -> None:
         assert {row.current_voters for row in rows} == {()}
 
 
-def test_a_quorum_of_several_is_told_as_far_as_it_is_known(admin: AdminFixture) -> None:
+def test_a_quorum_of_several_is_described_as_far_as_it_is_known(admin: AdminFixture) -> None:
     voters = (
         VoterStatus(BrokerId(1), 7, is_connected=True, last_heard_ms_ago=0),
         VoterStatus(BrokerId(2), 5, is_connected=True, last_heard_ms_ago=30),

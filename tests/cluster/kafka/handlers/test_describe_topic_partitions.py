@@ -48,7 +48,7 @@ def pages(admin: AdminFixture, *names: str, limit: int) -> list[list[tuple[str, 
     return found
 
 
-def test_every_version_tells_all_of_a_topic(admin: AdminFixture) -> None:
+def test_every_version_has_all_of_a_topic(admin: AdminFixture) -> None:
     assert list(describe_topic_partitions.VERSIONS) == [0]
     response = describe(admin, "b")
     (topic,) = response.topics
@@ -71,7 +71,7 @@ def test_all_topics_come_in_the_order_of_their_names(admin: AdminFixture) -> Non
 
 
 @pytest.mark.parametrize("names", [(), ("c", "b", "a", "c")])
-def test_pages_tell_every_partition_once(admin: AdminFixture, names: tuple[str, ...]) -> None:
+def test_pages_have_every_partition_once(admin: AdminFixture, names: tuple[str, ...]) -> None:
     everything = rows_of(describe(admin))
     for limit in range(1, 8):
         found = pages(admin, *names, limit=limit)
@@ -104,7 +104,7 @@ def test_a_cursor_has_to_be_among_the_topics(admin: AdminFixture) -> None:
     assert rows_of(response) == []
 
 
-def test_what_does_not_exist_is_told_by_name(admin: AdminFixture) -> None:
+def test_what_does_not_exist_is_listed_by_name(admin: AdminFixture) -> None:
     response = describe(admin, "b", "none", "a b", limit=1)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
         ("a b", ErrorCode.invalid_topic_exception),
@@ -119,7 +119,7 @@ def test_a_leader_that_this_listener_does_not_reach_is_none(admin: AdminFixture)
     assert [row.leader_id for row in topic.partitions] == [-1]
 
 
-def test_who_may_still_lead_is_told(admin: AdminFixture) -> None:
+def test_eligible_leaders_are_listed(admin: AdminFixture) -> None:
     admin.propose(CreateTopic(UUID(int=9), "d", ((ONE, TWO),), (("min.insync.replicas", "2"),)))
     admin.fence(1)
     ((row,),) = (topic.partitions for topic in describe(admin, "d").topics)

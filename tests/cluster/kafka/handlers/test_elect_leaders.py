@@ -54,7 +54,7 @@ def leaders(admin: AdminFixture) -> list[int]:
 
 @pytest.mark.parametrize("version", elect_leaders.VERSIONS)
 @pytest.mark.parametrize("election", [PREFERRED, UNCLEAN])
-def test_every_version_tells_that_no_election_is_needed(admin: AdminFixture, version: int, election: int) -> None:
+def test_every_version_reports_that_no_election_is_needed(admin: AdminFixture, version: int, election: int) -> None:
     if version == 0 and election == UNCLEAN:
         return
     assert elect(admin, version, election) == ("flights", [(0, NEEDLESS), (1, NEEDLESS), (2, UNKNOWN)])
@@ -77,14 +77,14 @@ def test_a_replica_that_may_lack_records_leads_where_there_is_no_leader(admin: A
     assert leaders(admin) == [1, -1]
 
 
-def test_nobody_leads_where_nobody_is_alive(admin: AdminFixture) -> None:
+def test_no_leader_is_elected_where_no_replica_is_alive(admin: AdminFixture) -> None:
     admin.fence(2)
     admin.fence(1)
     assert elect(admin, 2, UNCLEAN, partitions=(0,)) == ("flights", [(0, ErrorCode.eligible_leaders_not_available)])
 
 
 @pytest.mark.parametrize("version", elect_leaders.VERSIONS)
-def test_who_asks_for_all_is_told_of_those_that_needed_it(admin: AdminFixture, version: int) -> None:
+def test_a_request_for_all_lists_those_that_needed_an_election(admin: AdminFixture, version: int) -> None:
     response = admin.ask(elect_leaders, version, election_type=PREFERRED, topic_partitions=None)
     assert response.replica_election_results == ()
     led_by_the_other(admin, in_sync=True)
@@ -94,7 +94,7 @@ def test_who_asks_for_all_is_told_of_those_that_needed_it(admin: AdminFixture, v
     assert rows == [(0, ErrorCode.none), (1, ErrorCode.preferred_leader_not_available)]
 
 
-def test_unknown_topics_are_told(admin: AdminFixture) -> None:
+def test_unknown_topics_are_reported(admin: AdminFixture) -> None:
     assert elect(admin, 2, PREFERRED, "other") == ("other", [(0, UNKNOWN), (1, UNKNOWN), (2, UNKNOWN)])
 
 

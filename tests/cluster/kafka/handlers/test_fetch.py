@@ -264,7 +264,7 @@ def test_a_poll_without_partitions_is_answered_at_once() -> None:
     tell(story)
 
 
-def test_an_error_is_told_at_once() -> None:
+def test_an_error_is_returned_at_once() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()
         polling = send(broker, wanted(), wanted(index=9), wait_ms=WAIT_MS)
@@ -337,7 +337,7 @@ def test_a_client_in_another_rack_is_sent_to_its_nearest_replica() -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version < 11])
-def test_before_version_11_nobody_has_a_rack(version: int) -> None:
+def test_before_version_11_no_client_has_a_rack(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()
         await broker.commit("a")
@@ -347,7 +347,7 @@ def test_before_version_11_nobody_has_a_rack(version: int) -> None:
     tell(story)
 
 
-def test_damage_in_one_partition_is_told_of_that_one_alone() -> None:
+def test_damage_in_one_partition_is_reported_for_that_one_alone() -> None:
     async def story(broker: HandlersStory) -> None:
         for index in (0, 1):
             broker.elect(index)

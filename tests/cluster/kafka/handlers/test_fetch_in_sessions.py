@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.handlers import fetch as handler
 
 
-def test_a_session_tells_only_what_has_changed() -> None:
+def test_a_session_returns_only_what_has_changed() -> None:
     async def story(broker: HandlersStory) -> None:
         for index in range(3):
             broker.elect(index)
@@ -27,7 +27,7 @@ def test_a_session_tells_only_what_has_changed() -> None:
     tell(story)
 
 
-def test_a_session_tells_of_an_error_and_that_it_is_over() -> None:
+def test_a_session_returns_an_error_and_its_end() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect(0)
         session = Session(broker)
@@ -135,7 +135,7 @@ def test_a_client_ends_its_session_by_a_full_fetch(end: int) -> None:
     tell(story)
 
 
-def test_where_there_is_no_room_for_a_session_everything_is_told_without_one() -> None:
+def test_where_there_is_no_room_for_a_session_everything_is_returned_without_one() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()
         first = Session(broker, broker.connect())
@@ -163,7 +163,7 @@ def test_a_session_that_grows_too_large_is_ended() -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 7])
-def test_the_errors_of_sessions_are_told_in_every_version(version: int) -> None:
+def test_the_errors_of_sessions_are_returned_in_every_version(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         response = await fetch(broker, session=(7, 1), version=version)
         assert response.error_code is ErrorCode.fetch_session_id_not_found

@@ -39,12 +39,12 @@ def find(admin: AdminFixture, version: int) -> tuple[ErrorCode, int, str, int]:
 
 
 @pytest.mark.parametrize("version", find_coordinator.VERSIONS)
-def test_every_version_tells_who_leads_the_groups_partition(admin: AdminFixture, version: int) -> None:
+def test_every_version_has_the_leader_of_the_groups_partition(admin: AdminFixture, version: int) -> None:
     assert find(admin, version) == (ErrorCode.none, 2, "host-2", 9092)
 
 
 @pytest.mark.parametrize("version", find_coordinator.VERSIONS)
-def test_nobody_coordinates_while_there_is_no_leader(admin: AdminFixture, version: int) -> None:
+def test_no_broker_coordinates_while_there_is_no_leader(admin: AdminFixture, version: int) -> None:
     admin.fence(2)
     assert find(admin, version) == (ErrorCode.coordinator_not_available, -1, "", -1)
     admin.unfence(2)

@@ -37,6 +37,6 @@ def test_the_second_version_lists_what_is_asked_for(admin: AdminFixture) -> None
     assert list(list_config_resources.VERSIONS) == [0, 1]
 
 
-def test_a_type_that_nobody_knows_is_refused(admin: AdminFixture) -> None:
+def test_an_unknown_type_is_refused(admin: AdminFixture) -> None:
     response = admin.ask(list_config_resources, 1, resource_types=(TOPIC, 3))
     assert (response.error_code, response.config_resources) == (ErrorCode.unsupported_version, ())

@@ -61,7 +61,7 @@ def test_nothing_is_tiered(admin: AdminFixture, place: int) -> None:
     assert (row.error_code, row.offset, row.timestamp, row.leader_epoch) == (ErrorCode.none, -1, -1, -1)
 
 
-def test_only_a_debugger_is_told_where_the_log_ends_before_that_is_committed(admin: AdminFixture) -> None:
+def test_only_a_debugger_gets_the_log_end_before_it_is_committed(admin: AdminFixture) -> None:
     batch = encode([Record(0, 0, None, b"a"), Record(1, 0, None, b"b")])
 
     async def append() -> None:

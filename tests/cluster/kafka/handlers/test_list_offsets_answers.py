@@ -162,7 +162,7 @@ def test_what_is_found_has_the_epoch_of_its_record() -> None:
 
 @pytest.mark.parametrize("version", handler.VERSIONS)
 @pytest.mark.parametrize("place", [LATEST, MAX_TIMESTAMP, NOW_MS])
-def test_a_leader_that_has_just_begun_tells_of_no_end_that_was_passed_before(place: int, version: int) -> None:
+def test_a_new_leader_returns_no_end_that_was_passed_before(place: int, version: int) -> None:
     if place == MAX_TIMESTAMP and version < 7:
         return
 
@@ -195,9 +195,7 @@ def test_a_leader_that_has_just_begun_tells_of_no_end_that_was_passed_before(pla
         (6, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_only_in_the_present_leader_epoch_anything_is_told(
-    version: int, place: int, epoch: int, code: ErrorCode
-) -> None:
+def test_only_the_present_leader_epoch_gets_an_answer(version: int, place: int, epoch: int, code: ErrorCode) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect(epoch=5)
         await broker.commit("a")
@@ -208,7 +206,7 @@ def test_only_in_the_present_leader_epoch_anything_is_told(
     tell(story)
 
 
-def test_a_partition_that_is_named_twice_is_told_of_in_neither_place() -> None:
+def test_a_partition_that_is_named_twice_is_answered_in_neither_place() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect(0)
         broker.elect(1)
@@ -219,7 +217,7 @@ def test_a_partition_that_is_named_twice_is_told_of_in_neither_place() -> None:
     tell(story)
 
 
-def test_damage_in_one_partition_is_told_of_that_one_alone() -> None:
+def test_damage_in_one_partition_is_reported_for_that_one_alone() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect(0)
         broker.elect(1)

@@ -36,7 +36,7 @@ def codes(response: Any) -> list[tuple[str | None, ErrorCode]]:
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
-def test_every_version_tells_leaders_and_addresses(two: AdminFixture, version: int) -> None:
+def test_every_version_has_leaders_and_addresses(two: AdminFixture, version: int) -> None:
     response = two.ask(metadata, version, topics=named("flights"))
     assert [(row.node_id, row.host, row.port) for row in response.brokers] == [(1, "host-1", 9092), (2, "host-2", 9092)]
     (topic,) = response.topics
@@ -63,7 +63,7 @@ def test_no_list_asks_for_all_topics_and_an_empty_one_for_none(two: AdminFixture
         assert codes(two.ask(metadata, version, topics=None)) == all_topics
 
 
-def test_each_listener_is_told_its_own_addresses(two: AdminFixture) -> None:
+def test_each_listener_gets_its_own_addresses(two: AdminFixture) -> None:
     response = two.ask(metadata, 12, listener="LAN", topics=None)
     assert [(row.host, row.port) for row in response.brokers] == [("lan-1", 9093), ("lan-2", 9093)]
 
@@ -125,7 +125,7 @@ def test_internal_topics_are_never_created_by_asking(two: AdminFixture) -> None:
     assert two.ask(metadata, 12, topics=named("__consumer_offsets")).topics[0].is_internal
 
 
-def test_names_that_cannot_be_are_told_from_names_that_are_not_there(two: AdminFixture) -> None:
+def test_invalid_names_are_distinguished_from_unknown_ones(two: AdminFixture) -> None:
     response = two.ask(metadata, 12, topics=named("a b", "", "new"), allow_auto_topic_creation=True)
     assert codes(response) == [
         ("a b", ErrorCode.invalid_topic_exception),
@@ -147,7 +147,7 @@ def test_a_name_that_comes_twice_is_answered_once(two: AdminFixture) -> None:
 
 
 @pytest.mark.parametrize("version", range(8, 14))
-def test_what_may_be_done_is_told_to_those_who_ask(two: AdminFixture, version: int) -> None:
+def test_authorized_operations_are_returned_on_request(two: AdminFixture, version: int) -> None:
     quiet = two.ask(metadata, version, topics=named("flights"))
     told = two.ask(metadata, version, topics=named("flights"), include_topic_authorized_operations=True)
     assert quiet.topics[0].topic_authorized_operations == -(1 << 31)
@@ -161,7 +161,7 @@ def test_replicas_on_brokers_that_are_gone_are_offline(two: AdminFixture) -> Non
     assert [row.offline_replicas for row in partitions] == [(), ()]
 
 
-def test_all_of_ten_thousand_partitions_are_told(admin: AdminFixture) -> None:
+def test_all_of_ten_thousand_partitions_are_listed(admin: AdminFixture) -> None:
     for at in range(10):
         admin.propose(CreateTopic(UUID(int=100 + at), f"t{at}", ((ONE,),) * 1000))
     response = admin.ask(metadata, 12, topics=None)

@@ -96,7 +96,7 @@ def test_a_log_without_records_ends_every_epoch_at_its_start() -> None:
     tell(story)
 
 
-def test_a_leader_that_has_written_nothing_tells_of_those_before() -> None:
+def test_a_leader_that_has_written_nothing_answers_for_earlier_epochs() -> None:
     async def story(broker: HandlersStory) -> None:
         await with_history(broker)
         broker.elect(epoch=12)
@@ -108,7 +108,7 @@ def test_a_leader_that_has_written_nothing_tells_of_those_before() -> None:
     tell(story)
 
 
-def test_an_epoch_that_is_cut_off_is_told_of_no_more() -> None:
+def test_an_epoch_that_is_truncated_is_no_longer_returned() -> None:
     async def story(broker: HandlersStory) -> None:
         await with_history(broker)
         following = broker.begin_to_follow(epoch=10)
@@ -145,7 +145,7 @@ def test_what_is_not_committed_belongs_to_its_epoch() -> None:
         (10, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_only_in_the_present_leader_epoch_anything_is_told(version: int, current: int, code: ErrorCode) -> None:
+def test_only_the_present_leader_epoch_gets_an_answer(version: int, current: int, code: ErrorCode) -> None:
     async def story(broker: HandlersStory) -> None:
         await with_history(broker)
         expected = (code, *NOT_KNOWN) if code else (code, 2, 3)

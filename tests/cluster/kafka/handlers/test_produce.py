@@ -240,7 +240,7 @@ def test_a_client_without_acknowledgements_loses_its_connection() -> None:
     asyncio.run(told())
 
 
-def test_a_client_that_has_gone_troubles_nobody() -> None:
+def test_a_client_that_has_gone_troubles_no_other() -> None:
     async def told() -> None:
         story = ProduceStory()
         story.send(bomb(BOMB_RECORDS), small())

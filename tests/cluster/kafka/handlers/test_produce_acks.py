@@ -33,7 +33,7 @@ def test_acks_all_waits_for_every_in_sync_replica() -> None:
     tell(story)
 
 
-def test_acks_1_waits_for_the_leaders_own_flush_and_for_nobody_else() -> None:
+def test_acks_1_waits_for_the_leaders_own_flush_alone() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect(isr=(ME, FOLLOWER), min_isr=2)
         answer = send(broker, batch(), acks=LEADER_ONLY)
@@ -63,7 +63,7 @@ def test_a_flush_that_began_before_a_batch_does_not_acknowledge_it() -> None:
 
 
 @pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
-def test_with_flush_policy_os_nobody_waits_for_the_disk(acks: int) -> None:
+def test_with_flush_policy_os_no_produce_waits_for_the_disk(acks: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()
         answer = send(broker, batch(), acks=acks)
@@ -143,7 +143,7 @@ def test_a_deposed_leader_acknowledges_nothing(acks: int) -> None:
     tell(story)
 
 
-def test_who_waits_for_a_topic_that_is_deleted_is_told() -> None:
+def test_a_waiter_of_a_topic_that_is_deleted_gets_an_error() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()
         answer = send(broker, batch())

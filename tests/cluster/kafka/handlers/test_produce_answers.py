@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize("version", handler.VERSIONS)
-def test_every_version_is_told_where_its_batch_stands(version: int) -> None:
+def test_every_version_gets_the_offset_of_its_batch(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect()
         assert await produce(broker, batch(count=3), version=version) == Row(ErrorCode.none, 0)
@@ -206,7 +206,7 @@ def test_one_batch_that_is_refused_leaves_the_others_of_its_request_alone() -> N
 
 
 @pytest.mark.parametrize("version", handler.VERSIONS)
-def test_who_is_refused_is_told_the_leader_from_version_10_on(version: int) -> None:
+def test_a_refusal_names_the_leader_from_version_10_on(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.begin_to_follow(epoch=4)
         broker.leaders["t", 0] = Leader(BrokerId(3), 4, Endpoint("PLAINTEXT", "east", 9092), None)

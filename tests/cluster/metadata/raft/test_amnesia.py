@@ -103,7 +103,7 @@ def test_two_of_three_wiped_at_once_stay_unavailable() -> None:
     run(story())
 
 
-def test_wiped_voters_do_not_found_anew_behind_the_back_of_who_remembers() -> None:
+def test_wiped_voters_do_not_found_a_cluster_beside_one_with_a_log() -> None:
     async def story() -> None:
         quorum = await formed()
         quorum.kill(3)
@@ -175,7 +175,7 @@ def test_every_file_is_watched(what: str) -> None:
     run(story())
 
 
-def test_what_rots_while_it_runs_is_found_and_mended() -> None:
+def test_damage_while_it_runs_is_found_and_repaired() -> None:
     async def story() -> None:
         quorum = await formed(snapshot_interval_bytes=1_000)
         await quorum.put(1, *(f"key {number}" for number in range(60)))

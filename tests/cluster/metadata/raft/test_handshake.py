@@ -112,7 +112,7 @@ def test_a_proof_of_the_other_side_is_none_of_ours() -> None:
         reflected.receive(proofs[1])
 
 
-def test_a_refusal_tells_its_reason() -> None:
+def test_a_refusal_has_its_reason() -> None:
     with pytest.raises(RefusedByPeer, match="because"):
         Handshake(VOTER, ONE, b"d" * NONCE_BYTES, lambda _: None).receive(refusal("because"))
 

@@ -203,7 +203,7 @@ def test_the_copy_of_who_may_not_vote_does_not_count(raft: NodeFixture) -> None:
     assert raft.node.commit_index == 1
 
 
-def test_an_amnesiac_is_readmitted_behind_a_barrier_that_others_committed(raft: NodeFixture) -> None:
+def test_an_amnesiac_is_readmitted_after_a_barrier_that_others_committed(raft: NodeFixture) -> None:
     raft.elected().confirm(THREE, end=1)
     raft.confirm(TWO, end=1, may_vote=False).flush()
     assert raft.log.end == 2
@@ -267,7 +267,7 @@ def test_an_image_takes_the_place_of_a_log_that_it_is_ahead_of(raft: NodeFixture
     assert raft.sent[-1] == (TWO, AppendReply(1, 7, True))
 
 
-def test_entries_behind_an_image_are_kept_where_they_fit(raft: NodeFixture) -> None:
+def test_entries_after_an_image_are_kept_where_they_fit(raft: NodeFixture) -> None:
     raft.follow(TWO, 1, 1, 1, 1, 1)
     raft.receive(TWO, Install(1, 2, 1, b"image"))
     raft.node.installed(2, 1)

@@ -142,7 +142,7 @@ async def unpacking_observer(unpacking: Unpacking) -> tuple[SimulatedQuorum, Obs
     return quorum, observer
 
 
-def test_an_image_is_unpacked_beside_the_loop_and_what_comes_behind_it_waits() -> None:
+def test_an_image_is_unpacked_beside_the_loop_and_later_entries_wait() -> None:
     async def story() -> None:
         unpacking = Unpacking()
         quorum, observer = await unpacking_observer(unpacking)

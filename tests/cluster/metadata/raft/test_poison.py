@@ -99,7 +99,7 @@ def test_a_proposal_that_a_handler_would_refuse_is_not_taken(command: Command) -
     run(story())
 
 
-def test_an_entry_of_an_earlier_version_that_poisoned_its_voters_is_outlived() -> None:
+def test_an_entry_of_an_earlier_version_that_poisoned_its_voters_is_survived() -> None:
     async def story() -> None:
         quorum = await formed()
         await quorum.propose(ONE, registration(ONE))
@@ -136,7 +136,7 @@ def test_an_entry_of_a_newer_version_is_passed_over_and_kept() -> None:
     run(story())
 
 
-def test_who_begins_behind_an_entry_of_a_newer_version_has_it_too() -> None:
+def test_a_voter_that_starts_after_an_entry_of_a_newer_version_has_it_too() -> None:
     async def story() -> None:
         quorum = await with_a_topic(snapshot_interval_bytes=2_000)
         leader = await quorum.leader()

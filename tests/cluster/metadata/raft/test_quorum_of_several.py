@@ -34,7 +34,7 @@ def test_no_voter_founds_a_cluster_before_it_has_heard_them_all() -> None:
 
 
 @pytest.mark.parametrize("voters", [1, 3, 5])
-def test_whoever_proposes_has_its_own_change_in_its_own_image(voters: int) -> None:
+def test_a_proposer_has_its_own_change_in_its_own_image(voters: int) -> None:
     async def story() -> None:
         quorum = await formed(voters=voters)
         for broker in quorum.quorums:
@@ -45,7 +45,7 @@ def test_whoever_proposes_has_its_own_change_in_its_own_image(voters: int) -> No
     run(story())
 
 
-def test_a_refusal_reaches_whoever_proposed_and_changes_nothing() -> None:
+def test_a_refusal_reaches_its_proposer_and_changes_nothing() -> None:
     async def story() -> None:
         quorum = await formed()
         await quorum.put(1, "a")
@@ -61,7 +61,7 @@ def test_a_refusal_reaches_whoever_proposed_and_changes_nothing() -> None:
     run(story())
 
 
-def test_listeners_are_told_before_the_proposer_goes_on() -> None:
+def test_listeners_are_called_before_the_proposer_goes_on() -> None:
     async def story() -> None:
         quorum = await formed()
         told: list[tuple[int, int]] = []
@@ -73,7 +73,7 @@ def test_listeners_are_told_before_the_proposer_goes_on() -> None:
     run(story())
 
 
-def test_what_was_answered_outlives_a_power_cut_of_everybody() -> None:
+def test_what_was_answered_survives_a_power_cut_of_all_voters() -> None:
     async def story() -> None:
         quorum = await formed()
         await quorum.put(1, "a", "b")
@@ -163,7 +163,7 @@ def test_a_cut_voter_that_comes_back_does_not_depose_the_leader() -> None:
     run(story())
 
 
-def test_a_leader_that_is_heard_but_hears_nobody_gives_way() -> None:
+def test_a_leader_that_is_heard_but_hears_no_voter_steps_down() -> None:
     async def story() -> None:
         quorum = await formed()
         leader = await quorum.leader()
@@ -199,7 +199,7 @@ def test_a_minority_answers_in_bounded_time_that_it_does_not_know() -> None:
     run(story())
 
 
-def test_a_failing_disk_stops_its_voter_for_good_and_nobody_else() -> None:
+def test_a_failing_disk_stops_its_voter_for_good_and_no_other() -> None:
     async def story() -> None:
         quorum = await formed()
         leader = await quorum.leader()
@@ -247,7 +247,7 @@ def test_heartbeats_reach_every_voter() -> None:
     run(story())
 
 
-def test_the_status_tells_who_leads_and_who_lags() -> None:
+def test_the_status_shows_the_leader_and_the_lags() -> None:
     async def story() -> None:
         quorum = await formed()
         leader = await quorum.leader()

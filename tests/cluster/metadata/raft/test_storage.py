@@ -70,7 +70,7 @@ def test_the_log_begins_where_the_snapshot_lets_it(
         assert (stored.log.getCurrentTerm(), stored.log.getVotedForNodeId()) == (3, 2)
 
 
-def test_a_gap_behind_the_snapshot_is_damage() -> None:
+def test_a_gap_after_the_snapshot_is_damage() -> None:
     stored = storage.read(disk_with((5, 1), image=(2, 1)), DIRECTORY)
     assert stored.standing is Standing.AMNESIAC
     assert "the journal starts at entry 5" in stored.damage[0].what

@@ -86,7 +86,7 @@ def test_strangers_that_never_stop_keep_no_voter_out() -> None:
 
 
 @pytest.mark.parametrize("stranger", [1, 2, 3])
-def test_a_voter_of_another_cluster_is_told_and_the_others_go_on(stranger: int) -> None:
+def test_a_voter_of_another_cluster_is_refused_and_the_others_go_on(stranger: int) -> None:
     async def story() -> None:
         theirs, quorum = await formed(seed=2), await formed(seed=1)
         quorum.take_disk_of(stranger, theirs)
@@ -102,7 +102,7 @@ def test_a_voter_of_another_cluster_is_told_and_the_others_go_on(stranger: int) 
     run(story())
 
 
-def test_an_observer_of_another_cluster_is_told() -> None:
+def test_an_observer_of_another_cluster_is_refused() -> None:
     async def story() -> None:
         quorum = await formed()
         quorum.observe(7, cluster_id="another")
@@ -113,7 +113,7 @@ def test_an_observer_of_another_cluster_is_told() -> None:
     run(story())
 
 
-def test_who_does_not_know_the_secret_is_told() -> None:
+def test_a_voter_without_the_secret_is_refused() -> None:
     async def story() -> None:
         quorum = SimulatedQuorum()
         for voter in (1, 2, 3):
