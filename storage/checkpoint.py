@@ -1,18 +1,22 @@
 """Checkpoint file, replaced atomically: after a crash it holds the old payload or the new one, never a mixture."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.disk import Bytes, Disk, File
 from cordwood.storage.errors import DamagedLog, read_failed
 
 MAGIC = b"CWCP"
 VERSION = 1
 NEWEST_VERSION = 2
 """Newest version of a payload's layout. The module that writes a payload defines its layouts."""
+
+STAGED = ".new"
+"""The suffix of an unfinished file that is to replace the one without it."""
 
 _HEADER = Struct("<4sHI")
 """Magic, version, length of the payload. A CRC-32C of these and the payload follows, then the payload."""
@@ -31,17 +35,29 @@ def write(disk: Disk, path: str, payload: bytes, version: int = VERSION) -> None
     """Replace the file at `path`. Durable on return. Blocks. Raises OSError: the old or the new payload is there."""
     header = _HEADER.pack(MAGIC, version, len(payload))
     checksum = _CHECKSUM.pack(crc32c(payload, crc32c(header)))
-    staged = path + ".new"
-    file = disk.open(staged, create=True)
-    try:
-        # An earlier attempt may have crashed here and left a longer file.
-        file.truncate(0)
-        file.pwrite((header, checksum, payload), 0)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(staged, path)
-    sync_directory(disk, _directory_of(path))
+    replace_file(disk, path, (header, checksum, payload)).close()
+
+
+def replace_file(disk: Disk, path: str, pieces: Sequence[Bytes]) -> File:
+    """Replace or create the file at `path`, and return it, open. Durable on return. Blocks.
+
+    Raises OSError: the old or the new content is there; the old one if resources are lacking, since nothing is opened
+    after the rename.
+    """
+    with closing(disk.open_directory(_directory_of(path))) as directory:
+        file = disk.open(path + STAGED, create=True)
+        try:
+            # An earlier attempt may have failed here and left a longer file.
+            file.truncate(0)
+            file.pwrite(pieces, 0)
+            file.sync()
+            disk.rename(path + STAGED, path)
+            file.moved_to(path)
+            directory.sync()
+        except BaseException:
+            file.close()
+            raise
+    return file
 
 
 def read(disk: Disk, path: str) -> bytes | None:

@@ -58,6 +58,10 @@ class File(Syncable, Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def moved_to(self, path: str) -> None:
+        """Take the path that a rename gave the file: errors name it."""
+        ...
+
 
 class Disk(Protocol):
     """A tree of directories. A create, rename or remove is durable only after a sync of its directory."""

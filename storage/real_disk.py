@@ -72,6 +72,9 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
+    def moved_to(self, path: str) -> None:
+        self._path = path
+
     def sync(self) -> None:
         try:
             os.fdatasync(self._fd)

@@ -346,6 +346,9 @@ class _SimulatedFile(_Handle):
         self._disk._step()
         self._pages.resize(size)
 
+    def moved_to(self, path: str) -> None:
+        self._path = path
+
     def sync(self) -> None:
         if (failure := self._sync_failure()) is not None:
             self._pages.fail_sync()

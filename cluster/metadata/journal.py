@@ -7,17 +7,20 @@ of Raft. A record counts only once `synced` was called for it. The layout is in 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from struct import Struct
 
 from crc32c import crc32c
 
-from cordwood.storage.disk import Disk, File, sync_directory
+from cordwood.cluster.metadata.lacking import postponed
+from cordwood.storage import checkpoint
+from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import DamagedLog
 
 MAGIC = b"CWMETA\r\n"
 VERSION = 1
 NAME = "journal"
-STAGED = NAME + ".new"
+STAGED = NAME + checkpoint.STAGED
 """The name of an unfinished journal that is to replace the current one."""
 
 _HEADER = Struct("<8sII")
@@ -70,6 +73,8 @@ class Journal:
     def __init__(self, disk: Disk, path: str, file: File, content: Content) -> None:
         self._disk, self._path, self._file = disk, path, file
         self._content = content
+        self._is_torn = False
+        """Whether a write failed, and may have left a part of its bytes after the last record."""
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> "Journal":
@@ -77,9 +82,7 @@ class Journal:
 
         A torn write at the end of the file is cut off. Raises DamagedLog if bytes that had been synced have changed.
         """
-        if not disk.exists(path):
-            _replace(disk, path, b"")
-        file = disk.open(path)
+        file = disk.open(path) if disk.exists(path) else _replace(disk, path, b"")
         data = file.pread(file.size(), 0)
         content = parse(path, data)
         if content.end < len(data):
@@ -119,55 +122,66 @@ class Journal:
         return self._content.entries[position]
 
     def append(self, entries: Iterable[JournalEntry]) -> None:
-        """Append entries. Raises OSError, after which the journal must not be used."""
-        added = list(entries)
-        known = self._content.entries
-        for entry in added:
-            assert not known or entry.index == known[-1].index + 1, "entries follow each other without a gap"
-            known.append(entry)
+        """Append entries. Raises OSError, with no entry appended."""
+        added, known = list(entries), self._content.entries
+        for before, entry in pairwise([*known[-1:], *added]):
+            assert entry.index == before.index + 1, "entries follow each other without a gap"
         self._write(b"".join(map(_entry_record, added)))
+        known += added
 
     def truncate_from(self, position: int) -> None:
-        """Remove the entries from `position` on: the leader's log has others there."""
-        del self._content.entries[position:]
+        """Remove the entries from `position` on: the leader's log has others there. Raises OSError, with all kept."""
         self._write(_record(_Kind.TRUNCATE, _TRUNCATE.pack(position)))
+        del self._content.entries[position:]
 
     def drop_before(self, position: int) -> None:
-        """Remove the entries before `position`, which a snapshot has. Replaces the whole file. Blocks."""
+        """Remove the entries before `position`, which a snapshot has. Replaces the whole file. Blocks.
+
+        Raises OSError; if resources are lacking, nothing has changed.
+        """
         kept = self._content.entries[position:]
-        end = _replace(self._disk, self._path, b"".join([self._vote_record(), *map(_entry_record, kept)]))
+        file = _replace(self._disk, self._path, b"".join([_vote_record(self._content), *map(_entry_record, kept)]))
         self._file.close()
-        self._file = self._disk.open(self._path)
-        self._content.entries = kept
-        self._content.end = end
-        self.synced(end, self.committed)
+        self._file, self._content.entries, self._content.end = file, kept, file.size()
+        self.synced(self.end, self.committed)
 
     def set_vote(self, term: int, vote: str | None) -> None:
-        """Set the current term and vote. Durable on return, so that no message of the term is sent before. Blocks."""
-        self._content.term, self._content.vote = term, vote
-        self._write(self._vote_record())
+        """Set the current term and vote. Durable on return, so that no message of the term is sent before. Blocks.
+
+        Raises OSError, with term and vote as they were.
+        """
+        self._write(_vote_record(Content([], term, vote)))
         self._file.sync()
+        self._content.term, self._content.vote = term, vote
         self.synced(self.end, self.committed)
 
     def synced(self, end: int, committed: int) -> None:
         """Record that the file is on disk up to `end`, and that the log is committed up to entry `committed`.
 
         This appends a mark, which is not synced itself. Where a mark is found, no byte before its `end` can be part of
-        a torn write: a bad checksum there is damage, in the newest entry too.
+        a torn write: a bad checksum there is damage, in the newest entry too. A mark that cannot be written for want of
+        resources is left out.
         """
         assert end <= self._content.end, "only what was written can have been synced"
         self._content.committed = committed
-        self._write(_record(_Kind.MARK, _MARK.pack(committed, end)))
+        try:
+            self._write(_record(_Kind.MARK, _MARK.pack(committed, end)))
+        except OSError as error:
+            if not postponed("metadata.mark_postponed", error):
+                raise
 
     def close(self) -> None:
         self._file.close()
 
-    def _vote_record(self) -> bytes:
-        return _record(_Kind.VOTE, _VOTE.pack(self.term) + (self.vote or "").encode())
-
     def _write(self, data: bytes) -> None:
-        self._file.pwrite((data,), self._content.end)
-        self._content.end += len(data)
+        end = self._content.end
+        if self._is_torn:
+            # The end of a longer record must not stay after a shorter one that is written in its place.
+            self._file.truncate(end)
+        self._is_torn = True
+        self._file.pwrite((data,), end)
+        self._is_torn = False
+        self._content.end = end + len(data)
 
 
 def check(path: str, data: bytes) -> Content:
@@ -202,35 +216,23 @@ def record_starts(data: bytes) -> list[int]:
     return starts
 
 
-def replace_file(disk: Disk, path: str, data: bytes) -> None:
-    """Replace or create the file at `path` atomically: after a crash the old or the new content is there. Blocks."""
-    staged = path + ".new"
-    file = disk.open(staged, create=True)
-    try:
-        file.truncate(0)
-        file.pwrite((data,), 0)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(staged, path)
-    sync_directory(disk, path.rpartition("/")[0] or ".")
-
-
 def _record(kind: _Kind, body: bytes) -> bytes:
     prefix = _PREFIX.pack(len(body), kind)
     return prefix + _CHECKSUM.pack(crc32c(body, crc32c(prefix))) + body
+
+
+def _vote_record(content: Content) -> bytes:
+    return _record(_Kind.VOTE, _VOTE.pack(content.term) + (content.vote or "").encode())
 
 
 def _entry_record(entry: JournalEntry) -> bytes:
     return _record(_Kind.ENTRY, _ENTRY.pack(entry.index, entry.term) + entry.command)
 
 
-def _replace(disk: Disk, path: str, records: bytes) -> int:
-    """Replace or create the journal at `path` with one that has these records. Return its length in bytes."""
+def _replace(disk: Disk, path: str, records: bytes) -> File:
+    """Replace or create the journal at `path` with one that has these records. Return the new file."""
     fixed = _HEADER.pack(MAGIC, VERSION, 0)[: -_CHECKSUM.size]
-    data = fixed + _CHECKSUM.pack(crc32c(fixed)) + records
-    replace_file(disk, path, data)
-    return len(data)
+    return checkpoint.replace_file(disk, path, (fixed, _CHECKSUM.pack(crc32c(fixed)), records))
 
 
 def _check_header(path: str, data: bytes) -> None:

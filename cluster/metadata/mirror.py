@@ -1,9 +1,11 @@
 """A mirrored disk: every change to a directory is made in two copies, each complete by itself."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from typing import Generic, TypeVar
 
-from cordwood.storage.disk import Bytes, Disk, File, Syncable
+from cordwood.storage.disk import Bytes, Disk, File, Syncable, open_directories
+from cordwood.storage.errors import SyncFailed
 
 COPY = "copy"
 
@@ -13,6 +15,10 @@ _Kind = TypeVar("_Kind", bound=Syncable)
 def copy_of(directory: str) -> str:
     """Return the directory of the second copy."""
     return f"{directory}/{COPY}"
+
+
+class CopiesDiffer(SyncFailed):
+    """A change that was made in the first copy alone. Final whatever the errno, like a failed sync."""
 
 
 class MirroredDisk:
@@ -26,10 +32,14 @@ class MirroredDisk:
         self._disk, self._directory = disk, directory
 
     def open(self, path: str, *, create: bool = False) -> File:
-        return _MirroredFile(self._disk.open(path, create=create), self._disk.open(self._second(path), create=create))
+        with ExitStack() as opened:
+            first = opened.enter_context(closing(self._disk.open(path, create=create)))
+            both = _MirroredFile(first, self._disk.open(self._second(path), create=create))
+            opened.pop_all()
+        return both
 
     def open_directory(self, path: str) -> Syncable:
-        return _Both(self._disk.open_directory(path), self._disk.open_directory(self._second(path)))
+        return _Both(*open_directories(self._disk, (path, self._second(path))))
 
     def list_directory(self, path: str) -> list[str]:
         return self._disk.list_directory(path)
@@ -42,11 +52,16 @@ class MirroredDisk:
 
     def rename(self, source: str, target: str) -> None:
         self._disk.rename(source, target)
-        self._disk.rename(self._second(source), self._second(target))
+        try:
+            self._disk.rename(self._second(source), self._second(target))
+        except OSError as error:
+            raise CopiesDiffer(error.errno, error.strerror, target) from error
 
     def remove(self, path: str) -> None:
         self._disk.remove(path)
-        self._disk.remove(self._second(path))
+        # A file that could not be created in both copies is in the first one alone.
+        if self._disk.exists(self._second(path)):
+            self._disk.remove(self._second(path))
 
     def remove_tree(self, path: str) -> None:
         self._disk.remove_tree(path)
@@ -111,3 +126,8 @@ class _MirroredFile(_Both[File]):
     def truncate(self, size: int) -> None:
         self._first.truncate(size)
         self._second.truncate(size)
+
+    def moved_to(self, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        self._first.moved_to(path)
+        self._second.moved_to(f"{copy_of(directory)}/{name}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cordwood.cluster.metadata import journal, snapshot
 from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog, damage_of
 
@@ -137,7 +138,7 @@ def _repair_snapshot(disk: Disk, first: str, second: str) -> list[DamagedLog]:
         return []
     content = _content(disk, f"{source}/{names[0]}")
     assert content is not None, "it has just been read"
-    journal.replace_file(disk, f"{target}/{names[0]}", content)
+    checkpoint.replace_file(disk, f"{target}/{names[0]}", (content,)).close()
     return [damage]
 
 
@@ -204,7 +205,7 @@ def _replace(disk: Disk, best: _Copy, target: str) -> None:
         wanted = {name: content, **wanted}
     for file, content in wanted.items():
         if not disk.exists(f"{target}/{file}") or _content(disk, f"{target}/{file}") != content:
-            journal.replace_file(disk, f"{target}/{file}", content)
+            checkpoint.replace_file(disk, f"{target}/{file}", (content,)).close()
     # Remove last: after a power cut in between, a damaged copy with files missing must not look sound.
     for other in snapshot.names(disk, target):
         if other != name:

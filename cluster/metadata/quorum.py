@@ -20,6 +20,7 @@ from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.journal import NAME, Journal, JournalEntry
+from cordwood.cluster.metadata.lacking import postponed
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.mirror_repair import repair_copies, tidy
@@ -300,7 +301,14 @@ class SingleVoter:
     async def _commit(self, batch: list[_Proposal]) -> None:
         index = self._image.index + 1
         term = self._journal.term
-        self._journal.append(JournalEntry(index + at, term, encode(command)) for at, (command, _) in enumerate(batch))
+        try:
+            entries = [JournalEntry(index + at, term, encode(command)) for at, (command, _) in enumerate(batch)]
+            self._journal.append(entries)
+        except OSError as error:
+            if not postponed("metadata.commands_postponed", error):
+                raise
+            _refuse(batch, QuorumUnavailable(f"the metadata in {self._directory} cannot be written now: {error}"))
+            return
         end = self._journal.end
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -332,21 +340,26 @@ class SingleVoter:
     async def _take_snapshot(self) -> None:
         """Write a snapshot. Proposals wait meanwhile, so that no entry is written after the image."""
         taken = Snapshot(self._image, self._journal.term)
-        size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
-        if size is None:
-            return
-        self.files.snapshot_bytes = size
-        # Only now: until the snapshot is on disk, only the journal has these entries.
-        self._journal.drop_before(len(self._journal))
-        snapshot.remove_all_but_newest(self._disk, self._directory)
+        try:
+            self.files.snapshot_bytes = await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
+            # Only now: until the snapshot is on disk, only the journal has these entries.
+            self._journal.drop_before(len(self._journal))
+            snapshot.remove_all_but_newest(self._disk, self._directory)
+        except OSError as error:
+            if not postponed("metadata.snapshot_postponed", error):
+                raise
 
     def _fail(self, failure: str, batch: list[_Proposal]) -> None:
         self._failure = failure
-        for _, outcome in batch + self._waiting:
-            if not outcome.done():
-                outcome.set_exception(QuorumFailed(failure))
+        _refuse(batch + self._waiting, QuorumFailed(failure))
         self._waiting = []
         self._options.on_failure(QuorumFailed(failure))
+
+
+def _refuse(batch: list[_Proposal], failure: QuorumFailed) -> None:
+    for _, outcome in batch:
+        if not outcome.done():
+            outcome.set_exception(type(failure)(*failure.args))
 
 
 def _replay(journal: Journal, image: Image) -> Image:

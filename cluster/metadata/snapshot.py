@@ -5,22 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from cordwood.cluster.metadata.commands import Endpoint, acl_of, pack, unpack
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.errors import DamagedLog, OutOfResources, change_failed
+from cordwood.storage.errors import DamagedLog
 
 VERSION = 4
 
 _FIRST_WITH_ACLS = 2
 _FIRST_WITH_FENCES = 3
 _FIRST_WITH_RECENT = 4
-
-_events = structlog.get_logger("metadata")
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -34,21 +30,13 @@ class Snapshot:
 
 
 def write(disk: Disk, directory: str, snapshot: Snapshot) -> int:
-    """Write a snapshot. Durable on return. Blocks. Return the size of the image in bytes."""
+    """Write a snapshot. Durable on return. Blocks. Return the size of the image in bytes. Raises OSError.
+
+    It can wait if resources are lacking: the journal still has every entry.
+    """
     payload = encode(snapshot.image)
     checkpoint.write(disk, f"{directory}/{name_of(snapshot)}", payload)
     return len(payload)
-
-
-def write_unless_lacking(disk: Disk, directory: str, snapshot: Snapshot) -> int | None:
-    """As `write`. Return None if resources are lacking: the journal still has every entry, so the snapshot can wait."""
-    try:
-        return write(disk, directory, snapshot)
-    except OSError as error:
-        if not isinstance(change_failed(error), OutOfResources):
-            raise
-        _events.warning("metadata.snapshot_postponed", error=str(error))
-        return None
 
 
 def read_newest(disk: Disk, directory: str) -> Snapshot | None:

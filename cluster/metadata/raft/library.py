@@ -165,6 +165,10 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
     def step_down(self, term: int) -> None:
         """Become a follower in a later term, whose leader is not known yet."""
         self._SyncObj__setCurrentTerm(term, None)
+        self.stop_leading()
+
+    def stop_leading(self) -> None:
+        """Become a follower in the current term, whose leader is not known."""
         self._SyncObj__raftLeader = None
         self._SyncObj__setState(Role.FOLLOWER)
 
@@ -211,8 +215,18 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
         return self.apply_committed()
 
+    def _SyncObj__setCurrentTerm(self, term: int, vote: BrokerId | None) -> None:  # noqa: N802
+        # First on disk: where they cannot be written, this voter has not entered the term, and answers nothing in it.
+        self._SyncObj__raftLog.setCurrentTerm(term, vote)
+        self._SyncObj__raftCurrentTerm, self._SyncObj__votedForNodeId = term, vote
+
     def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
-        super()._SyncObj__onBecomeLeader()
+        try:
+            super()._SyncObj__onBecomeLeader()
+        except OSError:
+            # Without the no-op of its term it is no leader.
+            self.stop_leading()
+            raise
         self.became_leader()
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802

@@ -79,37 +79,38 @@ class RaftLog:
         return start
 
     def extend(self, rows: tuple[Row, ...]) -> None:
-        """Append entries. Raises OSError, after which the log must not be used."""
+        """Append entries. Raises OSError, with no entry appended."""
         if rows:
-            self._rows.extend(rows)
             self._journal.append(JournalEntry(index, term, command) for command, index, term in rows)
+            self._rows.extend(rows)
             self.is_dirty = True
 
     def truncate_from(self, index: int) -> None:
-        """Remove entry `index` and all after it: the leader's log has others there."""
+        """Remove entry `index` and all after it: the leader's log has others there. Raises OSError, with all kept."""
         assert index > self.base_index, "what a snapshot has is final"
-        del self._rows[index - self.base_index :]
         self._journal.truncate_from(index - self._journal[0].index)
+        del self._rows[index - self.base_index :]
         self._flushed_end = min(self._flushed_end, index - 1)
         if self._flushing_end is not None:
             self._flushing_end = min(self._flushing_end, index - 1)
         self.is_dirty = True
 
     def drop_before(self, index: int, commit_index: int) -> None:
-        """Make entry `index` the base, and keep the entries after it. Blocks; not during a flush."""
+        """Make entry `index` the base, and keep the entries after it. Blocks; not during a flush.
+
+        Raises OSError, as `restart_behind` and `rewrite` do; if resources are lacking, nothing has changed.
+        """
         position = index - self.base_index
         if position > 0 and len(self._journal):
-            del self._rows[:position]
-            self._replace(index - self._journal[0].index, commit_index)
+            self._replace(index - self._journal[0].index, self._rows[position:], commit_index)
 
     def restart_behind(self, index: int, term: int) -> None:
         """Drop all entries, and make the last entry of an installed image the base. Blocks; not during a flush."""
-        self._rows = [(NO_OP, index, term)]
-        self._replace(len(self._journal), index)
+        self._replace(len(self._journal), [(NO_OP, index, term)], index)
 
     def rewrite(self, commit_index: int) -> None:
         """Write the journal file anew from memory. Blocks; not during a flush."""
-        self._replace(0, commit_index)
+        self._replace(0, self._rows, commit_index)
 
     def begin_flush(self) -> File:
         """Begin a flush. Return the file to sync off the event loop; call `end_flush` after it. One flush at a time."""
@@ -130,9 +131,10 @@ class RaftLog:
         self.begin_flush().sync()
         self.end_flush(commit_index)
 
-    def _replace(self, position: int, commit_index: int) -> None:
+    def _replace(self, position: int, rows: list[Row], commit_index: int) -> None:
         assert self._flushing_end is None, "the file is not replaced under a flush"
         self._journal.drop_before(position)
+        self._rows = rows
         self._flushed_end = self.end
         self.is_dirty = False
         self._journal.synced(self._journal.end, min(commit_index, self.end))

@@ -81,10 +81,18 @@ class RaftNode(Follower):
                 assert_never(message)
 
     def append(self, *commands: bytes) -> None:
-        """Append commands to the log of this node, which leads. They count once they are committed, if ever."""
+        """Append commands to the log of this node, which leads. They count once they are committed, if ever.
+
+        Raises OSError, and leads no longer: another voter may have the resources that it lacks.
+        """
         assert self.is_leader, "only a leader decides what comes next"
         start = self.log.end + 1
-        self.log.extend(tuple((command, start + at, self.term) for at, command in enumerate(commands)))
+        try:
+            self.log.extend(tuple((command, start + at, self.term) for at, command in enumerate(commands)))
+        except OSError:
+            self.resign()
+            self.stop_leading()
+            raise
         self._flush_if_alone()
         self.replicate()
 
@@ -197,8 +205,8 @@ class RaftNode(Follower):
     def _readmit(self, amnesiac: BrokerId, stored: int) -> None:
         """Readmit an amnesiac once it has a barrier entry that a majority without it committed after it came back."""
         if amnesiac not in self._barriers:
-            self._barriers[amnesiac] = self.log.end + 1
             self.append(NO_OP)
+            self._barriers[amnesiac] = self.log.end
         elif min(stored, self.commit_index) >= self._barriers[amnesiac]:
             self._host.send(amnesiac, Readmit(self.term, self._barriers[amnesiac]))
 

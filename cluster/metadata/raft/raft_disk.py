@@ -7,6 +7,7 @@ import structlog
 
 from cordwood.cluster.metadata import journal, snapshot
 from cordwood.cluster.metadata.file_measures import FileMeasures
+from cordwood.cluster.metadata.lacking import postponed
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.machine import Machine, unpacked
@@ -15,7 +16,7 @@ from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.storage import content_of
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, OutOfResources, damage_of
 
 _events = structlog.get_logger("quorum")
 
@@ -71,11 +72,17 @@ class RaftDisk:
             self._log.close()
 
     async def scrub(self, node: RaftNode) -> list[DamagedLog]:
-        """Compare the files with memory. Rewrite those that differ, and return the damage."""
+        """Compare the files with memory. Rewrite those that differ, and return the damage that was repaired."""
+        found: list[DamagedLog] = []
         async with self._lock:
             if self._log.is_dirty:
                 await self._flush(node)
-            found = [*await self._scrub_snapshot(), *await self._scrub_journal(node)]
+            try:
+                found += await self._scrub_snapshot()
+                found += await self._scrub_journal(node)
+            except (OSError, OutOfResources) as error:
+                if not postponed("metadata.scrub_postponed", error):
+                    raise
         self.look()
         return found
 
@@ -115,27 +122,28 @@ class RaftDisk:
         except DamagedLog as found:
             damage = found
         except OSError as error:
-            damage = DamagedLog(self._directory, 0, f"its snapshot cannot be read: {error.strerror}")
-        return [] if await self._write_snapshot() is None else [damage]
+            damage = damage_of(error, self._directory, 0)
+        await self._write_snapshot()
+        return [damage]
 
     async def _take_snapshot(self, node: RaftNode) -> None:
-        index = await self._write_snapshot()
-        if index is None:
+        try:
+            index = await self._write_snapshot()
+            # Only now: until the snapshot is on disk, only the log has these entries.
+            start = self._log.start_of_tail(index, TAIL_ENTRIES, self._interval_bytes // 2)
+            self._log.drop_before(start, node.commit_index)
+        except OSError as error:
+            if not postponed("metadata.snapshot_postponed", error):
+                raise
             return
-        # Only now: until the snapshot is on disk, only the log has these entries.
-        start = self._log.start_of_tail(index, TAIL_ENTRIES, self._interval_bytes // 2)
-        self._log.drop_before(start, node.commit_index)
         self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
 
-    async def _write_snapshot(self) -> int | None:
-        """Write a snapshot. Return the index of its image, or None if resources are lacking."""
+    async def _write_snapshot(self) -> int:
+        """Write a snapshot. Return the index of its image. Raises OSError."""
         taken = self._machine.whole
-        size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
-        if size is None:
-            return None
-        self.files.snapshot_bytes = size
-        snapshot.remove_all_but_newest(self._disk, self._directory)
+        self.files.snapshot_bytes = await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
         self._snapshot_index = taken.image.index
+        snapshot.remove_all_but_newest(self._disk, self._directory)
         return taken.image.index
 
     async def _install(self, node: RaftNode) -> None:
@@ -150,15 +158,16 @@ class RaftDisk:
             # The leader sends an image again; a later leader may send a valid one.
             _events.error("image.malformed", index=index, reason=str(malformed))
             return
-        size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
-        if size is None:
+        try:
+            self.files.snapshot_bytes = await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
+            self._snapshot_index = index
+            if index > node.commit_index:
+                node.installed(index, term)
+                self._machine.install(taken.image, term)
+                self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
+            snapshot.remove_all_but_newest(self._disk, self._directory)
+        except OSError as error:
+            if not postponed("metadata.image_postponed", error):
+                raise
             self._to_install = self._to_install or message
             asyncio.get_running_loop().call_later(INSTALL_AGAIN_S, self.look)
-            return
-        self.files.snapshot_bytes = size
-        self._snapshot_index = index
-        if index > node.commit_index:
-            self._machine.install(taken.image, term)
-            node.installed(index, term)
-            self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
-        snapshot.remove_all_but_newest(self._disk, self._directory)

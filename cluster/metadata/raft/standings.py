@@ -47,12 +47,14 @@ class Standings:
         self.become(decide(self.own, self._others, self._heard))
 
     def advance(self, term: int, log_end: int) -> None:
-        """Make a founder that has voted or has entries a member."""
+        """Decide again while this is open, and make a founder that has voted or has entries a member."""
+        if self.own is Standing.EMPTY:
+            self.decide()
         if self.own is Standing.FOUNDING and (term or log_end):
             self.become(Standing.MEMBER)
 
     def become(self, standing: Standing) -> None:
-        """Take a standing. It is durable on return if it decides on voting. Blocks."""
+        """Take a standing. It is durable on return if it decides on voting. Blocks. Raises OSError: it stays."""
         if standing is self.own:
             return
         if self.own.may_vote != standing.may_vote or self.own is Standing.EMPTY:

@@ -8,6 +8,7 @@ import structlog
 
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
 from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.lacking import postponed
 from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.quorum import (
     Heartbeat,
@@ -237,9 +238,9 @@ class RaftQuorum:
     def _format(self) -> None:
         """Propose the id of a new cluster."""
         if self.is_leader and not self.image.cluster_id and self._formatted_in_term != self.term:
-            self._formatted_in_term = self.term
             command = FormatCluster(self._options.cluster_id or new_cluster_id(self._options.rng))
             self._node.append(self._machine.entry(command))
+            self._formatted_in_term = self.term
 
     def _heard(self, heartbeat: Heartbeat) -> None:
         for callback in self._heartbeat_listeners:
@@ -259,7 +260,8 @@ class RaftQuorum:
     def _guarded(self, step: Callable[..., None], *arguments: object) -> None:
         """Run `step`. Any error stops this voter, because its Raft state may be inconsistent.
 
-        Raises MalformedMessage: a malformed message only ends the connection.
+        Raises MalformedMessage: a malformed message only ends the connection. Where resources are lacking, the step
+        ends before it has changed or answered what it could not write: to the others the message was lost.
         """
         if self._failure is not None:
             return
@@ -268,7 +270,8 @@ class RaftQuorum:
         except MalformedMessage:
             raise
         except Exception as error:
-            self._fail(error)
+            if not postponed("quorum.step_postponed", error):
+                self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         if self._failure is None:

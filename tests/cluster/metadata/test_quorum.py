@@ -1,6 +1,7 @@
 """The quorum of one voter: acknowledged commands survive a power cut, in order, and a disk failure ends the quorum."""
 
 import asyncio
+import errno
 import gc
 import random
 import weakref
@@ -18,7 +19,7 @@ from cordwood.cluster.metadata.commands import (
     DeleteTopic,
 )
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.quorum import Heartbeat, QuorumFailed
+from cordwood.cluster.metadata.quorum import Heartbeat, QuorumFailed, QuorumUnavailable
 
 
 def test_what_was_answered_survives_a_power_cut() -> None:
@@ -149,7 +150,7 @@ def test_a_failing_disk_ends_it_for_good(fault: str) -> None:
         if fault == "sync":
             quorum.disk.faults.fail_next_sync(f"{DIRECTORY}/journal")
         else:
-            quorum.disk.leave_free(20)
+            quorum.disk.faults.fail_next_write(f"{DIRECTORY}/journal")
         outcomes = await asyncio.gather(
             quorum.voter.propose(topic("a")), quorum.voter.propose(topic("b")), return_exceptions=True
         )
@@ -243,19 +244,67 @@ def test_a_single_voter_leads_from_the_start_and_hears_its_own_heartbeats() -> N
     run(story())
 
 
-def test_a_snapshot_without_descriptors_is_taken_later() -> None:
+@pytest.mark.parametrize(
+    ("refused", "code"),
+    [
+        (".snapshot", errno.EMFILE),
+        (f"{COPY}/0", errno.EMFILE),
+        ("journal", errno.EMFILE),
+        ("journal", errno.ENFILE),
+        ("journal", errno.ENOMEM),
+        (f"{COPY}/journal", errno.EMFILE),
+        ("", errno.EMFILE),
+    ],
+)
+def test_a_snapshot_without_descriptors_is_taken_later(refused: str, code: int) -> None:
     async def story() -> None:
         quorum = await started(snapshot_interval_bytes=2000)
-        quorum.disk.faults.refuse_opens(".snapshot")
+        quorum.disk.faults.refuse_opens(refused, code=code)
         for at in range(40):
             await quorum.create(f"t{at}")
         assert quorum.failures == []
-        assert snapshots.names(quorum.disk, DIRECTORY) == []
+        assert len(quorum.disk.content(f"{DIRECTORY}/journal")) > 2200
         quorum.disk.faults.heal()
         await quorum.create("last")
-        assert len(snapshots.names(quorum.disk, DIRECTORY)) == 1
-        assert len(quorum.disk.content(f"{DIRECTORY}/journal")) < 2200
-        quorum.power_cut()
-        assert len(quorum.names()) == 41
+        for directory in (DIRECTORY, COPY):
+            assert len(snapshots.names(quorum.disk, directory)) == 1
+            assert len(quorum.disk.content(f"{directory}/journal")) < 2200
+        await quorum.create("after")
+        before, open_count = quorum.voter.image, quorum.disk.open_count
+        assert quorum.power_cut(keep=0) == before
+        assert len(quorum.names()) == 42
+        assert quorum.disk.open_count == open_count
+
+    run(story())
+
+
+def test_a_snapshot_on_a_failing_disk_ends_it() -> None:
+    async def story() -> None:
+        quorum = await started(snapshot_interval_bytes=2000)
+        quorum.disk.faults.refuse_opens("journal", code=errno.EIO)
+        outcomes = [await asyncio.gather(quorum.create(f"t{at}"), return_exceptions=True) for at in range(40)]
+        assert type(outcomes[-1][0]) is QuorumFailed
+        assert len(quorum.failures) == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("place", [f"{DIRECTORY}/journal", f"{COPY}/journal"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM])
+def test_commands_that_resources_are_lacking_for_may_be_proposed_again(place: str, code: int) -> None:
+    async def story() -> None:
+        for written in range(0, 400, 20):
+            quorum = await started()
+            quorum.disk.faults.fail_next_write(place, after=written, code=code)
+            refused = [quorum.voter.propose(topic(name)) for name in ("a", "b", "c")]
+            outcomes = await asyncio.gather(*refused, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [QuorumUnavailable] * 3
+            assert quorum.names() == []
+            # Shorter than what was written of the refused ones.
+            await quorum.create("d")
+            assert quorum.failures == []
+            quorum.power_cut(keep=1)
+            assert quorum.names() == ["d"]
+            await quorum.create("a")
 
     run(story())

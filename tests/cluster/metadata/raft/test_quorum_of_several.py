@@ -290,6 +290,6 @@ def test_an_image_is_packed_and_unpacked_beside_the_loop() -> None:
         await quorum.put(await quorum.leader(), *(f"key {number}" for number in range(100)))
         quorum.start(follower)
         await quorum.formed()
-        assert {"encode", "unpacked", "write_unless_lacking"} <= set(beside)
+        assert {"encode", "unpacked", "write"} <= set(beside)
 
     run(story())
