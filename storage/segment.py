@@ -32,8 +32,8 @@ class Segment:
     """Batches from `base_offset` to `end_offset`, in the first `size` bytes of a file."""
 
     __slots__ = (
-        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
-        "_opened", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost", "is_sealed",
+        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_loaded_timestamp",
+        "_max_timestamp", "_open", "_opened", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost", "is_sealed",
         "path", "size", "truncations",
     )  # fmt: skip
 
@@ -55,7 +55,9 @@ class Segment:
         self._open = Interval(0, 0, 0, 0, -1)
         self.damaged = DamagedIntervals()
         self._max_timestamp: int | None = -1
-        """Of all closed intervals. None until needed, for a segment sealed before there was a manifest."""
+        """Of all closed intervals. None for a segment sealed before there was a manifest, until it is truncated."""
+        self._loaded_timestamp: int | None = None
+        """Used while `_max_timestamp` is None. Threads set it, and so never overwrite what the event loop sets."""
         self._allocated = 0
 
     @classmethod
@@ -93,7 +95,7 @@ class Segment:
 
     def listing(self) -> SealedSegment:
         """Return this segment's row of the manifest."""
-        timestamp = UNKNOWN_TIMESTAMP if self._max_timestamp is None else self._max_timestamp
+        timestamp = self._closed_timestamp() if self.is_timed else UNKNOWN_TIMESTAMP
         return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp)
 
     @property
@@ -116,17 +118,23 @@ class Segment:
         """Largest timestamp of all batches; -1 for an empty segment, and before `load_max_timestamp` where needed."""
         # Read the open interval first: the event loop may close it while a thread is here.
         open_timestamp = self._open.max_timestamp
-        return max(-1 if self._max_timestamp is None else self._max_timestamp, open_timestamp)
+        return max(self._closed_timestamp(), open_timestamp)
 
     @property
     def is_timed(self) -> bool:
         """Whether the largest timestamp is known; False only for a segment sealed before there was a manifest."""
-        return self._max_timestamp is not None
+        return self._max_timestamp is not None or self._loaded_timestamp is not None
 
     def load_max_timestamp(self) -> None:
         """Load the largest timestamp from the index. Blocks on the disk. Raises DamagedLog."""
-        if self._max_timestamp is None:
-            self._max_timestamp = self.index.max_timestamp()
+        if not self.is_timed:
+            self._loaded_timestamp = self.index.max_timestamp()
+
+    def _closed_timestamp(self) -> int:
+        for known in (self._max_timestamp, self._loaded_timestamp):
+            if known is not None:
+                return known
+        return -1
 
     def append(self, pieces: Sequence[Bytes], batches: Sequence[tuple[int, int, int]], end_offset: int) -> None:
         """Append batches to the page cache; a sync of the file makes them durable.

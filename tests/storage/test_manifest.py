@@ -1,6 +1,8 @@
 """The manifest of sealed segments: detection of missing, short and foreign segments, whose offsets are never reused."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType, FunctionType
 
 import pytest
 from log_fixture import DIRECTORY, LogFixture
@@ -8,10 +10,13 @@ from log_fixture import DIRECTORY, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage import checkpoint, state
 from cordwood.storage.batch import split
+from cordwood.storage.budget import whole
 from cordwood.storage.errors import DamagedLog, StorageError
+from cordwood.storage.index import Index
 from cordwood.storage.manifest import SealedSegment
 from cordwood.storage.records import decode
 from cordwood.storage.scrub import is_still_damaged, verify, view_of
+from cordwood.storage.timestamps import first_at_or_after
 
 MANY = [f"value-{number}" for number in range(60)]
 OTHERS = [f"other-{number}" for number in range(40)]
@@ -138,6 +143,37 @@ def without_manifest(log: LogFixture) -> None:
     kept = log.log.state()
     head = state.HEAD.pack(kept.log_start, kept.recovery_point)
     checkpoint.write(log.disk, f"{DIRECTORY}/{state.RECOVERY_FILE}", head + kept.producers, version=1)
+
+
+def at_return_of(function: FunctionType, act: Callable[[], object]) -> None:
+    """Call `act` when `function` returns for the first time, as if another thread ran between that and the caller."""
+
+    def traced(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "return" and frame.f_code is function.__code__:
+            sys.setprofile(None)
+            act()
+
+    sys.setprofile(traced)
+
+
+def test_a_largest_timestamp_that_is_loaded_during_a_truncation_hides_no_later_one(filled: LogFixture) -> None:
+    without_manifest(filled)
+    filled.reopen()
+    segment = filled.log.segments[0]
+    cut, late = segment.base_offset + 3, filled.now + 10_000
+
+    def replace_its_end() -> None:
+        filled.truncate(cut).append("late", timestamp=late).append(*MANY[:8])
+
+    assert not segment.is_timed
+    at_return_of(Index.max_timestamp, replace_its_end)
+    segment.load_max_timestamp()
+    assert segment.max_timestamp == late
+    found = whole(first_at_or_after(filled.log, late, filled.end))
+    assert found is not None
+    assert found.offset == cut
+    row = segment.listing()
+    assert row.max_timestamp == late
 
 
 def test_a_checkpoint_without_manifest_opens_and_the_next_one_has_it(filled: LogFixture) -> None:
