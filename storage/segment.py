@@ -33,8 +33,8 @@ class Segment:
 
     __slots__ = (
         "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_loaded_timestamp",
-        "_max_timestamp", "_open", "_opened", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost", "is_sealed",
-        "path", "size", "truncations",
+        "_max_timestamp", "_open", "_opened", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp",
+        "is_lost", "is_sealed", "path", "size", "truncations",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -19,7 +21,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     RefusedByPeer,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message
-from cordwood.replication.tasks import Tasks
+from cordwood.replication.tasks import Tasks, report
 
 REDIAL_INTERVAL_S = 0.1
 REDIAL_REFUSED_INTERVAL_S = 1.0
@@ -63,7 +65,7 @@ class Transport:
         """Connections before the end of the handshake, each with the voter that was dialled, or None."""
         self._refusals: dict[BrokerId, str] = {}
         self._told: set[str] = set()
-        self._tasks = Tasks(are_contained=False)
+        self._tasks = Tasks()
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: Address) -> int:
@@ -76,8 +78,8 @@ class Transport:
 
     def start(self) -> None:
         for voter in sorted(self._dials):
-            self._tasks.spawn(self._keep_dialled(voter), f"quorum: dial {voter}")
-        self._tasks.spawn(self._keep_alive(), "quorum: keep alive")
+            self._keep_dialled(voter)
+        self._tasks.repeat(self._keep_alive, "quorum: keep alive")
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -173,7 +175,7 @@ class Transport:
         """Dial every voter that is not dialled yet: if this broker's configuration is wrong, those voters refuse it."""
         for voter in set(self._voters) - self._dials - {self._me}:
             self._dials.add(voter)
-            self._tasks.spawn(self._keep_dialled(voter), f"quorum: dial {voter}")
+            self._keep_dialled(voter)
 
     def _tell(self, event: str, connection: RaftConnection, reason: Exception) -> None:
         """Log one warning for each host and reason, however often the host reconnects."""
@@ -182,24 +184,25 @@ class Transport:
             self._told.add(f"{host} {event} {reason}")
             _events.warning(event, address=connection.address, reason=str(reason))
 
-    async def _keep_dialled(self, voter: BrokerId) -> None:
+    def _keep_dialled(self, voter: BrokerId) -> None:
+        self._tasks.repeat(partial(self._dial, voter), f"quorum: dial {voter}")
+
+    async def _dial(self, voter: BrokerId) -> None:
         host, port = self._voters[voter]
-        loop = asyncio.get_running_loop()
-        while True:
-            if voter not in self._connections and voter not in self._strangers.values():
-                try:
-                    async with asyncio.timeout(DIAL_TIMEOUT_S):
-                        await loop.create_connection(lambda: RaftConnection(self, voter), host, port)
-                except (OSError, TimeoutError):
-                    pass
-            await asyncio.sleep(REDIAL_REFUSED_INTERVAL_S if voter in self._refusals else REDIAL_INTERVAL_S)
+        if voter not in self._connections and voter not in self._strangers.values():
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(DIAL_TIMEOUT_S):
+                    await asyncio.get_running_loop().create_connection(lambda: RaftConnection(self, voter), host, port)
+        await asyncio.sleep(REDIAL_REFUSED_INTERVAL_S if voter in self._refusals else REDIAL_INTERVAL_S)
 
     async def _keep_alive(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(KEEP_ALIVE_INTERVAL_S)
-            for connection in [*self._connections.values(), *self._strangers]:
-                if loop.time() - connection.heard_at_s > SILENCE_MAX_S:
+        await asyncio.sleep(KEEP_ALIVE_INTERVAL_S)
+        now_s = asyncio.get_running_loop().time()
+        for connection in [*self._connections.values(), *self._strangers]:
+            try:
+                if now_s - connection.heard_at_s > SILENCE_MAX_S:
                     connection.abort()
                 elif connection.peer is not None:
                     connection.keep_alive()
+            except Exception as error:
+                report(f"the quorum connection of {connection.address} cannot be kept alive", error)
