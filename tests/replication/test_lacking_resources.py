@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.scrubber import Scrubber
+from cordwood.storage import checkpoint, state
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import OutOfResources
 
@@ -121,6 +122,33 @@ def test_retention_without_descriptors_is_done_later() -> None:
         assert broker.partition().log.log_start == 2
 
     tell(scenario, LogConfig(segment_bytes=10_000, retention_ms=1000))
+
+
+@pytest.mark.parametrize(("retention_ms", "is_read"), [(-1, False), (1000, True)])
+def test_retention_reads_indexes_only_for_an_age_that_no_manifest_has(retention_ms: int, is_read: bool) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush(LARGE, LARGE, LARGE, LARGE, LARGE)
+        await housekeeping_of(broker).checkpoint(broker.partition())
+        log = broker.partition().log
+        kept, path = log.state(), f"{log.directory}/{state.RECOVERY_FILE}"
+        head = state.HEAD.pack(kept.log_start, kept.recovery_point)
+        checkpoint.write(broker.disk, path, head + kept.producers, version=1)
+        broker.restart()
+        log = broker.partition().log
+        assert [segment.is_timed for segment in log.segments[:2]] == [False, False]
+        threads: list[object] = []
+        beside = broker.partition().directory.run_blocking
+
+        def noted(function: Callable[..., object], *arguments: object) -> Awaitable[object]:
+            threads.append(getattr(function, "__name__", ""))
+            return beside(function, *arguments)
+
+        broker.partition().directory.run_blocking = noted
+        await housekeeping_of(broker).retain(broker.directories[0])
+        assert threads.count("load_max_timestamp") == (2 if is_read else 0)
+        assert [segment.is_timed for segment in log.segments[:2]] == [is_read, is_read]
+
+    tell(scenario, LogConfig(segment_bytes=10_000, retention_ms=retention_ms))
 
 
 def test_a_log_that_cannot_be_scrubbed_now_holds_up_no_other() -> None:

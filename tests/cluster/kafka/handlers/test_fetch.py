@@ -362,6 +362,27 @@ def test_damage_in_one_partition_is_reported_for_that_one_alone() -> None:
     tell(story)
 
 
+def test_a_range_that_the_disk_cannot_read_is_damage_of_that_partition_alone() -> None:
+    async def story(broker: HandlersStory) -> None:
+        for index in (0, 1):
+            broker.elect(index)
+            await broker.commit("a", "b", index=index)
+        partition = broker.partition(0)
+        broker.disk.faults.fail_reads(partition.log.segments[0].path, 0, SIZE)
+        for is_cold in (False, True, True):
+            if is_cold:
+                broker.disk.cool()
+            answered = rows(await fetch(broker, wanted(), wanted(index=1)))
+            assert [(row.code, row.values) for row in answered.values()] == [
+                (ErrorCode.corrupt_message, []),
+                (ErrorCode.none, [(0, "a"), (1, "b")]),
+            ]
+        assert broker.client.is_open
+        assert broker.failed == []
+
+    tell(story)
+
+
 def test_a_leader_that_has_just_begun_does_not_say_that_there_is_nothing_more() -> None:
     """A new leader's high watermark may be below the one that its predecessor has shown to clients."""
 

@@ -64,6 +64,14 @@ class FetchStory(ReplicaFixture):
         directory.run_blocking = beside
         return answers
 
+    def break_down(self, directory: LogDirectory) -> None:
+        """Let no thread of a log directory start."""
+
+        async def beside(*_: object) -> object:
+            raise RuntimeError("can't start new thread")
+
+        directory.run_blocking = beside
+
     def fetch(self, *indexes: int) -> "asyncio.Future[dict[int, int]]":
         """Return the number of bytes received for each partition."""
         answer: asyncio.Future[dict[int, int]] = asyncio.get_running_loop().create_future()
@@ -72,7 +80,8 @@ class FetchStory(ReplicaFixture):
             rows = decode_response(FetchRequest, frame).responses[0].partitions
             answer.set_result({row.partition_index: len(row.records or b"") for row in rows})
 
-        self._here.open("PLAINTEXT", self._handle, received).push([self._frame(indexes)])
+        self.channel = self._here.open("PLAINTEXT", self._handle, received)
+        self.channel.push([self._frame(indexes)])
         return answer
 
     def _frame(self, indexes: Sequence[int]) -> bytes:
@@ -134,5 +143,27 @@ def test_fetches_do_not_pile_up_before_a_disk_that_hangs() -> None:
         answers.set()
         await asyncio.sleep(1)
         assert broker.fetching.reads_ahead[hanging] == 0
+
+    run(story())
+
+
+def test_a_read_ahead_that_fails_closes_its_connection_and_holds_up_no_later_fetch() -> None:
+    async def story() -> None:
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+        broker = FetchStory()
+        await broker.begin()
+        broken = broker.partition(0).directory
+        sound = broken.run_blocking
+        broker.break_down(broken)
+        for _ in range(2 * READS_AHEAD_MAX):
+            answer, channel = broker.fetch(0), broker.channel
+            await asyncio.sleep(WAIT_S + 1)
+            assert not channel.is_open
+            assert not answer.done()
+            assert broker.fetching.reads_ahead[broken] == 0
+        assert {type(error) for error in reported} == {RuntimeError}
+        broken.run_blocking = sound
+        assert (await broker.fetch(0))[0] > 0
 
     run(story())
