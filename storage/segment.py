@@ -95,7 +95,7 @@ class Segment:
 
     def listing(self) -> SealedSegment:
         """Return this segment's row of the manifest."""
-        timestamp = self._closed_timestamp() if self.is_timed else UNKNOWN_TIMESTAMP
+        timestamp = self.max_timestamp if self.is_timed else UNKNOWN_TIMESTAMP
         return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp)
 
     @property
@@ -118,7 +118,8 @@ class Segment:
         """Largest timestamp of all batches; -1 for an empty segment, and before `load_max_timestamp` where needed."""
         # Read the open interval first: the event loop may close it while a thread is here.
         open_timestamp = self._open.max_timestamp
-        return max(self._closed_timestamp(), open_timestamp)
+        closed = self._loaded_timestamp if self._max_timestamp is None else self._max_timestamp
+        return max(-1 if closed is None else closed, open_timestamp)
 
     @property
     def is_timed(self) -> bool:
@@ -129,12 +130,6 @@ class Segment:
         """Load the largest timestamp from the index. Blocks on the disk. Raises DamagedLog."""
         if not self.is_timed:
             self._loaded_timestamp = self.index.max_timestamp()
-
-    def _closed_timestamp(self) -> int:
-        for known in (self._max_timestamp, self._loaded_timestamp):
-            if known is not None:
-                return known
-        return -1
 
     def append(self, pieces: Sequence[Bytes], batches: Sequence[tuple[int, int, int]], end_offset: int) -> None:
         """Append batches to the page cache; a sync of the file makes them durable.

@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "loaded-timestamps-hide-newer-ones",
         "storage/segment.py",
-        "        for known in (self._max_timestamp, self._loaded_timestamp):\n",
-        "        for known in (self._loaded_timestamp, self._max_timestamp):\n",
+        "        closed = self._loaded_timestamp if self._max_timestamp is None else self._max_timestamp\n",
+        "        closed = self._max_timestamp if self._loaded_timestamp is None else self._loaded_timestamp\n",
         "A largest timestamp that a thread loads does not replace a newer one.",
         "A search by time does not find records that were appended after a truncation.",
         Scenario.BROKERS,
