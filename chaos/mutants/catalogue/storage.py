@@ -85,7 +85,7 @@ MUTANTS = (
         "            directory.sync()\n",
         "",
         "A rename is complete only once its directory is synced.",
-        "After a power loss in a truncation, the old recovery point is above the log end offset.",
+        "After a power loss, the old recovery point is above the log end offset, or a voter has its old journal back.",
         Scenario.REPLICAS,
     ),
     Mutant(
