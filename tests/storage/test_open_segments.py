@@ -147,6 +147,10 @@ def test_a_sealed_segment_that_is_cut_takes_appends_again(logs: dict[str, Log]) 
     log = logs["/data/a"]
     values(log)
     log.truncate(50)
+    pending = log.begin_flush()
+    for syncable in (*pending.files, *pending.directories):
+        syncable.sync()
+    log.flushed(pending)
     batch = encode([Record(0, START_MS, None, b"after")])
     for _ in range(20):
         log.append(batch, check(batch), 0, START_MS)
