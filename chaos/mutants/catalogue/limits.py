@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "clients-take-the-descriptor-reserve",
-        "cluster/broker/descriptors.py",
+        "cluster/broker/environment.py",
         "    rest = descriptors_max - min(RESERVE, descriptors_max // 4)\n",
         "    rest = descriptors_max\n",
         "Some file descriptors are reserved for the broker's own files.",
