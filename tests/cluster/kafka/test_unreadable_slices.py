@@ -95,9 +95,10 @@ def test_a_deposed_leaders_connection_with_slices_of_what_was_cut_is_closed_and_
         await broker.turn()
         assert reader.received == b""
         log.truncate(2)
-        broker.partition().schedule_flush()
-        await broker.turn()
-        broker.syncer.let_go()
+        pending = log.begin_flush()
+        for syncable in (*pending.files, *pending.directories):
+            syncable.sync()
+        log.flushed(pending)
         broker.partition().append(batch_of("later"), NOW_MS)
         if is_cold:
             broker.disk.cool()
