@@ -79,6 +79,7 @@ class Scrubber:
         await asyncio.sleep(max(self._interval_s - (now() - began), PAUSE_S))
 
     async def _scrub_directory(self, directory: LogDirectory) -> None:
+        await self._scrub_flushed_offsets(directory)
         together: list[Partition] = []
         size = 0
         for partition in [partition for partition in self._replicas if partition.directory is directory]:
@@ -92,7 +93,6 @@ class Scrubber:
     async def _scrub_partitions(self, directory: LogDirectory, partitions: Iterable[Partition]) -> None:
         # Without this, thousands of empty logs would be one step of the event loop.
         await asyncio.sleep(0)
-        self._scrub_flushed_offsets(directory, partitions)
         views = [(partition, view_of(partition.log)) for partition in partitions if _may_be_read(partition)]
         proofs = _proofs_of(views)
         is_through = not views
@@ -118,12 +118,13 @@ class Scrubber:
         self._due = max(self._due, now - 1) + size / self._bytes_per_second
         await asyncio.sleep(max(self._due - now, 0))
 
-    def _scrub_flushed_offsets(self, directory: LogDirectory, partitions: Iterable[Partition]) -> None:
-        for partition in partitions:
-            if not partition.is_deleted and not directory.is_offline:
-                damage = directory.flushed_offsets.damage_of(partition.topic_id, partition.index)
-                if damage is not None:
+    async def _scrub_flushed_offsets(self, directory: LogDirectory) -> None:
+        for damaged in () if directory.is_offline else directory.flushed_offsets.damaged_entries():
+            for place, damage in damaged.items():
+                partition = self._replicas.with_id(*place)
+                if partition is not None:
                     partition.report_damage(damage)
+            await asyncio.sleep(0)
 
 
 def _proofs_of(views: Iterable[tuple[Partition, LogView]]) -> _Proofs:

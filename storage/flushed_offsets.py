@@ -7,6 +7,7 @@ latest leader epoch i32, zeros, and the CRC-32C of these.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,6 +21,8 @@ _SLOT = struct.Struct(">16sIqi28xI")
 _CHECKED = struct.Struct(">16sIqi28x")
 SLOT_BYTES = _SLOT.size
 _FREE = bytes(SLOT_BYTES)
+ENTRIES_PER_READ = 256
+"""Entries that are read and verified together: one step of the event loop, of about a millisecond."""
 
 
 class FlushedOffset(NamedTuple):
@@ -81,11 +84,24 @@ class FlushedOffsets:
             self._count = max(self._count, slot + 1)
         return FlushMark(self.file, self._slots[key], topic_id, partition)
 
+    def damaged_entries(self) -> Iterator[dict[tuple[UUID, int], DamagedLog]]:
+        """Yield the logs whose entry is damaged and must be written again, by read of at most ENTRIES_PER_READ entries.
+
+        Each read blocks on the disk, but not for long. Entries may be changed between two of them.
+        """
+        entries = sorted((slot, key) for key, slot in self._slots.items())
+        for at in range(0, len(entries), ENTRIES_PER_READ):
+            part = [(slot, key) for slot, key in entries[at : at + ENTRIES_PER_READ] if self._slots.get(key) == slot]
+            if part:
+                first, last = part[0][0], part[-1][0]
+                content = read_around(self.file, (last - first + 1) * SLOT_BYTES, first * SLOT_BYTES)
+                yield {key: self._damage(slot) for slot, key in part if not _is_intact(content, slot - first, key)}
+
     def damage_of(self, topic_id: UUID, partition: int) -> DamagedLog | None:
         """Return the damage of a log's entry, which must be written again. Blocks on the disk, but not for long."""
         key = (topic_id, partition)
         slot = self._slots.get(key)
-        if slot is None or _is_intact(read_around(self.file, SLOT_BYTES, slot * SLOT_BYTES), key):
+        if slot is None or _is_intact(read_around(self.file, SLOT_BYTES, slot * SLOT_BYTES), 0, key):
             return None
         return self._damage(slot)
 
@@ -113,8 +129,9 @@ class FlushedOffsets:
         return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark differs from what was written")
 
 
-def _is_intact(noted: bytes, key: tuple[UUID, int]) -> bool:
+def _is_intact(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
     """Return whether a slot has a valid entry of this log, or none yet."""
+    noted = content[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
     if noted == _FREE:
         return True
     topic_id, partition, _, _, crc = _SLOT.unpack(noted)

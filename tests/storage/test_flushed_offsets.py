@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.storage.flushed_offsets import SLOT_BYTES, FlushedOffsets
+from cordwood.storage.flushed_offsets import ENTRIES_PER_READ, SLOT_BYTES, FlushedOffsets
 
 TOPIC, OTHER = UUID(int=1), UUID(int=2)
 
@@ -129,8 +129,21 @@ def test_a_mark_that_rots_while_it_is_in_use_is_named_until_it_is_noted_again(di
     assert damaged(marks) == {}
 
 
+def test_many_entries_are_verified_in_reads_of_a_few_while_entries_come_and_go(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    for partition in range(3 * ENTRIES_PER_READ):
+        note(marks, TOPIC, partition, 7)
+    for slot in (1, 2 * ENTRIES_PER_READ, 2 * ENTRIES_PER_READ + 1):
+        disk.flip("/marks", slot * SLOT_BYTES + 20, 4)
+    parts = marks.damaged_entries()
+    assert list(next(parts)) == [(TOPIC, 1)]
+    marks.forget(TOPIC, 2 * ENTRIES_PER_READ)
+    assert [list(part) for part in parts] == [[], [(TOPIC, 2 * ENTRIES_PER_READ + 1)]]
+
+
 def damaged(marks: FlushedOffsets) -> dict[tuple[UUID, int], int]:
-    """Return the positions of the damaged entries."""
+    """Return the positions of the damaged entries, which are the same one by one."""
     places = [*((TOPIC, partition) for partition in range(3)), (OTHER, 0), (OTHER, 1)]
-    found = {place: marks.damage_of(*place) for place in places}
-    return {place: damage.position for place, damage in found.items() if damage is not None}
+    found = {place: damage for part in marks.damaged_entries() for place, damage in part.items()}
+    assert found.keys() == {place for place in places if marks.damage_of(*place) is not None}
+    return {place: damage.position for place, damage in found.items()}
