@@ -38,7 +38,7 @@ class Process:
     is_alive: bool = True
     is_paused: bool = False
     clock_rate: float = 1.0
-    parked: "deque[Step]" = field(default_factory=deque)
+    parked: "deque[SimulatedHandle]" = field(default_factory=deque)
     """Callbacks that came due during the pause."""
 
     def context(self) -> Context:
@@ -59,7 +59,7 @@ class NumberedTask(asyncio.Task[Any]):
         return self.number
 
 
-class Step:
+class SimulatedHandle:
     """A callback, due in the next iteration or at a time: asyncio's handles with only the fields used."""
 
     __slots__ = ("_when", "arguments", "callback", "context", "is_cancelled")
@@ -85,7 +85,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     Events are added to `trace`, if there is one.
     """
 
-    _ready: deque[Step]
+    _ready: deque[SimulatedHandle]
     _stopping: bool
 
     def __init__(self, trace: Trace | None = None) -> None:
@@ -93,7 +93,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.trace = trace
         self.passed_s = 0.0
         self.network: Any = None
-        self._timers: list[tuple[float, int, Step]] = []
+        self._timers: list[tuple[float, int, SimulatedHandle]] = []
         """Timers by due time; equal times keep the order of creation."""
         self._timer_count = self._steps_at_this_time = 0
         self._task_count = 0
@@ -108,29 +108,29 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Any, *arguments: Any, context: Context | None = None
-    ) -> Step:
-        step = Step(callback, arguments, copy_context() if context is None else context)
+    ) -> SimulatedHandle:
+        step = SimulatedHandle(callback, arguments, copy_context() if context is None else context)
         self._ready.append(step)
         return step
 
     def call_now(self, callback: Any, *arguments: Any, context: Context) -> None:
         """Run a callback in another context as a part of the current step: cheaper than in a step of its own."""
-        self._run(Step(callback, arguments, context))
+        self._run(SimulatedHandle(callback, arguments, context))
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *arguments: Any, context: Context | None = None
-    ) -> Step:
+    ) -> SimulatedHandle:
         return self.call_at(self.time() + delay, callback, *arguments, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *arguments: Any, context: Context | None = None
-    ) -> Step:
+    ) -> SimulatedHandle:
         if context is None:
             context = copy_context()
         process = context.get(PROCESS)
         if process is not None and process.clock_rate != 1.0:
             when = when / process.clock_rate + ROUNDING_S
-        timer = Step(callback, arguments, context, when)
+        timer = SimulatedHandle(callback, arguments, context, when)
         self._timer_count += 1
         heappush(self._timers, (when, self._timer_count, timer))
         return timer
@@ -187,7 +187,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 continue
             self._run(step)
 
-    def _run(self, step: Step) -> None:
+    def _run(self, step: SimulatedHandle) -> None:
         """Run a step of a living process, park it if the process is paused, and drop it if the process is dead."""
         process = step.context.get(PROCESS)
         if process is not None and (process.is_paused or not process.is_alive):

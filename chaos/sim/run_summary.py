@@ -96,13 +96,13 @@ def summary(tally: RunTotals, last_seed: int) -> dict[str, object]:
     }
 
 
-def run_report(run: SimulatedRun, told: str, again: str) -> RunReport:
-    """Return the report of a run. `told` is the verdict and `again` the replay command."""
+def run_report(run: SimulatedRun, verdict: str, again: str) -> RunReport:
+    """Return the report of a run. `verdict` is a sentence, and `again` the replay command."""
     plan, answers, lasted_s = run.plan, _answers(run.history.sends), _sending_s(run)
     return RunReport(
         seed=plan.seed,
         commit=commit(),
-        sentence=told,
+        sentence=verdict,
         facts={
             "acknowledged": f"{run.acknowledged:,}",
             "read": f"{run.read:,}",

@@ -12,7 +12,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from cordwood.cluster.metadata.lacking import postponed
+from cordwood.cluster.metadata.postponed_work import postponed
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import DamagedLog

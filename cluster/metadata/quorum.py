@@ -20,10 +20,10 @@ from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.journal import NAME, Journal, JournalEntry
-from cordwood.cluster.metadata.lacking import postponed
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.mirror_repair import repair_copies, tidy
+from cordwood.cluster.metadata.postponed_work import postponed
 from cordwood.cluster.metadata.proposers import Admit, admit_any
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.replication.tasks import RunBlocking, spread

@@ -1,4 +1,4 @@
-"""Pages that tell results: each is made of a file of docs/results/ that a run wrote, and of nothing else."""
+"""Pages of results: each is made from a file of docs/results/ that a run wrote, and from nothing else."""
 
 import json
 from collections.abc import Iterator

@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "lacking-resources-end-a-voter",
-        "cluster/metadata/lacking.py",
+        "cluster/metadata/postponed_work.py",
         "    if is_lacking:\n",
         "    if is_lacking := False:\n",
         "A voter without free file descriptors postpones a snapshot.",

@@ -7,7 +7,7 @@ import structlog
 
 from cordwood.cluster.metadata import journal, snapshot
 from cordwood.cluster.metadata.file_measures import FileMeasures
-from cordwood.cluster.metadata.lacking import postponed
+from cordwood.cluster.metadata.postponed_work import postponed
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.machine import Machine, unpacked

@@ -8,8 +8,8 @@ import structlog
 
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.lacking import postponed
 from cordwood.cluster.metadata.listeners import Listener
+from cordwood.cluster.metadata.postponed_work import postponed
 from cordwood.cluster.metadata.quorum import (
     Heartbeat,
     QuorumFailed,

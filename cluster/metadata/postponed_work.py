@@ -1,4 +1,4 @@
-"""Metadata work that resources are lacking for: nothing of it is done, and it is tried again later."""
+"""Postponed metadata work: a lack of resources leaves all of it undone, and it is tried again later."""
 
 import structlog
 
