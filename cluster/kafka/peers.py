@@ -23,8 +23,12 @@ FRAME_BYTES_MAX = (1 << 31) - 1
 class Peers:
     """The dialler of other brokers. Every received frame is passed to the callback of its caller."""
 
-    keep_alive = KeepAlive(idle_s=1, interval_s=1, probes=3)
-    """Short intervals, so that an unreachable leader is dialled again: TCP's retransmission backoff is slower."""
+    keep_alive = KeepAlive(idle_s=1, interval_s=1, probes=3, covers_unacknowledged=True)
+    """Short intervals, so that an unreachable leader is dialled again: TCP's retransmission backoff is slower.
+
+    A report that was on its way when the network failed must not keep the connection: a broker that comes back with
+    another address would be a follower without data until TCP gives up.
+    """
 
     def __init__(self, end_of_tick: EndOfTickScheduler, read_piece: ReadPiece) -> None:
         self.end_of_tick, self.read_piece = end_of_tick, read_piece
