@@ -49,15 +49,15 @@ class ObservedOffsets:
             if held is None or not held.leads_in(epoch):
                 continue
             now = {place: committed.offset for place, committed in offsets.items()}
-            told = self._offsets.setdefault(group.group_id, {})
-            for place, (before_epoch, offset) in told.items():
+            known = self._offsets.setdefault(group.group_id, {})
+            for place, (before_epoch, offset) in known.items():
                 if before_epoch < epoch and now.get(place, -1) < offset:
                     yield (
                         "rule-10",
                         f"group {group.group_id} had committed {offset} in {place}, and broker {broker.broker_id}, "
                         f"its next coordinator, has {now.get(place)}",
                     )
-            told.update({place: (epoch, offset) for place, offset in now.items()})
+            known.update({place: (epoch, offset) for place, offset in now.items()})
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Seen:
     states: dict[Partition, tuple[object, ...]] = field(default_factory=dict)
     """By replica: its state when all rules were last checked."""
     roles: LeaderRoles = field(default_factory=LeaderRoles)
-    told: ObservedOffsets = field(default_factory=ObservedOffsets)
+    offsets: ObservedOffsets = field(default_factory=ObservedOffsets)
     """The committed offsets that coordinators returned for their groups."""
     leaders_ends: dict[int, int] = field(default_factory=dict)
     """By partition of the one topic that clients read: the largest high watermark of any leader."""
@@ -132,7 +132,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
     if has_new_metadata or moved:
         yield from _look_across_replicas(brokers, None if has_new_metadata else moved, seen)
     for broker in brokers:
-        yield from seen.told.compare(broker, seen.newest)
+        yield from seen.offsets.compare(broker, seen.newest)
 
 
 def _look_across_replicas(brokers: list[Watched], places: set[Place] | None, seen: Seen) -> Found:
