@@ -71,7 +71,7 @@ MUTANTS = (
         "commits-are-told-before-they-are-committed",
         "cluster/groups/topic.py",
         "            await self._led(leadership).append_committed(batch, self._wall_clock())\n",
-        "            self._led(leadership).append(batch, self._wall_clock())\n",
+        "            self._led(leadership).partition.append(batch, self._wall_clock())\n",
         "The coordinator acknowledges an offset commit once all in-sync replicas have it.",
         BACK,
         Scenario.GROUPS,
