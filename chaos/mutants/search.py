@@ -13,7 +13,9 @@ NEAR: Mapping[str, Sequence[str]] = {
     "storage": ("storage",),
     "replication": ("replication", "storage"),
     "cluster/metadata": ("cluster/metadata", "cluster"),
+    "cluster/coordination": ("cluster/groups", "cluster/transactions"),
     "cluster/groups": ("cluster/groups",),
+    "cluster/transactions": ("cluster/transactions",),
     "cluster/kafka": ("cluster/kafka", "cluster"),
     "cluster": ("cluster", "replication"),
 }

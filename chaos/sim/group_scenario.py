@@ -11,11 +11,11 @@ from cordwood.chaos.sim.replicas import ReplicaCluster, run_scenario
 from cordwood.chaos.sim.replication import NOW_MS, ReplicaBroker
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.coordination.topic import ReplicatedTopic
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, MemberProtocol, Sync
-from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.groups.topic import ReplicatedTopic
+from cordwood.cluster.groups.settings import GroupSettings, offsets_topic
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
@@ -199,10 +199,12 @@ class GroupWorld:
         assert codes is None or ErrorCode.none not in codes.values(), f"rule 10: {member} has committed"
 
     def _opened(self, running: ReplicaBroker) -> GroupCoordinator:
+        settings = Settings(node_id=running.broker_id)
         topic = ReplicatedTopic(
+            offsets_topic(settings),
             running.member,  # type: ignore[arg-type]
             running.replicas,
-            Settings(node_id=running.broker_id),
+            settings,
             _wall_clock,
             self.rng,
         )

@@ -18,10 +18,11 @@ from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.config.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.coordination.topic import ReplicatedTopic
 from cordwood.cluster.groups.coordinator import GroupCoordinator
-from cordwood.cluster.groups.settings import group_settings
-from cordwood.cluster.groups.topic import ReplicatedTopic
-from cordwood.cluster.http.watched import Pauses, Watched
+from cordwood.cluster.groups.settings import group_settings, offsets_topic
+from cordwood.cluster.http.pauses import Pauses
+from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.dispatch import Dispatcher
@@ -323,7 +324,9 @@ class Broker:
         return None
 
     def _build_groups(self) -> GroupCoordinator:
-        topic = ReplicatedTopic(self._quorum, self._replicas, self._settings, self._wall_clock, self._rng)
+        topic = ReplicatedTopic(
+            offsets_topic(self._settings), self._quorum, self._replicas, self._settings, self._wall_clock, self._rng
+        )
         return GroupCoordinator(
             settings=group_settings(self._settings),
             topic=topic,

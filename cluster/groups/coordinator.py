@@ -1,7 +1,7 @@
 """Group coordinator: requests to the consumer groups of this broker, and their replies.
 
 A thin shell. `group.py` has the rules, and `effects.py` executes the effects that they ask for. `shard.py` holds one
-partition of `__consumer_offsets` in memory, and `state_store.py` loads and writes it.
+partition of `__consumer_offsets` in memory, and `state_store.py` writes it.
 """
 
 import random
@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
@@ -21,7 +22,6 @@ from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
-from cordwood.cluster.groups.topic import OffsetsTopic
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.replication.tasks import Tasks
 
@@ -56,14 +56,16 @@ class GroupCoordinator:
         self,
         *,
         settings: GroupSettings,
-        topic: OffsetsTopic,
+        topic: InternalTopic,
         topic_exists: Callable[[str], bool],
         wall_clock: Callable[[], int],
         rng: random.Random,
     ) -> None:
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
         self._tasks = Tasks()
-        self._state_store = GroupStateStore(topic, settings, self._tasks, wall_clock, self._loaded, self._lost)
+        self._state_store = GroupStateStore(
+            topic, lambda leadership: Shard(leadership, settings), self._tasks, wall_clock, self._loaded, self._lost
+        )
         self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock)
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock)
 
@@ -272,6 +274,7 @@ class GroupCoordinator:
         return found
 
     def _loaded(self, shard: Shard) -> None:
+        shard.begin_sessions(self._effect_runner.now_ms())
         for group in list(shard.groups.values()):
             self._effect_runner.perform(shard, group)
         gone = {key.topic for key in shard.offsets.live_keys() if not self._topic_exists(key.topic)}

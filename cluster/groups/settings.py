@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.coordination.topic import TopicCreation
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 MINUTE_MS = 60_000
 
@@ -32,4 +34,14 @@ def group_settings(settings: Settings) -> GroupSettings:
         offset_metadata_bytes_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         expiry_check_interval_ms=settings.offsets_retention_check_interval_ms,
+    )
+
+
+def offsets_topic(settings: Settings) -> TopicCreation:
+    """Return how `__consumer_offsets` is created."""
+    return TopicCreation(
+        CONSUMER_OFFSETS,
+        partitions=settings.offsets_topic_num_partitions,
+        replication_factor=settings.offsets_topic_replication_factor,
+        segment_bytes=settings.offsets_topic_segment_bytes,
     )

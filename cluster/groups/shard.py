@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 
+from cordwood.cluster.coordination.shard import Content, CoordinatorShard
+from cordwood.cluster.coordination.topic import PartitionLeadership
 from cordwood.cluster.groups.formats import (
     GroupKey,
     OffsetKey,
@@ -17,14 +18,9 @@ from cordwood.cluster.groups.formats import (
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.offsets import Changes, Offsets
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.groups.topic import PartitionLeadership
-from cordwood.storage.records import Record
 
 UNSAVED_GROUPS_MAX = 1000
 """Largest number of groups that have only pending member ids. The oldest is dropped; its new members start again."""
-
-Content = tuple[bytes, bytes | None]
-"""Key and value of a record; None for the value of a tombstone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,34 +30,17 @@ class SavedValue:
     value: bytes | None
 
 
-class Readiness(Enum):
-    """The states of a shard. Only a ready one can be served."""
-
-    LOADING = "loading: its records are being read, or are not committed yet"
-    READY = "loaded"
-    DAMAGED = "failed: its records cannot be read"
-
-
-class Shard:
-    """One partition's groups and offsets, while this broker leads the partition in one leader epoch.
-
-    Changes here have been appended to the partition.
-    """
+class Shard(CoordinatorShard[OffsetKey | GroupKey]):
+    """One partition's groups and offsets."""
 
     def __init__(self, leadership: PartitionLeadership, settings: GroupSettings) -> None:
-        self.leadership = leadership
-        self.readiness = Readiness.LOADING
+        super().__init__(leadership)
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self.is_compacting = False
         self._settings = settings
         self._saved: dict[str, list[SavedValue]] = {}
         """The value of each group in the log, and after it the values that are being written, in order."""
         self._unsaved: dict[str, None] = {}
-
-    @property
-    def partition(self) -> int:
-        return self.leadership.partition
 
     def __len__(self) -> int:
         """Return the number of records that the state needs."""
@@ -167,7 +146,3 @@ def changes_as_contents(changes: Changes) -> list[Content]:
         (encode_offset_key(key), None if committed is None else encode_offset(committed))
         for key, committed in changes.items()
     ]
-
-
-def as_records(contents: Iterable[Content], now_ms: int) -> list[Record]:
-    return [Record(0, now_ms, key, value) for key, value in contents]

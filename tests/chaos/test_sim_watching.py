@@ -13,7 +13,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.invariants import ObservedOffsets
 from cordwood.chaos.sim.reopened_logs import MARKS_PATH, TOPICS_PATH, ReopenedLogs
 from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
-from cordwood.cluster.groups.topic import partition_of
+from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,
     BrokerId,

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
 
+from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, JoinReply, Leaver, MemberProtocol, Sync, SyncReply
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.groups.topic import partition_of
 from cordwood.cluster.metadata.image import Image
 
 GROUP = "group"

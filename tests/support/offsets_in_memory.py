@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.topic import Bounds, PartitionLeadership
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.topic import Bounds, PartitionLeadership
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.storage.batch import peek, split, stamp
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, decode
@@ -104,6 +105,8 @@ class OffsetsInMemory:
 
 class OffsetsOfBroker:
     """The topic as one broker's coordinator sees it."""
+
+    name = CONSUMER_OFFSETS
 
     def __init__(self, topic: OffsetsInMemory, broker: int) -> None:
         self._topic, self._broker = topic, broker

@@ -42,16 +42,16 @@ MUTANTS = (
     ),
     Mutant(
         "deposed-coordinators-write",
-        "cluster/groups/topic.py",
-        "led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch).leader\n",
-        "led(CONSUMER_OFFSETS, leadership.partition).leader\n",
+        "cluster/coordination/topic.py",
+        "led(self.name, leadership.partition, leadership.leader_epoch).leader\n",
+        "led(self.name, leadership.partition).leader\n",
         "A group coordinator writes only in the leader epoch in which it loaded the group.",
         BACK,
         Scenario.GROUPS,
     ),
     Mutant(
         "former-coordinators-remember",
-        "cluster/groups/state_store.py",
+        "cluster/coordination/shard_store.py",
         "        if shard is not None and shard.leadership != leadership:\n",
         "        if shard is not None and leadership is None:\n",
         "A broker that becomes coordinator again reloads its groups, because another coordinator wrote meanwhile.",
@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "groups-are-served-before-they-are-committed",
-        "cluster/groups/state_store.py",
+        "cluster/coordination/shard_store.py",
         "            await self._topic.committed(shard.leadership, end)\n            # One",
         "            # One",
         "A new coordinator serves offsets after the records that it loaded are committed.",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "commits-are-told-before-they-are-committed",
-        "cluster/groups/topic.py",
+        "cluster/coordination/topic.py",
         "            await self._led(leadership).append_committed(batch, self._wall_clock())\n",
         "            self._led(leadership).partition.append(batch, self._wall_clock())\n",
         "The coordinator acknowledges an offset commit once all in-sync replicas have it.",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "loading-stops-early",
-        "cluster/groups/state_store.py",
+        "cluster/coordination/shard_store.py",
         "            offset = max(offset, _take_newest(batch, offset, newest))\n",
         "            offset = max(offset, _take_newest(batch, offset, newest))\n"
         "            end = min(end, offset + 50)\n",

@@ -9,10 +9,10 @@ from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
 from virtual_time import run
 
+from cordwood.cluster.coordination import shard_store
+from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups import state_store
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
-from cordwood.cluster.groups.topic import partition_of
 from cordwood.cluster.metadata.image import Image, TopicImage
 
 
@@ -306,7 +306,7 @@ def test_a_partition_that_was_compacted_is_taken_over_and_compacted_again() -> N
         starts = [0]
         for leader in (2, 1, 2):
             member = MemberIdentity(groups.members["anna"], groups.generation)
-            for offset in range(1 + state_store.COMPACTION_RECORDS_MIN // 100):
+            for offset in range(1 + shard_store.COMPACTION_RECORDS_MIN // 100):
                 commits = {("flights", partition): Commit(offset + starts[-1], -1, "") for partition in range(100)}
                 await groups.coordinator.commit(GROUP, member, commits)
             await groups.until(lambda: groups.topic.bounds(groups.partition).start > starts[-1])

@@ -6,7 +6,7 @@ import pytest
 from groups_fixture import GROUP, GroupsFixture
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.topic import partition_of
+from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.kafka.handlers import offset_commit, offset_delete, offset_fetch
 
 

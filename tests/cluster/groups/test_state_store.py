@@ -8,14 +8,14 @@ from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
 from virtual_time import run
 
+from cordwood.cluster.coordination import shard_store
+from cordwood.cluster.coordination.topic import PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups import state_store
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.cluster.groups.formats import OffsetKey, decode_key
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
-from cordwood.cluster.groups.topic import PartitionLeadership, partition_of
 from cordwood.cluster.metadata.image import Image, TopicImage
 
 DAY_S = 24 * 3600
@@ -96,12 +96,12 @@ def test_a_much_written_partition_is_compacted_and_nothing_is_lost() -> None:
         groups = CoordinatorFixture()
         await groups.stabilize("anna")
         await groups.commit(7, "anna", "planes")
-        for offset in range(state_store.COMPACTION_RECORDS_MIN // 100):
+        for offset in range(shard_store.COMPACTION_RECORDS_MIN // 100):
             member = MemberIdentity(groups.members["anna"], groups.generation)
             commits = {("flights", partition): Commit(offset, -1, "") for partition in range(100)}
             await groups.coordinator.commit(GROUP, member, commits)
         await groups.until(lambda: groups.topic.bounds(groups.partition).start > 0)
-        assert len(keys_in_log(groups)) < state_store.COMPACTION_RECORDS_MIN // 10
+        assert len(keys_in_log(groups)) < shard_store.COMPACTION_RECORDS_MIN // 10
         before = groups.offsets()
         await groups.restart()
         assert groups.offsets() == before

@@ -16,10 +16,10 @@ from structlog.testing import capture_logs
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.coordination.topic import RECORD_BYTES_MAX, PartitionLeadership, ReplicatedTopic
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
-from cordwood.cluster.groups.settings import group_settings
-from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, PartitionLeadership, ReplicatedTopic
+from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
@@ -78,7 +78,9 @@ class NodeFixture:
         image = await self.voter.propose(UnfenceBroker(ONE, image.brokers[ONE].epoch))
         assignments.begin(image)
         self.voter.subscribe(assignments.follow)
-        self.topic = ReplicatedTopic(self.voter, self.replicas, self.settings, lambda: NOW_MS, self.rng)
+        self.topic = ReplicatedTopic(
+            offsets_topic(self.settings), self.voter, self.replicas, self.settings, lambda: NOW_MS, self.rng
+        )
         self.groups = GroupCoordinator(
             settings=group_settings(self.settings),
             topic=self.topic,
@@ -179,7 +181,7 @@ def test_why_there_is_no_topic_yet_is_logged_once() -> None:
             for _ in range(5):
                 with pytest.raises(Refused):
                     await node.groups.place("group")
-        assert [line["event"] for line in logs] == ["groups.topic_not_created"]
+        assert [line["event"] for line in logs] == ["coordination.topic_not_created"]
 
     told(story, offsets_topic_replication_factor=3)
 

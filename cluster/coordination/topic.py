@@ -1,4 +1,4 @@
-"""The topic `__consumer_offsets`: creation with the first group, leadership, reads and appends."""
+"""Internal topics of coordinators: creation with the first use, leadership, reads and appends."""
 
 import random
 import struct
@@ -14,7 +14,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import CreateTopic
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
-from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, new_topic
+from cordwood.cluster.proposals.topics import new_topic
 from cordwood.cluster.resources.turns import at_once
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
@@ -23,10 +23,10 @@ from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, Offse
 
 READ_BYTES = 1 << 20
 RECORD_BYTES_MAX = 16 << 20
-"""Largest record: a group of thousands of members, with all their assignments, is one record."""
+"""Largest record: a group of thousands of members with all their assignments, or a transaction on all partitions."""
 
 _CODE_UNIT = struct.Struct(">H")
-_events = structlog.get_logger("groups")
+_events = structlog.get_logger("coordination")
 
 
 class Bounds(NamedTuple):
@@ -43,11 +43,23 @@ class PartitionLeadership(NamedTuple):
     leader_epoch: int
 
 
-class OffsetsTopic(Protocol):
-    """The topic as the coordinator needs it. Methods raise Refused with a coordinator's error code.
+class TopicCreation(NamedTuple):
+    """The name of an internal topic, and the settings with which it is created."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    segment_bytes: int
+
+
+class InternalTopic(Protocol):
+    """A topic as its coordinator needs it. Methods raise Refused with a coordinator's error code.
 
     The code is NOT_COORDINATOR if the leadership has ended, or ends before the reply.
     """
+
+    @property
+    def name(self) -> str: ...
 
     def partition_count(self) -> int:
         """Return the number of partitions; 0 if the topic does not exist."""
@@ -58,7 +70,7 @@ class OffsetsTopic(Protocol):
         ...
 
     def leadership(self, partition: int) -> PartitionLeadership | None:
-        """Return the leadership by which this broker coordinates the partition's groups; None if it does not lead."""
+        """Return the leadership by which this broker coordinates the partition's keys; None if it does not lead."""
         ...
 
     def bounds(self, leadership: PartitionLeadership) -> Bounds:
@@ -85,10 +97,10 @@ class OffsetsTopic(Protocol):
         ...
 
 
-def partition_of(group_id: str, partition_count: int) -> int:
-    """Return the partition of a group: by Java's String.hashCode, as in Kafka, so that tools find it."""
+def partition_of(key: str, partition_count: int) -> int:
+    """Return the partition of a group id or transactional id, by Java's String.hashCode as in Kafka."""
     number = 0
-    for (unit,) in _CODE_UNIT.iter_unpack(group_id.encode("utf-16-be")):
+    for (unit,) in _CODE_UNIT.iter_unpack(key.encode("utf-16-be")):
         number = (31 * number + unit) & 0xFFFFFFFF
     if number & 0x80000000:
         # The one number without a positive counterpart becomes 0.
@@ -97,39 +109,41 @@ def partition_of(group_id: str, partition_count: int) -> int:
 
 
 class ReplicatedTopic:
-    """The topic in this cluster. Its partitions are replicated like any others; each leader is a coordinator."""
+    """An internal topic of this cluster, replicated like any other. The leader of a partition is its coordinator."""
 
     def __init__(
         self,
+        creation: TopicCreation,
         quorum: Quorum,
         replicas: Replicas,
         settings: Settings,
         wall_clock: Callable[[], int],
         rng: random.Random,
     ) -> None:
+        self.name, self._creation = creation.name, creation
         self._quorum, self._replicas, self._settings = quorum, replicas, settings
         self._wall_clock, self._rng = wall_clock, rng
         self._obstacle = ""
 
     def partition_count(self) -> int:
-        topic = self._quorum.image.topics_by_name.get(CONSUMER_OFFSETS)
+        topic = self._quorum.image.topics_by_name.get(self.name)
         return 0 if topic is None else len(topic.partitions)
 
     async def create(self) -> None:
-        if CONSUMER_OFFSETS in self._quorum.image.topics_by_name:
+        if self.name in self._quorum.image.topics_by_name:
             return
         try:
-            await self._quorum.propose(self._creation())
+            await self._quorum.propose(self._create_topic())
         except CommandRefused as refusal:
             # Another broker may have created the topic first.
-            if CONSUMER_OFFSETS not in self._quorum.image.topics_by_name:
+            if self.name not in self._quorum.image.topics_by_name:
                 raise self._not_created(refusal.message) from refusal
         except (Refused, QuorumFailed) as error:
             raise self._not_created(str(error)) from error
 
     def leadership(self, partition: int) -> PartitionLeadership | None:
         try:
-            return PartitionLeadership(partition, self._replicas.led(CONSUMER_OFFSETS, partition).leader_epoch)
+            return PartitionLeadership(partition, self._replicas.led(self.name, partition).leader_epoch)
         except PartitionRefused:
             return None
 
@@ -173,37 +187,37 @@ class ReplicatedTopic:
 
     def _led(self, leadership: PartitionLeadership) -> LeaderRole:
         try:
-            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch).leader
+            return self._replicas.led(self.name, leadership.partition, leadership.leader_epoch).leader
         except PartitionRefused as refused:
             raise _as_refused(refused) from refused
 
-    def _creation(self) -> CreateTopic:
+    def _create_topic(self) -> CreateTopic:
         image, settings = self._quorum.image, self._settings
-        creation = new_topic(
-            CONSUMER_OFFSETS,
+        command = new_topic(
+            self.name,
             image,
             broker_config(settings, image),
             self._rng,
-            partitions=settings.offsets_topic_num_partitions,
-            replication_factor=settings.offsets_topic_replication_factor,
+            partitions=self._creation.partitions,
+            replication_factor=self._creation.replication_factor,
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
-                "segment.bytes": str(settings.offsets_topic_segment_bytes),
+                "segment.bytes": str(self._creation.segment_bytes),
                 "max.message.bytes": str(RECORD_BYTES_MAX),
             },
         )
-        return at_once(creation)
+        return at_once(command)
 
     def _not_created(self, reason: str) -> Refused:
         """Return the refusal. Log a new reason only: clients retry until there are enough brokers."""
         if reason != self._obstacle:
             self._obstacle = reason
-            _events.warning("groups.topic_not_created", topic=CONSUMER_OFFSETS, reason=reason)
+            _events.warning("coordination.topic_not_created", topic=self.name, reason=reason)
         return Refused(ErrorCode.coordinator_not_available, reason)
 
 
 def _as_refused(refused: PartitionRefused) -> Refused:
-    """Return the coordinator's refusal: members look for another one, unless too few replicas are in sync here."""
+    """Return the coordinator's refusal: clients look for another one, unless too few replicas are in sync here."""
     is_short = refused.reason is Refusal.NOT_ENOUGH_REPLICAS
     return Refused(ErrorCode.coordinator_not_available if is_short else ErrorCode.not_coordinator, str(refused))

@@ -1,0 +1,241 @@
+"""Shard store: loading, appends and compaction of the partitions of an internal topic that this broker leads.
+
+A compaction appends the live records again and deletes all records before them. So loading stays short however long the
+broker has run, and the topic is read as in Kafka.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Generic, TypeVar, assert_never
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness, as_records
+from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership, partition_of
+from cordwood.cluster.errors.refused import Refused
+from cordwood.replication.tasks import Tasks
+from cordwood.storage.batch import CONTROL, check, split
+from cordwood.storage.errors import StorageError
+from cordwood.storage.records import decode, encode
+
+RECORDS_PER_BATCH_MAX = 2000
+COMPACTION_RECORDS_MIN = 4_000
+COMPACTION_RATIO = 8
+"""Ratio of a partition's records to those that its state needs, above which it is compacted: an eighth more work."""
+
+_ItemT = TypeVar("_ItemT")
+_ShardT = TypeVar("_ShardT", bound=CoordinatorShard[Any])
+_events = structlog.get_logger("coordination")
+
+TURN_S = 0.004
+"""Seconds of loading after which the event loop gets a turn."""
+
+
+class ShardStore(Generic[_ShardT]):
+    """The shards of the partitions of `topic` that this broker leads, each opened by `open_shard`.
+
+    `on_loaded` is called for each shard once it can be served, and `on_lost` for each shard that is dropped.
+    """
+
+    def __init__(
+        self,
+        topic: InternalTopic,
+        open_shard: Callable[[PartitionLeadership], _ShardT],
+        tasks: Tasks,
+        wall_clock: Callable[[], int],
+        on_loaded: Callable[[_ShardT], None],
+        on_lost: Callable[[_ShardT], None],
+    ) -> None:
+        self._topic, self._open_shard, self._tasks = topic, open_shard, tasks
+        self._wall_clock, self._on_loaded, self._on_lost = wall_clock, on_loaded, on_lost
+        self._shards: dict[int, _ShardT] = {}
+        self._reading = asyncio.Lock()
+        self._is_closed = False
+
+    @property
+    def shards(self) -> list[_ShardT]:
+        """The shards that can be served."""
+        return [shard for shard in self._shards.values() if shard.readiness is Readiness.READY]
+
+    @property
+    def is_loading(self) -> bool:
+        return any(shard.readiness is Readiness.LOADING for shard in self._shards.values())
+
+    def follow(self) -> None:
+        """Load, in the background, partitions that this broker has come to lead; drop those that it no longer leads."""
+        for partition in {*range(self._topic.partition_count()), *self._shards}:
+            self._follow(partition)
+
+    def close(self) -> None:
+        """Drop all shards, and load none any more."""
+        self._is_closed = True
+        self.follow()
+
+    def find(self, key: str) -> _ShardT | None:
+        """Return the shard of a group id or transactional id; None while the topic does not exist. Raises Refused."""
+        partition_count = self._topic.partition_count()
+        return None if partition_count == 0 else self._shard(partition_of(key, partition_count))
+
+    async def find_or_create(self, key: str) -> _ShardT:
+        """Return the shard of a key; create the topic if there is none. Raises Refused."""
+        return self._shard(await self.place(key))
+
+    async def place(self, key: str) -> int:
+        """Return the partition of a key; create the topic if there is none. Raises Refused if that fails."""
+        if self._topic.partition_count() == 0:
+            await self._topic.create()
+        return partition_of(key, self._topic.partition_count())
+
+    def append(self, shard: _ShardT, contents: Sequence[Content]) -> Awaitable[None]:
+        """Append records before the first await, then wait until they are committed. Raises Refused."""
+        return self._topic.append(shard.leadership, encode(as_records(contents, self._wall_clock())))
+
+    def compact_if_due(self, shard: _ShardT) -> None:
+        """Compact a shard's partition in the background if it has many more records than its state needs."""
+        try:
+            start, end = self._topic.bounds(shard.leadership)
+        except Refused:
+            # The partition's new leader compacts it.
+            return
+        due = max(COMPACTION_RECORDS_MIN, COMPACTION_RATIO * len(shard))
+        if end - start > due and not shard.is_compacting:
+            shard.is_compacting = True
+            self._tasks.spawn(self._compact(shard, end))
+
+    def _shard(self, partition: int) -> _ShardT:
+        shard = self._follow(partition)
+        if shard is None:
+            raise Refused(ErrorCode.not_coordinator)
+        match shard.readiness:
+            case Readiness.READY:
+                return shard
+            case Readiness.LOADING:
+                raise Refused(ErrorCode.coordinator_load_in_progress)
+            case Readiness.DAMAGED:
+                message = f"Partition {partition} of {self._topic.name} is damaged: wait until it is repaired."
+                raise Refused(ErrorCode.coordinator_not_available, message)
+            case _:
+                assert_never(shard.readiness)
+
+    def _follow(self, partition: int) -> _ShardT | None:
+        """Return the shard of a partition in its current leader epoch; None if this broker does not lead it."""
+        leadership = None if self._is_closed else self._topic.leadership(partition)
+        shard = self._shards.get(partition)
+        if shard is not None and shard.leadership != leadership:
+            # Drop the shard even if this broker leads again: another leader may have written records in between.
+            self._let_go(shard)
+            shard = None
+        if shard is None and leadership is not None:
+            shard = self._shards[partition] = self._open_shard(leadership)
+            start, end = self._topic.bounds(leadership)
+            if start == end:
+                self._loaded(shard)
+            else:
+                self._tasks.spawn(self._load(shard, end))
+        return shard
+
+    def _let_go(self, shard: _ShardT) -> None:
+        del self._shards[shard.partition]
+        self._on_lost(shard)
+
+    def _holds(self, shard: _ShardT) -> bool:
+        """Return True if the shard is still the one of its partition."""
+        return self._shards.get(shard.partition) is shard
+
+    def _loaded(self, shard: _ShardT) -> None:
+        shard.readiness = Readiness.READY
+        self._on_loaded(shard)
+
+    async def _load(self, shard: _ShardT, end: int) -> None:
+        """Load a shard, and serve it once everything that this leader began with is committed.
+
+        Until then another leader may be elected without those records, and offsets that clients have read would go back
+        (rule 10).
+        """
+        try:
+            await self._topic.committed(shard.leadership, end)
+            # One shard at a time: each holds the loop for milliseconds in a row.
+            async with self._reading:
+                await load(self._topic, shard, end)
+        except (StorageError, Refused) as error:
+            if self._holds(shard):
+                self._not_loaded(shard, error)
+            return
+        if self._holds(shard):
+            self._loaded(shard)
+            self.compact_if_due(shard)
+
+    def _not_loaded(self, shard: _ShardT, error: StorageError | Refused) -> None:
+        _events.error("coordination.not_loaded", topic=self._topic.name, partition=shard.partition, error=str(error))
+        if isinstance(error, StorageError):
+            shard.readiness = Readiness.DAMAGED
+        else:
+            # The next request for a key of this partition retries.
+            self._let_go(shard)
+
+    async def _compact(self, shard: _ShardT, below: int) -> None:
+        """Append the newest record of every key again, then delete all records before them."""
+        try:
+            for keys in chunks(shard.all_keys(), RECORDS_PER_BATCH_MAX):
+                contents = shard.contents(keys)
+                if contents:
+                    await self.append(shard, contents)
+                await asyncio.sleep(0)
+            self._topic.trim(shard.leadership, below)
+        except Refused as refusal:
+            _events.warning(
+                "coordination.not_compacted", topic=self._topic.name, partition=shard.partition, error=str(refusal)
+            )
+        finally:
+            shard.is_compacting = False
+
+
+async def load(topic: InternalTopic, shard: CoordinatorShard[Any], end: int) -> None:
+    """Fill the shard from the records below `end`. Raises Refused, also if the leadership ends, and StorageError."""
+    turn = _Turn(asyncio.get_running_loop())
+    newest: dict[bytes, bytes] = {}
+    offset = topic.bounds(shard.leadership).start
+    while offset < end:
+        data = await topic.read(shard.leadership, offset)
+        if not data:
+            break
+        for batch in split(data):
+            offset = max(offset, _take_newest(batch, offset, newest))
+            await turn.maybe_end()
+    for _ in shard.restore(newest.items()):
+        await turn.maybe_end()
+
+
+class _Turn:
+    """A turn of the loader, which yields to the event loop every few milliseconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._until = loop, loop.time() + TURN_S
+
+    async def maybe_end(self) -> None:
+        if self._loop.time() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._loop.time() + TURN_S
+
+
+def _take_newest(batch: bytes, offset: int, newest: dict[bytes, bytes]) -> int:
+    """Apply the records from `offset` on to `newest`. Return the offset of the next batch."""
+    header = check(batch)
+    if not header.attributes & CONTROL:
+        for record in decode(batch):
+            if record.key is None or record.offset < offset:
+                continue
+            if record.value is None:
+                newest.pop(record.key, None)
+            else:
+                newest[record.key] = record.value
+    return header.end
+
+
+def chunks(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:
+    """Yield the items in lists of at most `size`."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
