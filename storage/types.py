@@ -1,4 +1,4 @@
-"""Names of partitions, and offset and leader epoch types of a log."""
+"""Names of partitions, producer ids with their epochs, and offset and leader epoch types of a log."""
 
 from typing import NamedTuple, NewType
 
@@ -20,3 +20,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer id, and the epoch that fences earlier producers with that id (KIP-98)."""
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id} epoch {self.epoch}"

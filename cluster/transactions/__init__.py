@@ -1,1 +1,1 @@
-"""Transactions: a pure state machine for each transactional id, and the shell that stores it in `__transaction_state`."""
+"""Transactions: a pure state machine for each transactional id, and the shell that does its I/O."""

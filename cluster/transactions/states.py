@@ -1,0 +1,51 @@
+"""States of a transaction, and the table of their predecessors."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class TransactionState(Enum):
+    """The state of one transactional id. The value is the name that Kafka's tools show."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+_S = TransactionState
+
+PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
+    # A producer is initialized: a new id, or a completed transaction.
+    _S.EMPTY: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    # The first partition, and each further one.
+    _S.ONGOING: frozenset({_S.ONGOING, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    # Ended by the producer, by its successor (fence) or by the timeout. In version 2, a producer may abort a
+    # transaction without partitions, to raise its epoch.
+    _S.PREPARE_ABORT: frozenset({_S.ONGOING, _S.PREPARE_EPOCH_FENCE, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    # All markers are committed.
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+    # The transactional id has expired.
+    _S.DEAD: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+}
+"""From which states each state may be entered. Every other transition is a bug (TransactionState.java has the same)."""
+
+DECIDED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
+"""States in which the outcome is fixed, and markers are being written."""
+
+COMPLETE = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+
+EXPIRING = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+"""States in which an unused transactional id may be removed."""
+
+
+def may_follow(old: TransactionState, new: TransactionState) -> bool:
+    """Return True if `new` may be entered from `old`."""
+    return old in PREVIOUS[new]
