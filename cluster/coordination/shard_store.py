@@ -92,6 +92,10 @@ class ShardStore(Generic[_ShardT]):
         """Append records before the first await, then wait until they are committed. Raises Refused."""
         return self._topic.append(shard.leadership, encode(as_records(contents, self._wall_clock())))
 
+    def submit(self, shard: _ShardT, contents: Sequence[Content]) -> None:
+        """Append records without waiting until they are committed. Raises Refused."""
+        self._topic.submit(shard.leadership, encode(as_records(contents, self._wall_clock())))
+
     def compact_if_due(self, shard: _ShardT) -> None:
         """Compact a shard's partition in the background if it has many more records than its state needs."""
         try:
@@ -140,7 +144,7 @@ class ShardStore(Generic[_ShardT]):
         del self._shards[shard.partition]
         self._on_lost(shard)
 
-    def _holds(self, shard: _ShardT) -> bool:
+    def holds(self, shard: _ShardT) -> bool:
         """Return True if the shard is still the one of its partition."""
         return self._shards.get(shard.partition) is shard
 
@@ -160,10 +164,10 @@ class ShardStore(Generic[_ShardT]):
             async with self._reading:
                 await load(self._topic, shard, end)
         except (StorageError, Refused) as error:
-            if self._holds(shard):
+            if self.holds(shard):
                 self._not_loaded(shard, error)
             return
-        if self._holds(shard):
+        if self.holds(shard):
             self._loaded(shard)
             self.compact_if_due(shard)
 

@@ -2,7 +2,8 @@
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -92,6 +93,10 @@ class InternalTopic(Protocol):
         """
         ...
 
+    def submit(self, leadership: PartitionLeadership, batch: bytes) -> None:
+        """Append without waiting until the batch is committed. After a refusal nothing was appended."""
+        ...
+
     def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         """Delete all records below `offset`. A crash may bring them back."""
         ...
@@ -173,14 +178,12 @@ class ReplicatedTopic:
         return data
 
     async def append(self, leadership: PartitionLeadership, batch: bytes) -> None:
-        try:
+        with _as_refusals():
             await self._led(leadership).append_committed(batch, self._wall_clock())
-        except PartitionRefused as refused:
-            raise _as_refused(refused) from refused
-        except BatchTooLarge as error:
-            raise Refused(ErrorCode.message_too_large, str(error)) from error
-        except (OutOfResources, DiskFailed) as error:
-            raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
+
+    def submit(self, leadership: PartitionLeadership, batch: bytes) -> None:
+        with _as_refusals():
+            self._led(leadership).partition.append(batch, self._wall_clock())
 
     def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         self._led(leadership).delete_records(offset)
@@ -221,3 +224,16 @@ def _as_refused(refused: PartitionRefused) -> Refused:
     """Return the coordinator's refusal: clients look for another one, unless too few replicas are in sync here."""
     is_short = refused.reason is Refusal.NOT_ENOUGH_REPLICAS
     return Refused(ErrorCode.coordinator_not_available if is_short else ErrorCode.not_coordinator, str(refused))
+
+
+@contextmanager
+def _as_refusals() -> Iterator[None]:
+    """Turn the errors of an append into refusals."""
+    try:
+        yield
+    except PartitionRefused as refused:
+        raise _as_refused(refused) from refused
+    except BatchTooLarge as error:
+        raise Refused(ErrorCode.message_too_large, str(error)) from error
+    except (OutOfResources, DiskFailed) as error:
+        raise Refused(ErrorCode.coordinator_not_available, str(error)) from error

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` in memory with changing leaders, and commits that a test delays, refuses or loses."""
+"""An internal topic in memory with changing leaders, and commits that a test delays, refuses or loses."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -145,6 +145,10 @@ class OffsetsOfBroker:
         return b"".join([batch for batch in log.batches.values() if peek(batch).end > offset][:BATCHES_PER_READ])
 
     async def append(self, leadership: PartitionLeadership, batch: bytes) -> None:
+        self.submit(leadership, batch)
+        await self.committed(leadership, self._led(leadership).end)
+
+    def submit(self, leadership: PartitionLeadership, batch: bytes) -> None:
         topic = self._topic
         if self.leadership(leadership.partition) != leadership:
             topic.appends_too_late += 1
@@ -157,7 +161,6 @@ class OffsetsOfBroker:
         log.end += header.record_count
         if not topic.is_held:
             log.commit()
-        await self.committed(leadership, log.end)
 
     def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         log = self._led(leadership)

@@ -1,0 +1,122 @@
+"""Fields of the keys and values in internal topics, in Kafka's encoding.
+
+Strings are UTF-8 with an int16 length, byte arrays have an int32 length, -1 for null; flexible versions have varint
+lengths plus one, and tagged fields (KIP-482).
+"""
+
+import struct
+from collections.abc import Mapping
+
+from cordwood.storage.errors import CorruptBatch
+
+BYTE, SHORT, INT, LONG = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+
+
+def encode_string(text: str | None) -> bytes:
+    if text is None:
+        return SHORT.pack(-1)
+    encoded = text.encode()
+    return SHORT.pack(len(encoded)) + encoded
+
+
+def encode_bytes(content: bytes) -> bytes:
+    return INT.pack(len(content)) + content
+
+
+def encode_uvarint(number: int) -> bytes:
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def encode_compact_string(text: str) -> bytes:
+    encoded = text.encode()
+    return encode_uvarint(len(encoded) + 1) + encoded
+
+
+def encode_tags(tags: Mapping[int, bytes]) -> bytes:
+    """Encode tagged fields, whose numbers must ascend."""
+    fields = (encode_uvarint(tag) + encode_uvarint(len(content)) + content for tag, content in tags.items())
+    return encode_uvarint(len(tags)) + b"".join(fields)
+
+
+class FieldReader:
+    """A reader of the fields of a key or a value, in order."""
+
+    __slots__ = ("_content", "_is_flexible", "_position")
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._position, self._is_flexible = content, 0, False
+
+    def version(self, newest: int, first_flexible: int) -> int:
+        """Read the version. Raises CorruptBatch for one of a newer broker: to guess its fields would lose state."""
+        version = self.int16()
+        if not 0 <= version <= newest:
+            raise CorruptBatch(f"a value of version {version}, but only versions up to {newest} are known")
+        self._is_flexible = version >= first_flexible
+        return version
+
+    def int8(self) -> int:
+        return self._number(BYTE)
+
+    def int16(self) -> int:
+        return self._number(SHORT)
+
+    def int32(self) -> int:
+        return self._number(INT)
+
+    def int64(self) -> int:
+        return self._number(LONG)
+
+    def count(self) -> int:
+        return self._uvarint() - 1 if self._is_flexible else self.int32()
+
+    def nullable(self) -> str | None:
+        length = self._uvarint() - 1 if self._is_flexible else self.int16()
+        return None if length < 0 else self._text(length)
+
+    def string(self) -> str:
+        return self.nullable() or ""
+
+    def content(self) -> bytes:
+        return self._take(max(self.count(), 0))
+
+    def tags(self) -> dict[int, bytes]:
+        """Read the tagged fields at the end of a structure; none in versions before the flexible ones."""
+        if not self._is_flexible:
+            return {}
+        return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}
+
+    def _number(self, layout: struct.Struct) -> int:
+        number: int = layout.unpack(self._take(layout.size))[0]
+        return number
+
+    def _text(self, length: int) -> str:
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise CorruptBatch(f"text that is not UTF-8: {error}") from error
+
+    def _take(self, length: int) -> bytes:
+        end = self._position + length
+        if end > len(self._content):
+            raise CorruptBatch(
+                f"a field of {length} bytes, but only {len(self._content) - self._position} bytes remain"
+            )
+        taken = self._content[self._position : end]
+        self._position = end
+        return taken
+
+    def _uvarint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+            if shift > 28:
+                raise CorruptBatch("a length of more than 32 bits")
