@@ -25,17 +25,18 @@ PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     # The first partition, and each further one.
     _S.ONGOING: frozenset({_S.ONGOING, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
     _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
-    # Ended by the producer, by its successor (fence) or by the timeout. In version 2, a producer may abort a
-    # transaction without partitions, to raise its epoch.
+    # Aborted by the producer; by its successor or the timeout, which fence it first; or, in version 2, a transaction
+    # without partitions, which the producer aborts to raise its epoch.
     _S.PREPARE_ABORT: frozenset({_S.ONGOING, _S.PREPARE_EPOCH_FENCE, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
     # All markers are committed.
     _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
     _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
     # The transactional id has expired.
     _S.DEAD: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    # The epoch is raised, and the transaction aborted in the same step: this state is never stored.
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""From which states each state may be entered. Every other transition is a bug (TransactionState.java has the same)."""
+"""The states from which each state may be entered. Every other transition is a bug."""
 
 DECIDED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 """States in which the outcome is fixed, and markers are being written."""
