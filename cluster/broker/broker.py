@@ -214,8 +214,8 @@ class Broker:
 
     def _context(self, watched: Watched) -> "Context":
         """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""
-        from cordwood.cluster.http.cluster_client import ClusterClient
         from cordwood.cluster.http.context import Context
+        from cordwood.cluster.kafka.cluster_client import ClusterClient
 
         settings = self._settings
         listener = inter_broker_listener(settings)
@@ -231,6 +231,7 @@ class Broker:
             self._peer_directory.address,
             Peers(self._end_of_tick, self._replicas.read_piece).dial,
             self._turns,
+            client_id="http",
         )
         return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
 

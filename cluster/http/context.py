@@ -7,10 +7,10 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.bodies import Bodies, Streams
-from cordwood.cluster.http.cluster_client import ClusterClient
 from cordwood.cluster.http.records.accumulator import RecordAccumulator
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue

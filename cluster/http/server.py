@@ -15,7 +15,6 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.api.table import ROUTES
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
-from cordwood.cluster.http.cluster_client import Unanswered
 from cordwood.cluster.http.console.routes import ConsoleRoutes
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.guard import Guard
@@ -25,6 +24,7 @@ from cordwood.cluster.http.refusal import HttpRefusal, json_response
 from cordwood.cluster.http.route import Route
 from cordwood.cluster.http.routes import Routes
 from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.kafka.cluster_client import Unanswered
 
 CONNECTIONS_MAX = 256
 BACKLOG = 16

@@ -13,12 +13,12 @@ import structlog
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
-from cordwood.cluster.http.client_connection import ClientConnection, HungUp
-from cordwood.cluster.http.cluster_client import Unanswered
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, by_leader
 from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX, USUAL_RECORD_BYTES, Portion, Portions
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
+from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
+from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.turns import at_once
 from cordwood.replication.tasks import Tasks

@@ -1,4 +1,4 @@
-"""An in-process Kafka client of the HTTP API, for requests to this broker and to others.
+"""A Kafka client inside a broker, for requests to this broker and to others.
 
 The requests go to the same handlers as those of any Kafka client.
 """
@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from cordwood.cluster.http.client_connection import ClientConnection, HungUp
+from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
 from cordwood.cluster.kafka.message_writer import Answer, writing
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.channel import Channel, Dial
@@ -44,9 +44,10 @@ class ClusterClient:
         address: Address,
         dial: Dial,
         turns: Turns,
+        client_id: str,
         at_once_max: int = AT_ONCE_MAX,
     ) -> None:
-        self.broker_id, self._turns, self._at_once_max = broker_id, turns, at_once_max
+        self.broker_id, self._turns, self._client_id, self._at_once_max = broker_id, turns, client_id, at_once_max
         self._open_here, self._address, self._dial = open_here, address, dial
         self._idle: defaultdict[int, list[ClientConnection]] = defaultdict(list)
         self._asking: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(at_once_max))
@@ -54,8 +55,9 @@ class ClusterClient:
 
     def apart(self, at_once_max: int) -> "ClusterClient":
         """Return a client of the same brokers with connections of its own, so that slow requests delay no others."""
-        turns = self._turns
-        return ClusterClient(self.broker_id, self._open_here, self._address, self._dial, turns, at_once_max)
+        return ClusterClient(
+            self.broker_id, self._open_here, self._address, self._dial, self._turns, self._client_id, at_once_max
+        )
 
     async def ask(self, broker_id: int | None, request: Any, answer_s: float = ANSWER_S) -> Any:
         """Send a kio request to a broker, or to this one for None. Return the response. Raises Unanswered.
@@ -82,7 +84,7 @@ class ClusterClient:
 
     async def open(self, broker_id: int) -> ClientConnection:
         """Open a connection for the caller alone, who closes it. Raises OutOfReach."""
-        connection = ClientConnection()
+        connection = ClientConnection(self._client_id)
         connection.begin(await self._connect(broker_id, connection.received))
         return connection
 

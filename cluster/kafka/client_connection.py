@@ -7,8 +7,6 @@ from typing import Any
 from cordwood.client.codec import BadResponse, ClientCodec
 from cordwood.replication.channel import Channel
 
-CLIENT_ID = "http"
-
 
 class HungUp(Exception):
     """The connection ended before the response arrived: the outcome of the request is unknown."""
@@ -17,9 +15,9 @@ class HungUp(Exception):
 class ClientConnection:
     """The client side of one connection. The channel cuts the frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, client_id: str) -> None:
         self._channel: Channel | None = None
-        self._codec = ClientCodec[asyncio.Future[Any]](CLIENT_ID)
+        self._codec = ClientCodec[asyncio.Future[Any]](client_id)
 
     @property
     def is_open(self) -> bool:

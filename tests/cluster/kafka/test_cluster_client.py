@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v3.request import HeartbeatRequest
 
-from cordwood.cluster.http.client_connection import ClientConnection, HungUp
-from cordwood.cluster.http.cluster_client import ClusterClient, Unanswered
+from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
+from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.channel import Channel, Chunk
 
@@ -43,7 +43,7 @@ class OtherEnd:
 
 
 def connection() -> tuple[ClientConnection, OtherEnd]:
-    end, talk = OtherEnd(), ClientConnection()
+    end, talk = OtherEnd(), ClientConnection("client")
     talk.begin(end)
     end.received = talk.received
     return talk, end
@@ -106,7 +106,9 @@ def cluster(dialled: Callable[[], Channel] | OSError) -> ClusterClient:
     def nobody(_received: Callable[[memoryview], None]) -> Channel:
         raise AssertionError("this broker is not asked")
 
-    return ClusterClient(ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial, Turns(asyncio.get_running_loop().time))
+    return ClusterClient(
+        ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial, Turns(asyncio.get_running_loop().time), "client"
+    )
 
 
 def test_a_broker_that_cannot_be_asked_is_named() -> None:
