@@ -263,6 +263,23 @@ class Settings:
         " therefore 0.",
     )
     group_max_size: int = _setting(INT_MAX, integer(1), "The maximum number of members of a group.")
+    transaction_state_log_num_partitions: int = _setting(
+        50, integer(1), "Partitions of __transaction_state. Used when the topic is created, for the first transaction."
+    )
+    transaction_state_log_replication_factor: int = _setting(1, integer(1), "Replicas of __transaction_state.")
+    transaction_state_log_segment_bytes: int = _setting(100 * MIB, integer(KIB), "Segment size of __transaction_state.")
+    transaction_max_timeout_ms: int = _setting(
+        900 * SECOND_MS, integer(1), "The longest timeout that a transactional producer may request."
+    )
+    transactional_id_expiration_ms: int = _setting(
+        7 * DAY_MS, integer(1), "A transactional id without a transaction for this long is removed."
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(
+        2 * SECOND_MS,
+        integer(1),
+        "The interval at which transactions that exceed their timeout are aborted. Kafka's default is 10 s;"
+        " consumers of read_committed wait for a shorter time if the interval is shorter.",
+    )
     producer_id_expiration_ms: int = _topic_default(
         DAY_MS, integer(1), "The state of an idempotent producer that writes nothing for this long is removed."
     )

@@ -47,7 +47,8 @@ class Partition:
 class OffsetsInMemory:
     """The topic. A cleared `read_gate` blocks reads; `refusal` refuses appends."""
 
-    def __init__(self, partition_count: int = 4) -> None:
+    def __init__(self, partition_count: int = 4, name: str = CONSUMER_OFFSETS) -> None:
+        self.name = name
         self.partitions: list[Partition] = []
         self.damaged: set[int] = set()
         self.read_gate = asyncio.Event()
@@ -106,10 +107,9 @@ class OffsetsInMemory:
 class OffsetsOfBroker:
     """The topic as one broker's coordinator sees it."""
 
-    name = CONSUMER_OFFSETS
-
     def __init__(self, topic: OffsetsInMemory, broker: int) -> None:
         self._topic, self._broker = topic, broker
+        self.name = topic.name
 
     def partition_count(self) -> int:
         return len(self._topic.partitions)

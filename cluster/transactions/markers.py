@@ -1,0 +1,284 @@
+"""Markers of decided transactions: which are still to be written, and their sender.
+
+A marker goes to the leader of each partition of the transaction, and again until it is committed there; to the new
+leader if the partition has moved. The partitions of a deleted topic need none. Markers for one broker share requests.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.replication.tasks import Tasks, report
+from cordwood.storage.types import ProducerIdAndEpoch
+
+PARTITIONS_PER_REQUEST_MAX = 1000
+IN_FLIGHT_MAX = 2
+"""Requests to one broker at a time: the markers that arrive meanwhile share the next one."""
+
+RETRY_S, RETRY_MAX_S = 0.02, 1.0
+"""Backoff after markers that were refused: twice as long each time, until none is left over."""
+
+NO_LEADER = -1
+
+_events = structlog.get_logger("transactions")
+
+
+class Marker(NamedTuple):
+    """The decision that a marker records."""
+
+    producer: ProducerIdAndEpoch
+    is_commit: bool
+    is_v2: bool
+    coordinator_epoch: int
+
+
+class Decision:
+    """A decided transaction, and its partitions without an acknowledged marker.
+
+    `completed` is called once, when none is left. `owner` is the shard that coordinates the transaction.
+    """
+
+    __slots__ = ("completed", "marker", "missing", "owner")
+
+    def __init__(
+        self, owner: object, marker: Marker, partitions: Iterable[TopicIdPartition], completed: Callable[[], None]
+    ) -> None:
+        self.owner, self.marker, self.completed = owner, marker, completed
+        self.missing = set(partitions)
+
+
+class Row(NamedTuple):
+    """Markers of one transaction in a request."""
+
+    decision: Decision
+    partitions: list[TopicIdPartition]
+
+
+class Batch:
+    """Markers in a request to one broker."""
+
+    __slots__ = ("broker", "rows")
+
+    def __init__(self, broker: int, rows: list[Row]) -> None:
+        self.broker, self.rows = broker, rows
+
+
+Codes = Sequence[dict[TopicIdPartition, ErrorCode]]
+"""A broker's answer: for each row of the request, the error code of each partition."""
+
+LeaderOf = Callable[[TopicIdPartition], int | None]
+"""Returns the broker that leads a partition; NO_LEADER if there is none now, None if the topic is deleted."""
+
+
+class Unacknowledged(Exception):
+    """A request to which there is no answer: its markers may have been written or not."""
+
+
+class MarkerQueue:
+    """Markers that are still to be written, by their partition's leader. Pure."""
+
+    def __init__(self, leader_of: LeaderOf) -> None:
+        self._leader_of = leader_of
+        self._decisions: set[Decision] = set()
+        self._unsent: dict[int, dict[Decision, list[TopicIdPartition]]] = {}
+        self._parked: list[Row] = []
+        """Markers without a leader, and those that were refused, until `unpark`."""
+        self._in_flight: dict[int, list[Batch]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of decided transactions with missing markers."""
+        return len(self._decisions)
+
+    @property
+    def has_parked(self) -> bool:
+        return bool(self._parked)
+
+    def add(self, decision: Decision) -> list[Decision]:
+        """Queue all markers of a decision. Return it if there is nothing to write."""
+        self._decisions.add(decision)
+        self._route(decision, list(decision.missing))
+        return self._completed([decision])
+
+    def cancel(self, owner: object) -> None:
+        """Forget the decisions of an owner. Answers to markers in flight change nothing."""
+        for decision in [decision for decision in self._decisions if decision.owner is owner]:
+            self._decisions.discard(decision)
+            decision.missing.clear()
+
+    def ready(self) -> list[int]:
+        """Return the brokers that may get a request now."""
+        return [broker for broker in self._unsent if len(self._in_flight.get(broker, ())) < IN_FLIGHT_MAX]
+
+    def take(self, broker: int) -> Batch | None:
+        """Take the next request to a broker, whose markers are then in flight. None if there is nothing for it."""
+        rows: list[Row] = []
+        room = PARTITIONS_PER_REQUEST_MAX
+        unsent = self._unsent.get(broker, {})
+        while unsent and room > 0:
+            decision = next(iter(unsent))
+            partitions = [partition for partition in unsent.pop(decision) if partition in decision.missing]
+            if len(partitions) > room:
+                unsent[decision] = partitions[room:]
+                partitions = partitions[:room]
+            if partitions:
+                rows.append(Row(decision, partitions))
+                room -= len(partitions)
+        if not unsent:
+            self._unsent.pop(broker, None)
+        if not rows:
+            return None
+        batch = Batch(broker, rows)
+        self._in_flight.setdefault(broker, []).append(batch)
+        return batch
+
+    def answered(self, batch: Batch, codes: Codes | None) -> list[Decision]:
+        """Note the answer to a request, None for none. Return the decisions that are complete with it."""
+        in_flight = self._in_flight[batch.broker]
+        in_flight.remove(batch)
+        if not in_flight:
+            del self._in_flight[batch.broker]
+        touched = []
+        for number, (decision, partitions) in enumerate(batch.rows):
+            row_codes = codes[number] if codes is not None else {}
+            decision.missing.difference_update(
+                partition for partition, code in row_codes.items() if is_acknowledged(code)
+            )
+            # Partitions that moved meanwhile are no longer in the row.
+            refused = [partition for partition in partitions if partition in decision.missing]
+            if refused:
+                self._parked.append(Row(decision, refused))
+            touched.append(decision)
+        return self._completed(touched)
+
+    def unpark(self) -> list[Decision]:
+        """Queue the parked markers again. Return the decisions that are complete because their topics are deleted."""
+        parked, self._parked = self._parked, []
+        for decision, partitions in parked:
+            self._route(decision, [partition for partition in partitions if partition in decision.missing])
+        return self._completed(decision for decision, _ in parked)
+
+    def leaders_changed(self) -> list[Decision]:
+        """Queue again what was queued for, or sent to, a broker that does not lead the partition any more."""
+        touched: list[Decision] = []
+        for broker, unsent in list(self._unsent.items()):
+            for decision, partitions in list(unsent.items()):
+                moved = [partition for partition in partitions if self._leader_of(partition) != broker]
+                if moved:
+                    _keep(partitions, moved)
+                    self._route(decision, moved)
+                    touched.append(decision)
+        for broker, batches in self._in_flight.items():
+            for decision, partitions in (row for batch in batches for row in batch.rows):
+                moved = [partition for partition in partitions if self._leader_of(partition) != broker]
+                if moved:
+                    _keep(partitions, moved)
+                    self._route(decision, [partition for partition in moved if partition in decision.missing])
+                    touched.append(decision)
+        return [*self._completed(touched), *self.unpark()]
+
+    def _route(self, decision: Decision, partitions: Iterable[TopicIdPartition]) -> None:
+        parked = []
+        for partition in partitions:
+            leader = self._leader_of(partition)
+            if leader is None:
+                decision.missing.discard(partition)
+            elif leader == NO_LEADER:
+                parked.append(partition)
+            else:
+                self._unsent.setdefault(leader, {}).setdefault(decision, []).append(partition)
+        if parked:
+            self._parked.append(Row(decision, parked))
+
+    def _completed(self, decisions: Iterable[Decision]) -> list[Decision]:
+        """Remove and return those of the decisions that need no more markers, and are not cancelled."""
+        completed = []
+        for decision in decisions:
+            if not decision.missing and decision in self._decisions:
+                self._decisions.discard(decision)
+                completed.append(decision)
+        return completed
+
+
+class MarkerSender:
+    """The sender of the markers in a queue: a few requests at a time to each broker, repeated with backoff."""
+
+    def __init__(
+        self, leader_of: LeaderOf, send: Callable[[int, Sequence[Row]], Awaitable[Codes]], tasks: Tasks
+    ) -> None:
+        """`send` writes markers by a request to a broker, and raises Unacknowledged."""
+        self.queue = MarkerQueue(leader_of)
+        self._send, self._tasks = send, tasks
+        self._loop = asyncio.get_running_loop()
+        self._is_scheduled = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_s = RETRY_S
+
+    def write(self, decision: Decision) -> None:
+        """Write the markers of a decision. Those of one event-loop iteration share requests."""
+        self._complete(self.queue.add(decision))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def cancel(self, owner: object) -> None:
+        """Forget the decisions of an owner, which coordinates them no more."""
+        self.queue.cancel(owner)
+
+    def leaders_changed(self) -> None:
+        """Send markers of partitions that moved to their new leaders."""
+        self._complete(self.queue.leaders_changed())
+        self._flush()
+
+    def close(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        for broker in self.queue.ready():
+            batch = self.queue.take(broker)
+            if batch is not None:
+                self._tasks.spawn(self._write(batch), "transaction markers")
+        if not self.queue.has_parked:
+            self._retry_s = RETRY_S
+        elif self._retry is None:
+            self._retry = self._loop.call_later(self._retry_s, self._retry_parked)
+            self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+
+    async def _write(self, batch: Batch) -> None:
+        codes: Codes | None = None
+        try:
+            codes = await self._send(batch.broker, [Row(row.decision, list(row.partitions)) for row in batch.rows])
+        except Unacknowledged as error:
+            _events.warning("transactions.markers_unacknowledged", broker=batch.broker, error=str(error))
+        except Exception as error:
+            report("the markers of transactions are written again after a failure", error)
+        self._complete(self.queue.answered(batch, codes))
+        self._flush()
+
+    def _retry_parked(self) -> None:
+        self._retry = None
+        self._complete(self.queue.unpark())
+        self._flush()
+
+    def _complete(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            decision.completed()
+
+
+def is_acknowledged(code: ErrorCode) -> bool:
+    """Return True if a partition needs this marker no more.
+
+    With INVALID_PRODUCER_EPOCH it has a newer epoch of the producer, which begins only after all markers of this
+    transaction; so another coordinator, or an operator, has ended it there.
+    """
+    return code in (ErrorCode.none, ErrorCode.invalid_producer_epoch)
+
+
+def _keep(partitions: list[TopicIdPartition], moved: Iterable[TopicIdPartition]) -> None:
+    gone = frozenset(moved)
+    partitions[:] = [partition for partition in partitions if partition not in gone]

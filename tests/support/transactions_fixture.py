@@ -1,0 +1,178 @@
+"""Transaction coordinators over one `__transaction_state` in memory, and brokers that write markers, or refuse to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from offsets_in_memory import FIRST, OffsetsInMemory
+
+from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.metadata.image import Image, TopicImage
+from cordwood.cluster.proposals.topics import TRANSACTION_STATE
+from cordwood.cluster.transactions.coordinator import TransactionCoordinator
+from cordwood.cluster.transactions.markers import Codes, Marker, Row, Unacknowledged
+from cordwood.cluster.transactions.settings import TransactionSettings
+from cordwood.cluster.transactions.states import TransactionState
+from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
+
+ID = "pay"
+TIMEOUT_MS = 60_000
+DEADLINE_S = 3600.0
+ONE, TWO = TopicPartition("flights", 0), TopicPartition("flights", 1)
+
+
+class TransactionsFixture:
+    """Coordinators by broker, and one client; needs a running loop in virtual time.
+
+    `topics` are the ids of the topics by name, and `leaders` the leaders of partitions other than FIRST. The brokers'
+    answers to markers have the codes of `codes`, NONE by default, and wait until `gate` is set.
+    """
+
+    def __init__(self, brokers: int = 1, **settings: int) -> None:
+        self.settings = TransactionSettings(**settings)
+        self.topic = OffsetsInMemory(name=TRANSACTION_STATE)
+        self.topics = {"flights": UUID(int=1), "planes": UUID(int=2)}
+        self.leaders: dict[TopicPartition, int] = {}
+        self.codes: dict[TopicPartition, list[ErrorCode]] = {}
+        self.unreachable: set[int] = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.requests: list[tuple[int, list[tuple[Marker, set[TopicPartition]]]]] = []
+        self.written: list[tuple[TopicPartition, Marker]] = []
+        self.producer = ProducerIdAndEpoch(-1, -1)
+        self.producer_ids = 0
+        self.leader = FIRST
+        self._loop = asyncio.get_running_loop()
+        self.coordinators: dict[int, TransactionCoordinator] = {}
+        for broker in range(FIRST, FIRST + brokers):
+            self.open(broker)
+
+    @property
+    def coordinator(self) -> TransactionCoordinator:
+        """The coordinator that the client has found."""
+        return self.coordinators[self.leader]
+
+    @property
+    def partition(self) -> int:
+        return partition_of(ID, self.topic.partition_count)
+
+    def wall_clock(self) -> int:
+        return 1_700_000_000_000 + round(self._loop.time() * 1000)
+
+    def open(self, broker: int = FIRST) -> None:
+        self.coordinators[broker] = TransactionCoordinator(
+            settings=self.settings,
+            topic=self.topic.seen_by(broker),
+            topic_id=self.topics.get,
+            leader_of=self._leader_of,
+            send_markers=self._send_markers,
+            next_producer_id=self._next_producer_id,
+            wall_clock=self.wall_clock,
+        )
+        self.coordinators[broker].start()
+
+    async def restart(self) -> None:
+        await self.coordinator.close()
+        self.open(self.leader)
+        await self.loaded()
+
+    async def loaded(self) -> None:
+        await self.until(lambda: not self.coordinator._store.is_loading)
+
+    def elect(self, broker: int, **changes: int) -> None:
+        """Elect another leader of the transactional id's partition. All brokers and the client learn of it."""
+        self.topic.elect(self.partition, broker, **changes)
+        self.leader = broker
+        self.tell_all()
+
+    def tell_all(self) -> None:
+        """Notify every coordinator of a metadata change."""
+        for coordinator in self.coordinators.values():
+            coordinator.on_metadata_change(Image(1), Image(2))
+
+    def delete_topic(self, name: str, *, created_again: bool = False) -> None:
+        topic = TopicImage(self.topics.pop(name), name, ())
+        if created_again:
+            self.topics[name] = UUID(int=topic.id.int + 100)
+        before = Image(1, topics_by_name={name: topic}, topics_by_id={topic.id: topic})
+        for coordinator in self.coordinators.values():
+            coordinator.on_metadata_change(before, Image(2))
+
+    async def init(
+        self, expected: tuple[int, int] | None = None, timeout_ms: int = TIMEOUT_MS, transactional_id: str = ID
+    ) -> ProducerIdAndEpoch:
+        known = None if expected is None else ProducerIdAndEpoch(*expected)
+        self.producer = await self.coordinator.init_producer_id(transactional_id, timeout_ms, known)
+        return self.producer
+
+    async def add(self, *partitions: TopicPartition, **how: Any) -> None:
+        producer = how.pop("producer", self.producer)
+        await self.coordinator.add_partitions(how.pop("transactional_id", ID), producer, partitions or (ONE,), **how)
+
+    async def end(self, verb: str, *, v2: bool = False, **how: Any) -> ProducerIdAndEpoch:
+        producer = how.pop("producer", self.producer)
+        self.producer = await self.coordinator.end(
+            how.pop("transactional_id", ID), producer, commit=verb == "commit", is_v2=v2, **how
+        )
+        return self.producer
+
+    def state(self, transactional_id: str = ID) -> TransactionState:
+        return self.coordinator.describe(transactional_id).state
+
+    async def until_state(self, state: TransactionState) -> None:
+        await self.until(lambda: self.state() is state)
+
+    async def code_of(self, work: Awaitable[object]) -> ErrorCode:
+        """Return the code of the refusal, or `none`."""
+        try:
+            await work
+        except Refused as refusal:
+            return refusal.code
+        return ErrorCode.none
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for a condition."""
+        deadline = self._loop.time() + DEADLINE_S
+        while not is_so():
+            assert self._loop.time() < deadline, "it never came to be"
+            await asyncio.sleep(0.001)
+
+    def markers(self) -> list[tuple[TopicPartition, str, int]]:
+        """Return what was written: partition, verb and producer epoch."""
+        return [
+            (partition, "commit" if marker.is_commit else "abort", marker.producer.epoch)
+            for partition, marker in self.written
+        ]
+
+    def _leader_of(self, partition: TopicIdPartition) -> int | None:
+        if self.topics.get(partition.topic) != partition.topic_id:
+            return None
+        return self.leaders.get(TopicPartition(partition.topic, partition.partition), FIRST)
+
+    async def _send_markers(self, broker: int, rows: Sequence[Row]) -> Codes:
+        self.requests.append((broker, [(row.decision.marker, _names(row.partitions)) for row in rows]))
+        await self.gate.wait()
+        if broker in self.unreachable:
+            raise Unacknowledged(f"broker {broker} does not answer")
+        return [{partition: self._write(row, partition) for partition in row.partitions} for row in rows]
+
+    def _write(self, row: Row, partition: TopicIdPartition) -> ErrorCode:
+        name = TopicPartition(partition.topic, partition.partition)
+        codes = self.codes.get(name)
+        code = codes.pop(0) if codes else ErrorCode.none
+        if code is ErrorCode.none:
+            self.written.append((name, row.decision.marker))
+        return code
+
+    async def _next_producer_id(self) -> int:
+        await asyncio.sleep(0)
+        self.producer_ids += 1
+        return self.producer_ids
+
+
+def _names(partitions: Collection[TopicIdPartition]) -> set[TopicPartition]:
+    return {TopicPartition(topic, partition) for _, topic, partition in partitions}
