@@ -25,12 +25,14 @@ from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
+from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader, leader_in
+from cordwood.cluster.kafka.marker_transport import MarkerTransport
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.producer_ids import ProducerIds
 from cordwood.cluster.kafka.receive_buffer import LENGTH_BYTES
@@ -46,6 +48,9 @@ from cordwood.cluster.repairs.unflushed import UnflushedReplicas
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.transactions.coordinator import TransactionCoordinator
+from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
+from cordwood.cluster.transactions.transaction import TopicIdPartition
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
@@ -117,6 +122,9 @@ class Broker:
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()
+        self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
+        self._marker_client = self._cluster_client("transactions")
+        self._transactions = self._build_transactions()
         self._build_server()
         watched = self._watch()
         await self._listen_for_http(watched)
@@ -150,6 +158,8 @@ class Broker:
         if self._http is not None:
             await self._http.close()
         await self._groups.close()
+        await self._transactions.close()
+        await self._marker_client.close()
         await self._dispatcher.close()
         self._assignments.close()
         await self._leader_connections.close()
@@ -215,25 +225,27 @@ class Broker:
     def _context(self, watched: Watched) -> "Context":
         """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""
         from cordwood.cluster.http.context import Context
-        from cordwood.cluster.kafka.cluster_client import ClusterClient
 
-        settings = self._settings
-        listener = inter_broker_listener(settings)
+        cluster = self._cluster_client("http")
+        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock)
+
+    def _cluster_client(self, client_id: str) -> ClusterClient:
+        """Return a Kafka client of this broker and all others."""
+        listener = inter_broker_listener(self._settings)
         here = InProcess(
             self._end_of_tick,
             self._replicas.read_piece,
             self._damaged,
-            settings.socket_request_max_bytes,
+            self._settings.socket_request_max_bytes,
         )
-        cluster = ClusterClient(
-            settings.node_id,
+        return ClusterClient(
+            self._settings.node_id,
             lambda received: here.open(listener, self._dispatcher.handle, received),
             self._peer_directory.address,
             Peers(self._end_of_tick, self._replicas.read_piece).dial,
             self._turns,
-            client_id="http",
+            client_id,
         )
-        return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
 
     def _take_part(self) -> None:
         """Take the roles of the assigned replicas and follow the metadata, once registered and recovered.
@@ -244,9 +256,11 @@ class Broker:
         self._quorum.subscribe(self._assignments.follow)
         self._quorum.subscribe(self._repairs.on_metadata_change)
         self._quorum.subscribe(self._groups.on_metadata_change)
+        self._quorum.subscribe(self._transactions.on_metadata_change)
         self._event_log.begin()
         self._log_maintenance.start()
         self._groups.start()
+        self._transactions.start()
         self._scrubber.start()
 
     def _build_replication(self, directories: list[LogDirectory]) -> None:
@@ -313,6 +327,7 @@ class Broker:
         image = self._quorum.image
         self._repairs.on_metadata_change(image, image)
         self._groups.roles_taken()
+        self._transactions.roles_taken()
 
     def _close(self, partition: Partition) -> Partition | None:
         """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
@@ -336,6 +351,29 @@ class Broker:
             rng=self._rng,
         )
 
+    def _build_transactions(self) -> TransactionCoordinator:
+        settings = self._settings
+        topic = ReplicatedTopic(
+            transaction_topic(settings), self._quorum, self._replicas, settings, self._wall_clock, self._rng
+        )
+        return TransactionCoordinator(
+            settings=transaction_settings(settings),
+            topic=topic,
+            topic_id=self._topic_id,
+            leader_of=self._leader_of,
+            send_markers=MarkerTransport(self._marker_client).send,
+            next_producer_id=self._producer_ids.next,
+            wall_clock=self._wall_clock,
+        )
+
+    def _topic_id(self, name: str) -> UUID | None:
+        topic = self._quorum.image.topics_by_name.get(name)
+        return None if topic is None else topic.id
+
+    def _leader_of(self, partition: TopicIdPartition) -> int | None:
+        known = self._quorum.image.partition(partition.topic_id, partition.partition)
+        return None if known is None else known.leader
+
     def _find_leader(self, topic: str, index: int, listener: str) -> Leader | None:
         return leader_in(self._quorum.image, topic, index, listener)
 
@@ -346,7 +384,8 @@ class Broker:
             quorum=self._quorum,
             replicas=self._replicas,
             groups=self._groups,
-            producer_ids=ProducerIds(self._quorum, BrokerId(settings.node_id)),
+            transactions=self._transactions,
+            producer_ids=self._producer_ids,
             log_maintenance=self._log_maintenance,
             run_blocking=self._run_blocking,
             turns=self._turns,

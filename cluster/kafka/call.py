@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.resources.decode_queue import DecodeQueue
     from cordwood.cluster.resources.turns import Turns
+    from cordwood.cluster.transactions.coordinator import TransactionCoordinator
     from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
     from cordwood.replication.tasks import RunBlocking
@@ -36,6 +37,7 @@ class Services:
     quorum: "Quorum"
     replicas: "Replicas"
     groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
     producer_ids: "ProducerIds"
     log_maintenance: "LogMaintenance"
     run_blocking: "RunBlocking"
@@ -55,6 +57,8 @@ class Call:
     client_id: str
     client_host: str
     listener: str
+    connection: int = 0
+    """The number of the client's connection, which rises with each accepted one; 0 without a socket."""
 
     @property
     def turns(self) -> "Turns":

@@ -58,6 +58,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner, self.listener, self._handle = owner, listener, handle
         self.end_of_tick = owner.end_of_tick
         self.client_host = ""
+        self.number = 0
+        """Rises with each connection that the server accepts; 0 for others."""
         self.last_active = self._opened_at = 0.0
         self.fetch_session = NO_SESSION
         """The fetch session that this connection created (`fetch_sessions.py`)."""

@@ -140,7 +140,14 @@ class Dispatcher:
             # As in Kafka, a connection's next request begins after the previous one has ended: a client that pipelines
             # requests shares the broker fairly, sees its own effects in order, and has one response in memory.
             return
-        call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
+        call = Call(
+            self._services,
+            head.version,
+            head.client_id,
+            connection.client_host,
+            connection.listener,
+            connection.number,
+        )
         self._start(self._answer(api, head, connection.keep(frame), call, slot), head, connection)
 
     async def _answer(self, api: Api, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:

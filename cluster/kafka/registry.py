@@ -5,6 +5,8 @@ from types import ModuleType
 from cordwood.cluster.kafka import wire
 from cordwood.cluster.kafka.call import ServedApi
 from cordwood.cluster.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -24,7 +26,9 @@ from cordwood.cluster.kafka.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -36,6 +40,7 @@ from cordwood.cluster.kafka.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -86,6 +91,11 @@ HANDLERS: tuple[ModuleType, ...] = (
     list_config_resources,
     describe_topic_partitions,
     unregister_broker,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    describe_transactions,
+    list_transactions,
 )
 
 

@@ -113,6 +113,7 @@ class Server:
         self._connections[connection] = None
         self._by_host[host] += 1
         self._measures.connections_opened += 1
+        connection.number = self._measures.connections_opened
         refusal = self._why_not(host)
         if refusal is not None:
             self._admit_broker(connection, refusal)

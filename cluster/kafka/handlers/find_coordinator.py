@@ -1,42 +1,45 @@
-"""FindCoordinator (10): the group coordinator, which is the leader of the group's partition of `__consumer_offsets`.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
-There is no transaction coordinator. Key type 1 (transaction) is refused with INVALID_REQUEST, a fatal error for every
-client: after COORDINATOR_NOT_AVAILABLE a producer would retry until its timeout, and an authorization error would
-suggest missing permissions.
+It leads the partition of `__consumer_offsets` or `__transaction_state` in which the group or the id is stored.
 
-Version notes: 1 adds the key type; 4 takes several keys (KIP-699).
+Version notes: 1 adds the key type; 4 takes several keys (KIP-699); 6 adds share groups, which have no coordinator here.
 """
 
 from types import SimpleNamespace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-from kio.schema.find_coordinator.v4.response import Coordinator, FindCoordinatorResponse
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.metadata.commands import Endpoint
-from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.cluster.resources.turns import distinct
 
-KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(5)
+KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(7)
 
 GROUP = 0
 TRANSACTION = 1
 """Kafka's key types."""
 
+_FIRST_WITH_KEYS = 4
 _NOBODY = -1
 _NOWHERE = Endpoint("", "", _NOBODY)
 
 
-def upgrade_request(request: Any, version: int) -> FindCoordinatorRequest:  # noqa: ARG001
+def upgrade_request(request: Any, version: int) -> FindCoordinatorRequest:
     """Upgrade a request. Before version 4 it has one key; in version 0 the key is a group id."""
+    if version >= _FIRST_WITH_KEYS:
+        return FindCoordinatorRequest(key_type=request.key_type, coordinator_keys=request.coordinator_keys)
     return FindCoordinatorRequest(key_type=getattr(request, "key_type", GROUP), coordinator_keys=(request.key,))
 
 
-def downgrade_response(response: FindCoordinatorResponse, version: int) -> Any:  # noqa: ARG001
+def downgrade_response(response: FindCoordinatorResponse, version: int) -> Any:
+    if version >= _FIRST_WITH_KEYS:
+        return response
     (only,) = response.coordinators
     return SimpleNamespace(
         throttle_time=response.throttle_time,
@@ -71,13 +74,14 @@ async def _coordinator(key_type: int, key: str, call: Call) -> Coordinator:
 
 
 async def _find(key_type: int, key: str, call: Call) -> tuple[int, Endpoint]:
-    if key_type == TRANSACTION:
-        raise Refused(ErrorCode.invalid_request, "Transactions are not supported.")
-    if key_type != GROUP:
+    if key_type == GROUP:
+        topic, partition = CONSUMER_OFFSETS, await call.services.groups.place(key)
+    elif key_type == TRANSACTION:
+        topic, partition = TRANSACTION_STATE, await call.services.transactions.place(key)
+    else:
         raise Refused(ErrorCode.invalid_request, f"Keys of type {key_type} have no coordinator.")
-    partition = await call.services.groups.place(key)
     image = call.services.quorum.image
-    leader = image.topics_by_name[CONSUMER_OFFSETS].partitions[partition].leader
+    leader = image.topics_by_name[topic].partitions[partition].leader
     broker = image.brokers.get(leader)
     endpoint = None if broker is None else broker.endpoint(call.listener)
     if endpoint is None:

@@ -1,29 +1,48 @@
-"""InitProducerId (22): a new, unique producer id for an idempotent producer (KIP-98)."""
+"""InitProducerId (22): a producer id for an idempotent producer (KIP-98), and an epoch for a transactional one.
+
+A transactional producer gets its transactional id's producer id with a new epoch, which fences all producers with an
+earlier one.
+
+Version notes: 3 adds the current id and epoch of a producer that goes on after an error (KIP-360); 4 knows
+PRODUCER_FENCED. Version 6 (KIP-939, two-phase commit) is not stable in Kafka.
+"""
 
 from kio.schema.errors import ErrorCode
-from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse
+from kio.schema.init_producer_id.v5 import InitProducerIdRequest, InitProducerIdResponse
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.transactions import code_for
+from cordwood.storage.types import ProducerIdAndEpoch
 
-KEY, VERSIONS = ApiKey.INIT_PRODUCER_ID, range(5)
+KEY, VERSIONS = ApiKey.INIT_PRODUCER_ID, range(6)
+
+NONE = -1
+_FIRST_WITH_FENCED = 4
 
 
 async def handle(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
-    """Allocate a producer id. A transactional id is refused with a fatal error: there are no transactions yet."""
-    # Transactions enter here: a request with a transactional id would go to the transaction coordinator.
-    if request.transactional_id is not None:
-        return _refused(ErrorCode.transactional_id_authorization_failed)
-    # A producer that lost its state sends its old id (KIP-360): without transactions a new id is equivalent.
     try:
-        producer_id = await call.services.producer_ids.next()
+        producer = await _init(request, call)
     except Refused as refusal:
-        return _refused(refusal.code)
+        code = code_for(refusal.code, knows_fenced=call.version >= _FIRST_WITH_FENCED)
+        return InitProducerIdResponse(throttle_time=NO_THROTTLE, error_code=code, producer_epoch=NONE)
     return InitProducerIdResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
     )
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(throttle_time=NO_THROTTLE, error_code=code, producer_epoch=-1)
+async def _init(request: InitProducerIdRequest, call: Call) -> ProducerIdAndEpoch:
+    if request.transactional_id is None:
+        # An idempotent producer that lost its state sends its old id: a new one is equivalent.
+        return ProducerIdAndEpoch(await call.services.producer_ids.next(), 0)
+    has_id, has_epoch = request.producer_id != NONE, request.producer_epoch != NONE
+    if has_id != has_epoch:
+        raise Refused(ErrorCode.invalid_request)
+    expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
+    timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
+    return await call.services.transactions.init_producer_id(request.transactional_id, timeout_ms, expected)

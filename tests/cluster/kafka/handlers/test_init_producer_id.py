@@ -24,9 +24,3 @@ def test_without_a_quorum_the_producer_is_to_ask_again(admin: AdminFixture, vers
     response = admin.ask(init_producer_id, version)
     assert response.error_code is ErrorCode.coordinator_load_in_progress
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
-
-
-@pytest.mark.parametrize("version", init_producer_id.VERSIONS)
-def test_a_transactional_producer_is_refused_for_good(admin: AdminFixture, version: int) -> None:
-    response = admin.ask(init_producer_id, version, transactional_id="t")
-    assert response.error_code is ErrorCode.transactional_id_authorization_failed

@@ -1,0 +1,105 @@
+"""AddPartitionsToTxn (24): partitions that a transaction writes to, before the first write to each.
+
+Version notes: up to 3 a client names the partitions of its transaction; from 4 on, brokers ask for several transactions
+at once (KIP-890): they verify that a partition is in its transaction, or add it for a client that does not. 2 knows
+PRODUCER_FENCED.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+from kio.schema.add_partitions_to_txn.v5.request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTransaction,
+)
+from kio.schema.add_partitions_to_txn.v5.response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.asked import by_topic
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.transactions import code_for, codes_of_unknown
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
+
+KEY, VERSIONS = ApiKey.ADD_PARTITIONS_TO_TXN, range(6)
+
+_FIRST_OF_BROKERS = 4
+_FIRST_WITH_FENCED = 2
+
+
+def upgrade_request(request: Any, version: int) -> AddPartitionsToTxnRequest:
+    """Upgrade a request. Before version 4 it is about one transaction."""
+    if version >= _FIRST_OF_BROKERS:
+        return AddPartitionsToTxnRequest(transactions=request.transactions)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnRequest(transactions=(transaction,))
+
+
+def downgrade_response(response: AddPartitionsToTxnResponse, version: int) -> Any:
+    if version >= _FIRST_OF_BROKERS:
+        return response
+    (only,) = response.results_by_transaction
+    return SimpleNamespace(throttle_time=response.throttle_time, results_by_topic_v3_and_below=only.topic_results)
+
+
+async def handle(request: AddPartitionsToTxnRequest, call: Call) -> AddPartitionsToTxnResponse:
+    async def one(transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+        return await _result(transaction, call)
+
+    results = await call.turns.gather(one, request.transactions)
+    return AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)
+    )
+
+
+async def _result(transaction: AddPartitionsToTxnTransaction, call: Call) -> AddPartitionsToTxnResult:
+    asked = await call.turns.run(by_topic((topic.name, topic.partitions) for topic in transaction.topics))
+    partitions = [TopicPartition(topic, index) async for topic, index in call.turns.within(asked.items())]
+    try:
+        codes = codes_of_unknown(partitions, call.services.quorum.image) or await _codes(transaction, partitions, call)
+    except Refused as refusal:
+        code = code_for(refusal.code, knows_fenced=call.version >= _FIRST_WITH_FENCED)
+        codes = dict.fromkeys(partitions, code)
+
+    def topic_row(topic: str) -> AddPartitionsToTxnTopicResult:
+        return AddPartitionsToTxnTopicResult(
+            name=topic,
+            results_by_partition=rows(lambda index: _row(index, codes[TopicPartition(topic, index)]), asked[topic]),
+        )
+
+    return AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=rows(topic_row, asked))
+
+
+async def _codes(
+    transaction: AddPartitionsToTxnTransaction, partitions: list[TopicPartition], call: Call
+) -> dict[TopicPartition, ErrorCode]:
+    coordinator = call.services.transactions
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return coordinator.verify_partitions(transaction.transactional_id, producer, partitions)
+    if partitions:
+        is_v2 = call.version >= _FIRST_OF_BROKERS
+        await coordinator.add_partitions(
+            transaction.transactional_id,
+            producer,
+            partitions,
+            is_v2=is_v2,
+            connection=0 if is_v2 else call.connection,
+        )
+    return dict.fromkeys(partitions, ErrorCode.none)
+
+
+def _row(index: int, code: ErrorCode) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)

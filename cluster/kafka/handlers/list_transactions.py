@@ -1,0 +1,52 @@
+"""ListTransactions (66): the transactional ids that this broker coordinates, filtered (KIP-664).
+
+Version notes: 1 adds the shortest duration of a transaction (KIP-994); 2 a regular expression for the ids (KIP-1152).
+"""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_transactions.v2 import ListTransactionsRequest, ListTransactionsResponse
+from kio.schema.list_transactions.v2.response import TransactionState as TransactionRow
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.transactions.coordinator import TransactionListing
+from cordwood.cluster.transactions.states import TransactionState
+
+KEY, VERSIONS = ApiKey.LIST_TRANSACTIONS, range(3)
+
+_STATES = {state.value: state for state in TransactionState}
+
+
+async def handle(request: ListTransactionsRequest, call: Call) -> ListTransactionsResponse:
+    names = [name async for name in call.turns.each(request.state_filters)]
+    states = {_STATES[name] for name in names if name in _STATES}
+    unknown = tuple(name for name in names if name not in _STATES)
+    listed: list[TransactionListing] = []
+    code = ErrorCode.none
+    try:
+        found = call.services.transactions.list(
+            states,
+            frozenset(request.producer_id_filters),
+            request.duration_filter,
+            request.transactional_id_pattern or "",
+        )
+        if states or not names:
+            listed = [row async for row in call.turns.each(found)]
+    except Refused as refusal:
+        code = refusal.code
+    return ListTransactionsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=code,
+        unknown_state_filters=unknown,
+        transaction_states=rows(_row, listed),
+    )
+
+
+def _row(listed: TransactionListing) -> TransactionRow:
+    return TransactionRow(
+        transactional_id=listed.transactional_id,
+        producer_id=listed.producer_id,
+        transaction_state=listed.state.value,
+    )

@@ -1,0 +1,65 @@
+"""The transport of transaction markers: WriteTxnMarkers requests to the brokers that lead the partitions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kio.schema.errors import ErrorCode
+from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
+
+from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
+from cordwood.cluster.transactions.markers import Codes, Row, Unacknowledged
+from cordwood.cluster.transactions.transaction import TopicIdPartition
+
+ANSWER_S = 5.0
+"""A broker that has not answered by then gets the markers again."""
+
+_V2 = 2
+"""The version of transactions in which each has an epoch of its own (KIP-890)."""
+
+
+class MarkerTransport:
+    """WriteTxnMarkers requests over the connections of a client."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
+
+    async def send(self, broker: int, wanted: Sequence[Row]) -> Codes:
+        """Write markers by a request to a broker. Return the code of each partition. Raises Unacknowledged."""
+        request = WriteTxnMarkersRequest(markers=tuple(map(_marker, wanted)))
+        try:
+            response: WriteTxnMarkersResponse = await self._client.ask(broker, request, ANSWER_S)
+        except Unanswered as error:
+            raise Unacknowledged(str(error)) from error
+        codes = {
+            (answered.producer_id, topic.name, partition.partition_index): partition.error_code
+            for answered in response.markers
+            for topic in answered.topics
+            for partition in topic.partitions
+        }
+        return [_codes(row, codes) for row in wanted]
+
+
+def _marker(row: Row) -> WritableTxnMarker:
+    marker = row.decision.marker
+    return WritableTxnMarker(
+        producer_id=marker.producer.producer_id,
+        producer_epoch=marker.producer.epoch,
+        transaction_result=marker.is_commit,
+        topics=_topics(row.partitions),
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=_V2 if marker.is_v2 else 0,
+    )
+
+
+def _topics(partitions: Iterable[TopicIdPartition]) -> tuple[WritableTxnMarkerTopic, ...]:
+    indexes: dict[str, list[int]] = {}
+    for _, topic, partition in partitions:
+        indexes.setdefault(topic, []).append(partition)
+    return tuple(WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(some)) for topic, some in indexes.items())
+
+
+def _codes(row: Row, codes: Mapping[tuple[int, str, int], ErrorCode]) -> dict[TopicIdPartition, ErrorCode]:
+    """Return the codes of a row's partitions that were answered. A producer is in one row of a request."""
+    producer_id = row.decision.marker.producer.producer_id
+    found = ((one, codes.get((producer_id, one.topic, one.partition))) for one in row.partitions)
+    return {one: code for one, code in found if code is not None}
