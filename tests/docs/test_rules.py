@@ -9,9 +9,15 @@ from cordwood.chaos.mutants.catalogue import BY_NAME
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "docs" / "rules.md"
-KINDS = {"promise": "promise", "rule": "rule", "disk rule": "disk rule", "Raft rule": "raft rule"}
+KINDS = {
+    "promise": "promise",
+    "rule": "rule",
+    "transaction rule": "transaction rule",
+    "disk rule": "disk rule",
+    "Raft rule": "raft rule",
+}
 """The first heading of each table, and its citation form in lower case."""
-CITATION = re.compile(r"\b((?:disk |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE)
+CITATION = re.compile(r"\b((?:transaction |disk |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE)
 NAME = re.compile(r"`([\w/.-]+)`")
 FOLDERS = ("bench", "chaos", "client", "cluster", "docs", "replication", "spark", "storage", "tests")
 
@@ -43,6 +49,7 @@ def citations(text: str) -> set[tuple[str, int]]:
         ("Rules 3 and 7", {("rule", 3), ("rule", 7)}),
         ("promise 2; disk rule 4", {("promise", 2), ("disk rule", 4)}),
         ("Raft rule 6", {("raft rule", 6)}),
+        ("transaction rule 5", {("transaction rule", 5)}),
         ("rule-11, the ruler 5", set()),
     ],
 )

@@ -12,10 +12,11 @@ from cordwood.chaos.mutants.catalogue import (
     requests,
     sequences,
     storage,
+    transactions,
 )
 from cordwood.chaos.mutants.mutant import Mutant
 
-_MODULES = (follower, groups, leader, limits, logs, metadata, partitions, quorum, requests, sequences, storage)
+_MODULES = (follower, groups, leader, logs, metadata, partitions, quorum, requests, sequences, storage, transactions)
 ALL: tuple[Mutant, ...] = tuple(mutant for module in _MODULES for mutant in module.MUTANTS)
 
 BY_NAME: dict[str, Mutant] = {mutant.name: mutant for mutant in ALL}

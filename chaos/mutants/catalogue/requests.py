@@ -438,13 +438,4 @@ MUTANTS = (
         "Deleted records are visible again at the next leader.",
         Scenario.BROKERS,
     ),
-    Mutant(
-        "transactional-ids-are-served",
-        "cluster/kafka/handlers/init_producer_id.py",
-        "    if request.transactional_id is not None:\n",
-        "    if False:\n",
-        "InitProducerId refuses a transactional id, because transactions are not supported.",
-        "A client assumes that its transactions are atomic.",
-        Scenario.BROKERS,
-    ),
 )
