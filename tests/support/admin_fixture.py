@@ -110,13 +110,15 @@ class AdminFixture:
         """Send a request of one version. The response has that version's class. Nested fields are dicts."""
         return self.runner.run(self.answer(api, version, **fields))
 
-    async def answer(self, api: ModuleType, version: int, listener: str = "PLAINTEXT", **fields: Any) -> Any:
-        """Send a request as `ask` does, for concurrent requests."""
+    async def answer(
+        self, api: ModuleType, version: int, listener: str = "PLAINTEXT", connection: int = 0, **fields: Any
+    ) -> Any:
+        """Send a request as `ask` does, for concurrent requests. `connection` is the number of its connection."""
         request = message_of(load_request_schema(api.KEY, version), fields)
         called, turns = Api.of(api), self.services.turns
         head = RequestHead(api.KEY, version, 7, "test", 0)
         decoded = await turns.run(called.decoding(head, memoryview(_written(request))))
-        response = await api.handle(decoded, Call(self.services, version, "test", "127.0.0.1", listener))
+        response = await api.handle(decoded, Call(self.services, version, "test", "127.0.0.1", listener, connection))
         return _read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
 
     def close(self) -> None:

@@ -237,6 +237,32 @@ def test_while_markers_are_missing_the_end_is_concurrent(broker: TransactionHand
     assert broker.end(version, producer, commit=False).error_code is ErrorCode.invalid_txn_state
 
 
+@pytest.mark.parametrize("version", range(5))
+def test_a_request_on_an_older_connection_is_refused(broker: TransactionHandlers, version: int) -> None:
+    producer = broker.producer()
+    topics = ({"name": "flights", "partitions": (0,)},)
+    fields = {f"v3_and_below_{name}": value for name, value in {**producer, "topics": topics}.items()}
+
+    def add(connection: int) -> ErrorCode:
+        results = broker.ask(add_partitions_to_txn, 3, connection=connection, **fields).results_by_topic_v3_and_below
+        code: ErrorCode = results[0].results_by_partition[0].partition_error_code
+        return code
+
+    def end(connection: int) -> ErrorCode:
+        code: ErrorCode = broker.ask(end_txn, version, connection=connection, **producer, committed=True).error_code
+        return code
+
+    assert add(8) is ErrorCode.none
+    assert end(9) is ErrorCode.none
+    broker.runner.run(settled(broker))
+    assert add(8) is ErrorCode.invalid_txn_state
+    assert add(9) is ErrorCode.none
+    assert end(8) is ErrorCode.invalid_txn_state
+    offsets = broker.ask(add_offsets_to_txn, 3, connection=8, **producer, group_id="group")
+    assert offsets.error_code is ErrorCode.invalid_txn_state
+    assert end(10) is ErrorCode.none
+
+
 def test_another_broker_coordinates(broker: TransactionHandlers) -> None:
     producer = broker.producer()
     for index in range(len(broker.topic.partitions)):
