@@ -27,6 +27,7 @@ from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.kafka.dispatch import Dispatcher
+from cordwood.cluster.kafka.features import FEATURES
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
@@ -393,6 +394,7 @@ class Broker:
             wall_clock=self._wall_clock,
             rng=self._rng,
             served_apis=served_apis(),
+            features=FEATURES,
         )
         producing = ProduceHandler(self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns)
         slots = settings.max_incremental_fetch_session_cache_slots

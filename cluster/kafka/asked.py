@@ -1,15 +1,17 @@
 """Deduplication of the partitions that a request names, by topic."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
+from cordwood.cluster.kafka.wire import Topic
 from cordwood.cluster.resources.turns import Steps
 
-ByTopic = dict[str, dict[int, None]]
+_TopicT = TypeVar("_TopicT", bound=Topic | None)
 
 
-def by_topic(asked: Iterable[tuple[str, Iterable[int]]]) -> Steps[ByTopic]:
+def by_topic(asked: Iterable[tuple[_TopicT, Iterable[int]]]) -> Steps[dict[_TopicT, dict[int, None]]]:
     """Return the distinct partitions by topic, in order of first occurrence."""
-    found: ByTopic = {}
+    found: dict[_TopicT, dict[int, None]] = {}
     for topic, indexes in asked:
         partitions = found.setdefault(topic, {})
         yield

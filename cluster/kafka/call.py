@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
+    from cordwood.cluster.kafka.features import Feature
     from cordwood.cluster.kafka.producer_ids import ProducerIds
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.resources.decode_queue import DecodeQueue
@@ -46,6 +47,7 @@ class Services:
     wall_clock: Callable[[], int]
     rng: random.Random
     served_apis: tuple[ServedApi, ...]
+    features: "tuple[Feature, ...]"
 
 
 @dataclass(slots=True)

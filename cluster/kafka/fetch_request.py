@@ -2,11 +2,10 @@
 
 import struct
 from typing import NamedTuple
-from uuid import UUID
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey, Topic
-from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_string, skip_tags
+from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey
+from cordwood.cluster.kafka.wire import Malformed, Topic, check_items, read_count, read_string, read_topic_id, skip_tags
 from cordwood.cluster.resources.turns import Steps
 
 REPLICA_ID_UNTIL = 14
@@ -26,7 +25,6 @@ _PARTITION_V12 = struct.Struct(">iiqiqi")
 _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V4 = struct.Struct(">iqi")
-_UUID_BYTES = 16
 
 
 class FetchRequest(NamedTuple):
@@ -43,7 +41,7 @@ class FetchRequest(NamedTuple):
 
 
 def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
-    """Decode a request of versions 4 to 16. If a partition is repeated, its last entry counts, as in Kafka.
+    """Decode a request of versions 4 to 18. If a partition is repeated, its last entry counts, as in Kafka.
 
     Raises Malformed.
     """
@@ -132,8 +130,7 @@ def _read_forgotten(version: int, frame: memoryview, position: int) -> Steps[tup
 
 def _read_topic(version: int, frame: memoryview, position: int) -> tuple[Topic, int]:
     if version >= TOPIC_IDS_FROM:
-        end = behind(frame, position, _UUID_BYTES)
-        return UUID(bytes=bytes(frame[position:end])), end
+        return read_topic_id(frame, position)
     name, position = read_string(frame, position, version >= FLEXIBLE_FROM)
     if name is None:
         raise Malformed("a topic without a name")

@@ -5,8 +5,8 @@ import struct
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey, Topic
-from cordwood.cluster.kafka.wire import compact_string, legacy_string, uvarint
+from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey
+from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
 from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.replication.channel import Chunk
 from cordwood.storage.slices import Slice

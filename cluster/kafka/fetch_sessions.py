@@ -5,8 +5,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
-from uuid import UUID
 
+from cordwood.cluster.kafka.wire import Topic
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, MemoryPool
 
 NO_SESSION = 0
@@ -18,7 +18,6 @@ TOPIC_NAME_CHARS_MAX = 249
 SESSION_SHARE, ADDRESS_SHARE = 4, 2
 """One session may have 1/4 of all cached partitions; all sessions of one client address may have 1/2."""
 
-Topic = str | UUID
 PartitionKey = tuple[Topic, int]
 
 

@@ -5,6 +5,7 @@ import functools
 import io
 import struct
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from kio.serial import entity_writer
@@ -70,13 +71,15 @@ def writing(schema: Any, head: bytes, message: Any, answer: Answer) -> Steps[lis
 
 @functools.cache
 def _writer(schema: Any) -> StepwiseWrite:
-    """Return a stepwise writer. Tagged fields are not written: they always have their default values (KIP-482)."""
-    fields, defaults = [], []
+    """Return a stepwise writer. Tagged fields with their default values are not written (KIP-482)."""
+    fields, tagged = [], []
     for field in dataclasses.fields(schema):
         if "tag" in field.metadata:
-            defaults.append((field.name, field.default))
+            tag = field.metadata["tag"], field.name, field.default, get_field_writer(field, True, False, True)
+            tagged.append(tag)
         else:
             fields.append((field.name, *_field_writer(schema, field)))
+    tagged.sort(key=itemgetter(0))
     flexible = bool(schema.__flexible__)
 
     def write(answer: Answer, message: Any) -> Steps[None]:
@@ -85,10 +88,13 @@ def _writer(schema: Any) -> StepwiseWrite:
                 at_once(answer.buffer, getattr(message, name))
             else:
                 yield from stepwise(answer, getattr(message, name))
-        for name, default in defaults:
-            assert getattr(message, name) == default, f"{name} is not written"
         if flexible:
-            answer.buffer.write(b"\x00")
+            present = [field for field in tagged if getattr(message, field[1]) != field[2]]
+            answer.buffer.write(uvarint(len(present)))
+            for tag, name, _, at_once in present:
+                content = io.BytesIO()
+                at_once(content, getattr(message, name))
+                answer.buffer.write(uvarint(tag) + uvarint(content.tell()) + content.getvalue())
 
     return write
 

@@ -5,14 +5,26 @@ kio's reader would copy each batch (25 microseconds per MB), and allocates by a 
 
 import struct
 from typing import NamedTuple
+from uuid import UUID
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.wire import Malformed, behind, read_count, read_string, read_uvarint, skip_tags
+from cordwood.cluster.kafka.wire import (
+    TOPIC_ID_BYTES,
+    Malformed,
+    Topic,
+    behind,
+    read_count,
+    read_string,
+    read_topic_id,
+    read_uvarint,
+    skip_tags,
+)
 from cordwood.cluster.resources.turns import Steps
 from cordwood.storage.disk import Bytes
 
 FLEXIBLE_FROM = 9
 TRANSACTIONAL_ID_FROM = 3
+TOPIC_IDS_FROM = 13
 
 ITEMS_MAX = 10_000
 """Maximum number of batches in a request: all of them may be committed in one event-loop iteration."""
@@ -41,12 +53,12 @@ class ProduceRequest(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[tuple[str, list[PartitionData]]]
+    topics: list[tuple[Topic, list[PartitionData]]]
     partitions: int = 1
 
 
 def read_produce(head: RequestHead, frame: memoryview) -> Steps[ProduceRequest]:
-    """Decode a request of versions 0 to 11. Raises Malformed."""
+    """Decode a request of versions 0 to 13. Raises Malformed."""
     try:
         return (yield from _read(head.version, frame, head.body))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -61,17 +73,24 @@ def read_lone(head: RequestHead, frame: memoryview) -> ProduceRequest | None:
     if head.version < FLEXIBLE_FROM:
         return None
     try:
-        return _read_lone(frame, head.body)
+        return _read_lone(head.version, frame, head.body)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Malformed(f"a produce request that does not parse: {error}") from error
 
 
-def _read_lone(frame: memoryview, position: int) -> ProduceRequest | None:
+def _read_lone(version: int, frame: memoryview, position: int) -> ProduceRequest | None:
     id_, acks, timeout_ms, topics, name_length = _read_lone_head(frame, position)
-    if id_ != _NO_ID or topics != _ONE or not 1 < name_length <= _LONE_NAME_MAX:
+    if id_ != _NO_ID or topics != _ONE:
         return None
     position += _LONE_HEAD_BYTES
-    name_end = position + name_length - 1
+    if version >= TOPIC_IDS_FROM:
+        # What was read as a length is the first byte of the topic's id.
+        position -= 1
+        name_end = position + TOPIC_ID_BYTES
+    elif 1 < name_length <= _LONE_NAME_MAX:
+        name_end = position + name_length - 1
+    else:
+        return None
     if frame[name_end] != _ONE:
         return None
     length, begin = read_uvarint(frame, name_end + 5)
@@ -79,7 +98,9 @@ def _read_lone(frame: memoryview, position: int) -> ProduceRequest | None:
     if end < begin or frame[end] != 0 or frame[end + 1] != 0:
         return None
     data = PartitionData(_read_index(frame, name_end + 1)[0], frame[begin:end])
-    return ProduceRequest(None, acks, timeout_ms, [(str(frame[position:name_end], "utf-8"), [data])])
+    name = frame[position:name_end]
+    topic: Topic = UUID(bytes=bytes(name)) if version >= TOPIC_IDS_FROM else str(name, "utf-8")
+    return ProduceRequest(None, acks, timeout_ms, [(topic, [data])])
 
 
 def _read(version: int, frame: memoryview, position: int) -> Steps[ProduceRequest]:
@@ -90,20 +111,27 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[ProduceReques
     acks, timeout_ms = _SETTINGS.unpack_from(frame, position)
     count, position = read_count(frame, position + _SETTINGS.size, flexible, 2)
     read_partitions = _read_flexible_partitions if flexible else _read_legacy_partitions
-    topics = []
+    topics: list[tuple[Topic, list[PartitionData]]] = []
     items = 0
     for _ in range(count):
-        name, position = read_string(frame, position, flexible)
-        if name is None:
-            raise Malformed("a topic without a name")
-        if len(name) > TOPIC_NAME_CHARS_MAX:
-            raise Malformed(f"a topic name of {len(name)} characters: the limit is {TOPIC_NAME_CHARS_MAX}")
+        topic, position = _read_topic(version, frame, position)
         partitions, position = yield from read_partitions(frame, position, ITEMS_MAX - items)
-        topics.append((name, partitions))
+        topics.append((topic, partitions))
         items += len(partitions)
         if len(topics) % ITEMS_PER_STEP == 0:
             yield
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, items)
+
+
+def _read_topic(version: int, frame: memoryview, position: int) -> tuple[Topic, int]:
+    if version >= TOPIC_IDS_FROM:
+        return read_topic_id(frame, position)
+    name, position = read_string(frame, position, version >= FLEXIBLE_FROM)
+    if name is None:
+        raise Malformed("a topic without a name")
+    if len(name) > TOPIC_NAME_CHARS_MAX:
+        raise Malformed(f"a topic name of {len(name)} characters: the limit is {TOPIC_NAME_CHARS_MAX}")
+    return name, position
 
 
 def _check_items(count: int, items_left: int) -> None:

@@ -1,12 +1,16 @@
 """Kafka protocol primitives, read and written by hand (varints, strings, array lengths, tagged fields), and limits."""
 
 import struct
+from uuid import UUID
 
 _SHORT = struct.Struct(">h").pack
 _read_short = struct.Struct(">h").unpack_from
 _read_int = struct.Struct(">i").unpack_from
 _ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
+TOPIC_ID_BYTES = 16
 
+Topic = str | UUID
+"""A topic as a request names it: by its name, or in newer versions by its id (KIP-516)."""
 
 ITEMS_MAX = 100_000
 """Maximum number of items in all arrays of one request."""
@@ -94,6 +98,12 @@ def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str |
         raise Malformed(f"a string of {length} bytes: the limit is {STRING_BYTES_MAX}")
     end = behind(frame, position, length)
     return str(frame[position:end], "utf-8"), end
+
+
+def read_topic_id(frame: memoryview, position: int) -> tuple[UUID, int]:
+    """Return a topic id, and the position after it. Raises Malformed."""
+    end = behind(frame, position, TOPIC_ID_BYTES)
+    return UUID(bytes=bytes(frame[position:end])), end
 
 
 def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int) -> tuple[int, int]:

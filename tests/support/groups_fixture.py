@@ -21,6 +21,11 @@ OFFSETS_PARTITIONS = 4
 NOW_MS = 1_700_000_000_000
 
 
+FLIGHTS_ID = UUID(int=2)
+NEWEST_WITH_NAMES = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics by name."""
+
+
 class GroupsFixture(AdminFixture):
     """A broker with a topic `flights` of three partitions, and its group coordinator."""
 
@@ -77,13 +82,14 @@ class GroupsFixture(AdminFixture):
         assert self.sync(member_id).error_code is ErrorCode.none
         return member_id
 
-    def commit(self, offset: int, version: int = 9, partition: int = 0, **fields: Any) -> ErrorCode:
+    def commit(self, offset: int, version: int = NEWEST_WITH_NAMES, partition: int = 0, **fields: Any) -> ErrorCode:
         request = {
             "group_id": GROUP,
             "generation_id_or_member_epoch": -1,
             "topics": (
                 {
                     "name": fields.pop("topic", "flights"),
+                    "topic_id": fields.pop("topic_id", FLIGHTS_ID),
                     "partitions": (
                         {
                             "partition_index": partition,
@@ -101,7 +107,8 @@ class GroupsFixture(AdminFixture):
 
     def fetch(self, version: int, *partitions: int, group_id: str = GROUP) -> Any:
         """Fetch the group's committed offsets in any version; of all partitions if none is named."""
-        topics = ({"name": "flights", "partition_indexes": partitions},) if partitions else None
+        flights = {"name": "flights", "topic_id": FLIGHTS_ID, "partition_indexes": partitions}
+        topics = (flights,) if partitions else None
         if version >= 8:
             group = {"group_id": group_id, "topics": topics}
             return self.ask(offset_fetch, version, groups=(group,), require_stable=True).groups[0]

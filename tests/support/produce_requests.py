@@ -2,10 +2,11 @@
 
 import asyncio
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from handlers_fixture import HandlersStory, milliseconds
 from kio.schema.errors import ErrorCode
-from replica_fixture import NOW_MS
+from replica_fixture import NOW_MS, TOPIC_ID
 
 from cordwood.cluster.kafka.handlers import produce as handler
 from cordwood.storage.records import Record, encode
@@ -38,6 +39,7 @@ def send(
     acks: int = ALL,
     version: int = NEWEST,
     topic: str = "t",
+    topic_id: UUID = TOPIC_ID,
     timeout_ms: int = TIMEOUT_MS,
 ) -> "asyncio.Future[Any]":
     """Send one request with these batches, all for partition 0."""
@@ -47,7 +49,7 @@ def send(
         version,
         acks=acks,
         timeout=milliseconds(timeout_ms),
-        topic_data=({"name": topic, "partition_data": data},),
+        topic_data=({"name": topic, "topic_id": topic_id, "partition_data": data},),
     )
 
 

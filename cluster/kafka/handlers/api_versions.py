@@ -1,19 +1,21 @@
-"""ApiVersions (18): the served APIs with their version ranges. Every client sends it first.
+"""ApiVersions (18): the served APIs with their version ranges, and the features. Every client sends it first.
 
-Version notes: a newer version is answered with UNSUPPORTED_VERSION and the list, in the layout of 0 (KIP-511).
+Version notes: 3 adds the features (KIP-584), 4 those that begin at level 0; a newer version is answered with
+UNSUPPORTED_VERSION and the list, in the layout of 0 (KIP-511).
 """
 
 import struct
 from collections.abc import Sequence
 
 from kio.schema.api_versions.v4 import ApiVersionsRequest, ApiVersionsResponse
-from kio.schema.api_versions.v4.response import ApiVersion
+from kio.schema.api_versions.v4.response import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, ServedApi
 
 KEY, VERSIONS = ApiKey.API_VERSIONS, range(5)
+_FIRST_WITH_LEVEL_0 = 4
 
 
 async def handle(_request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
@@ -23,6 +25,16 @@ async def handle(_request: ApiVersionsRequest, call: Call) -> ApiVersionsRespons
             ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in call.services.served_apis
         ),
         throttle_time=NO_THROTTLE,
+        supported_features=tuple(
+            SupportedFeatureKey(name=name, min_version=oldest, max_version=newest)
+            for name, oldest, newest, _ in call.services.features
+            if oldest > 0 or call.version >= _FIRST_WITH_LEVEL_0
+        ),
+        finalized_features_epoch=call.services.quorum.image.index,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, _, _, level in call.services.features
+        ),
     )
 
 

@@ -1,7 +1,8 @@
 """Fetch (1): committed record batches below the high watermark, immediately or as a long poll, with fetch sessions.
 
 Version notes: 5 adds the log start offset; 7 fetch sessions (KIP-227); 9 the leader epoch (KIP-320); 11 the client's
-rack and the preferred read replica (KIP-392); 13 names topics by id (KIP-516); 15 drops the replica id.
+rack and the preferred read replica (KIP-392); 13 names topics by id (KIP-516); 15 drops the replica id; 17
+and 18 have tagged fields of followers, which are ignored (KIP-853, KIP-1166).
 """
 
 # On the hot path: a request is answered in the connection's callback if possible. Otherwise it becomes a long poll that
@@ -14,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v16 import FetchResponse
+from kio.schema.fetch.v18 import FetchResponse
 
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -46,7 +47,7 @@ from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.segment import NotInMemory, Segment
 from cordwood.storage.slices import Slice
 
-KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
+KEY, VERSIONS = ApiKey.FETCH, range(4, 19)
 SMALL_REQUEST_BYTES = 256
 LARGE_REQUEST_BYTES = 8 << 10
 """A larger request, of some hundred partitions or more, is decoded in time slices (`turns.py`)."""

@@ -2,52 +2,56 @@
 
 The retention time of versions 2 to 4 is ignored: `offsets.retention.minutes` applies.
 
-Version notes: 9 adds GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION (KIP-848).
+Version notes: 9 adds GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION (KIP-848); 10 names topics by id.
 """
 
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_commit.v9.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kio.schema.offset_commit.v9.response import (
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from kio.schema.offset_commit.v9.request import OffsetCommitRequest, OffsetCommitRequestPartition
+from kio.schema.offset_commit.v10.response import OffsetCommitResponse, OffsetCommitResponsePartition
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, TopicPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
+from cordwood.cluster.kafka.named_topics import name_in, row_of
 from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.metadata.image import Image
 
-KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 10)
+KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 11)
 
 AT_ONCE_MAX = 500
 """Maximum number of offsets that are committed as one record batch."""
 _FIRST_WITH_NOT_FOUND = 9
+_FIRST_WITH_IDS = 10
+
+
+def upgrade_request(request: Any, version: int) -> OffsetCommitRequest:
+    """Upgrade a request. Before version 10 it names topics, which have no id in it."""
+    upgraded: OffsetCommitRequest = upgrade_by_name(KEY, version, _FIRST_WITH_IDS - 1)(request)
+    return upgraded
 
 
 async def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+    image = call.services.quorum.image
     codes: Codes = {}
-    rest = iter((await _commits_to_known(request, call)).items())
+    rest = iter((await _commits_to_known(request, image, call)).items())
     while commits := dict(islice(rest, AT_ONCE_MAX)):
         codes |= await _commit(request, commits, call)
 
-    def partition_row(topic: str, partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+    def partition_row(name: str | None, partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
         index = partition.partition_index
-        code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+        code = ErrorCode.unknown_topic_id
+        if name is not None:
+            code = codes.get((name, index), ErrorCode.unknown_topic_or_partition)
         return OffsetCommitResponsePartition(partition_index=index, error_code=code)
 
-    def topic_row(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
-        return OffsetCommitResponseTopic(
-            name=topic.name, partitions=rows(partial(partition_row, topic.name), topic.partitions)
-        )
+    def topic_row(topic: Any) -> Any:
+        return row_of(topic, rows(partial(partition_row, name_in(image, topic)), topic.partitions))
 
     return OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
@@ -64,11 +68,11 @@ async def _commit(request: OffsetCommitRequest, commits: dict[TopicPartition, Co
         return dict.fromkeys(commits, code)
 
 
-async def _commits_to_known(request: OffsetCommitRequest, call: Call) -> dict[TopicPartition, Commit]:
-    image = call.services.quorum.image
+async def _commits_to_known(request: OffsetCommitRequest, image: Image, call: Call) -> dict[TopicPartition, Commit]:
     commits: dict[TopicPartition, Commit] = {}
-    async for name, partition in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
-        if image.has_partition(name, partition.partition_index):
+    asked = ((name_in(image, topic), topic.partitions) for topic in request.topics)
+    async for name, partition in call.turns.within(asked):
+        if name is not None and image.has_partition(name, partition.partition_index):
             commits[name, partition.partition_index] = Commit(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )

@@ -3,9 +3,10 @@
 Returned offsets are on disk. `require_stable` (KIP-447) has no effect while there are no transactions.
 
 Version notes: 2 adds the error code of the group, before it each partition has the error; 8 takes several groups
-(KIP-709).
+(KIP-709); 10 names topics by id.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -17,11 +18,10 @@ from kio.schema.offset_fetch.v9.request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kio.schema.offset_fetch.v9.response import (
+from kio.schema.offset_fetch.v10.response import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
 )
 
 from cordwood.cluster.errors.refused import Refused
@@ -31,24 +31,30 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
+from cordwood.cluster.kafka.named_topics import TopicRow, topic_name
 from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.wire import Topic
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.resources.turns import Steps, at_once, in_order
 
-KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 10)
+KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 11)
 
 AT_ONCE_MAX = 100
 """The topics and the partitions of a group whose answer is made in one step."""
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_MANY = 8
+_FIRST_WITH_IDS = 10
+
+Asked = Iterable[tuple[Topic | None, Iterable[int]]]
 
 NOTHING = CommittedOffset(offset=-1, leader_epoch=NO_EPOCH, metadata="", committed_ms=-1)
 """The result for a partition without a committed offset."""
 
 
 def upgrade_request(request: Any, version: int) -> OffsetFetchRequest:
-    """Upgrade a request. Before version 8 it has one group."""
+    """Upgrade a request to version 9, after which topics have ids alone. Before version 8 it has one group."""
     if version >= _FIRST_WITH_MANY:
-        lifted: OffsetFetchRequest = upgrade_by_name(KEY, version, VERSIONS[-1])(request)
+        lifted: OffsetFetchRequest = upgrade_by_name(KEY, version, _FIRST_WITH_IDS - 1)(request)
         return lifted
     topics = None
     if request.topics is not None:
@@ -101,29 +107,49 @@ def _group(wanted: OffsetFetchRequestGroup, call: Call) -> Steps[OffsetFetchResp
     except Refused as refusal:
         code = refusal.code
         if call.version < _FIRST_WITH_GROUP_ERROR:
-            topics = yield from _wanted(wanted, {}, code)
+            topics = yield from _wanted(wanted, {}, code, call)
     else:
-        topics = yield from _wanted(wanted, offsets, ErrorCode.none)
+        topics = yield from _wanted(wanted, offsets, ErrorCode.none, call)
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=code)
 
 
 def _wanted(
-    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode
-) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
+    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode, call: Call
+) -> Steps[tuple[Any, ...]]:
+    image = call.services.quorum.image
     if wanted.topics is None:
         places = yield from in_order(list(offsets), key=_itself)
-        asked = ((topic, (index,)) for topic, index in places)
+        asked = _named(places) if call.version < _FIRST_WITH_IDS else _with_ids(places, image)
     else:
-        asked = ((topic.name, topic.partition_indexes) for topic in wanted.topics)
+        asked = ((_topic(topic), topic.partition_indexes) for topic in wanted.topics)
     found = yield from by_topic(asked)
 
-    def partition_row(topic: str, index: int) -> OffsetFetchResponsePartitions:
-        return _partition(index, offsets.get((topic, index), NOTHING), code)
+    def partition_row(name: str | None, index: int) -> OffsetFetchResponsePartitions:
+        if name is None:
+            return _partition(index, NOTHING, ErrorCode.unknown_topic_id)
+        return _partition(index, offsets.get((name, index), NOTHING), code)
 
-    def topic_row(topic: str) -> OffsetFetchResponseTopics:
-        return OffsetFetchResponseTopics(name=topic, partitions=rows(partial(partition_row, topic), found[topic]))
+    def topic_row(topic: Topic | None) -> TopicRow:
+        name, topic_id = (topic, None) if isinstance(topic, str) else (topic_name(image, topic), topic)
+        return TopicRow(name, topic_id, rows(partial(partition_row, name), found[topic]))
 
     return rows(topic_row, found)
+
+
+def _topic(topic: Any) -> Topic | None:
+    """Return the name or the id of a request's topic; None for the id of zeros."""
+    named: Topic | None = getattr(topic, "name", None)
+    return topic.topic_id if named is None else named
+
+
+def _named(places: Iterable[tuple[str, int]]) -> Asked:
+    return ((name, (index,)) for name, index in places)
+
+
+def _with_ids(places: Iterable[tuple[str, int]], image: Image) -> Asked:
+    """Yield the places by topic id, without those of deleted topics, which have none."""
+    topics = image.topics_by_name
+    return ((topics[name].id, (index,)) for name, index in places if name in topics)
 
 
 def _itself(place: tuple[str, int]) -> tuple[str, int]:

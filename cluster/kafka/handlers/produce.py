@@ -1,7 +1,8 @@
 """Produce (0): record batches appended to partition logs, acknowledged after a flush, a commit, or not at all (acks).
 
 Version notes: 0 to 2 are advertised and refused; 3 brings transactional ids; 8 error messages (KIP-467); 9 is flexible;
-10 names the current leader where another broker leads (KIP-951).
+10 names the current leader where another broker leads (KIP-951); 12 knows TRANSACTION_ABORTABLE (KIP-890); 13 names
+topics by id (KIP-516).
 """
 
 # On the hot path: a request is handled in the connection's callback. Request and response are read and written by hand,
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 import structlog
 from kio.schema.errors import ErrorCode
-from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
+from kio.schema.produce.v13 import ProduceRequest, ProduceResponse
 
 from cordwood.cluster.kafka import produce_request
 from cordwood.cluster.kafka.answer_queue import Slot
@@ -28,7 +29,7 @@ from cordwood.cluster.kafka.leader_hints import FindLeader, Leader, current_lead
 from cordwood.cluster.kafka.produce_request import PartitionData, read_lone, read_produce
 from cordwood.cluster.kafka.produce_request import ProduceRequest as Request
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
-from cordwood.cluster.kafka.wire import Malformed, compact_string, legacy_string, uvarint
+from cordwood.cluster.kafka.wire import Malformed, Topic, compact_string, legacy_string, uvarint
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.turns import Steps, Turns, some
@@ -40,7 +41,7 @@ from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, Part
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 
-KEY, VERSIONS = ApiKey.PRODUCE, range(3, 12)
+KEY, VERSIONS = ApiKey.PRODUCE, range(3, 14)
 ITEMS_MAX = produce_request.ITEMS_MAX
 ADVERTISED_FROM = 0
 """librdkafka sends uncompressed to brokers that do not advertise Produce from 0 (KAFKA-18659); 0-2 are refused."""
@@ -77,10 +78,13 @@ _LONE_V9 = struct.Struct(">ihqqqbbb6x").pack
 """The end of a response with one partition: its topic's tags, throttle time 0 and the response's tags follow it."""
 
 
-Leaders = Mapping[tuple[str, int], Leader]
+Leaders = Mapping[tuple[Topic, int], Leader]
 """Current leaders, by topic and partition, of the partitions that this broker does not lead."""
 
-_compact_name = functools.lru_cache(1024)(compact_string)
+
+@functools.lru_cache(1024)
+def _topic_field(topic: Topic) -> bytes:
+    return compact_string(topic) if isinstance(topic, str) else topic.bytes
 
 
 async def handle(request: ProduceRequest, call: Call) -> ProduceResponse:
@@ -119,6 +123,9 @@ class ProduceOutcome:
         self.pending.one_done()
 
 
+Outcomes = Sequence[tuple[Topic, list[ProduceOutcome]]]
+"""The outcomes of a request, by topic."""
+
 FillLater = Callable[[Slot, Steps[bytes]], None]
 """Encodes a response of very many partitions in slices of the loop's time, and fills its slot."""
 
@@ -129,14 +136,19 @@ class PendingProduce:
     __slots__ = ("deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics")
 
     def __init__(
-        self, head: RequestHead, slot: Slot, deadline: float, find_leader: FindLeader, fill_later: FillLater
+        self,
+        head: RequestHead,
+        slot: Slot,
+        deadline: float,
+        find_leader: Callable[[Topic, int, str], Leader | None],
+        fill_later: FillLater,
     ) -> None:
         self.head, self.slot, self.deadline = head, slot, deadline
         self.find_leader, self.fill_later = find_leader, fill_later
         self.left = 1
         self.is_misdirected = False
         """Whether another broker leads one of the partitions."""
-        self.topics: list[tuple[str, list[ProduceOutcome]]] = []
+        self.topics: list[tuple[Topic, list[ProduceOutcome]]] = []
 
     def one_done(self) -> None:
         self.left -= 1
@@ -155,11 +167,11 @@ class PendingProduce:
             else:
                 self.slot.fill([answer])
 
-    def _leaders(self, topics: list[tuple[str, list[ProduceOutcome]]]) -> Leaders:
+    def _leaders(self, topics: Outcomes) -> Leaders:
         listener = self.slot.connection.listener
         found = {
-            (name, outcome.index): self.find_leader(name, outcome.index, listener)
-            for name, outcomes in topics
+            (topic, outcome.index): self.find_leader(topic, outcome.index, listener)
+            for topic, outcomes in topics
             for outcome in outcomes
             if outcome.code == ErrorCode.not_leader_or_follower
         }
@@ -242,7 +254,15 @@ class ProduceHandler:
         """Begin a request, with a full budget for the check of its records."""
         self._budget.records, self._budget.unpacked_bytes = RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE
         deadline = self._now() + request.timeout_ms / 1000
-        return PendingProduce(head, slot, deadline, self._find_leader, self._fill_later)
+        return PendingProduce(head, slot, deadline, self._leader_of, self._fill_later)
+
+    def _name_of(self, topic: Topic) -> str | None:
+        """Return a topic's name; None for an id of which this broker has no replica."""
+        return topic if isinstance(topic, str) else self._replicas.name_of(topic)
+
+    def _leader_of(self, topic: Topic, index: int, listener: str) -> Leader | None:
+        name = self._name_of(topic)
+        return None if name is None else self._find_leader(name, index, listener)
 
     def _append_lone(self, head: RequestHead, request: Request, slot: Slot) -> None:
         """Append the only batch of a request. The same as `_append_all`, without the steps of a large request."""
@@ -250,11 +270,12 @@ class ProduceHandler:
         topic, (data,) = request.topics[0]
         outcome = ProduceOutcome(pending, data.partition)
         pending.topics.append((topic, [outcome]))
-        code = _refusal(head.version, acks, topic)
-        if code:
+        name = topic if type(topic) is str else self._name_of(topic)
+        code = _refusal(head.version, acks, name)
+        if code or name is None:
             outcome.code = code
-        elif not self._append(topic, data, outcome, acks, self._wall_clock(), self._budget):
-            self._check_beside(pending, [Unchecked(topic, data, outcome)], acks)
+        elif not self._append(name, data, outcome, acks, self._wall_clock(), self._budget):
+            self._check_beside(pending, [Unchecked(name, data, outcome)], acks)
             return
         self._end(pending, acks)
 
@@ -266,15 +287,16 @@ class ProduceHandler:
         for topic, partitions in request.topics:
             outcomes: list[ProduceOutcome] = []
             pending.topics.append((topic, outcomes))
-            code = _refusal(head.version, acks, topic)
+            name = self._name_of(topic)
+            code = _refusal(head.version, acks, name)
             for data in partitions:
                 outcome = ProduceOutcome(pending, data.partition)
                 outcomes.append(outcome)
-                if code:
+                if code or name is None:
                     outcome.code = code
-                elif unchecked or not self._append(topic, data, outcome, acks, now_ms, self._budget):
+                elif unchecked or not self._append(name, data, outcome, acks, now_ms, self._budget):
                     # Later batches of the request stay after it.
-                    unchecked.append(Unchecked(topic, data, outcome))
+                    unchecked.append(Unchecked(name, data, outcome))
                 for _ in range(len(data.records) // BYTES_PER_STEP + 1):
                     yield
         if unchecked:
@@ -367,8 +389,8 @@ class ProduceHandler:
             pending.slot.fill([])
 
 
-def _refusal(version: int, acks: int, topic: str) -> int:
-    """Return the error of a request that may not write to this topic at all; 0 if it may."""
+def _refusal(version: int, acks: int, topic: str | None) -> int:
+    """Return the error of a request that may not write to this topic at all, None if it is unknown; 0 if it may."""
     code: int = ErrorCode.none
     if version < VERSIONS[0]:
         code = ErrorCode.unsupported_version
@@ -376,6 +398,8 @@ def _refusal(version: int, acks: int, topic: str) -> int:
         code = ErrorCode.invalid_required_acks
     elif topic in INTERNAL_TOPICS:
         code = ErrorCode.invalid_topic_exception
+    elif topic is None:
+        code = ErrorCode.unknown_topic_id
     return code
 
 
@@ -384,7 +408,7 @@ def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> 
     yield from admit_records_in_parts(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))
 
 
-def encode(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]], leaders: Leaders) -> Steps[bytes]:
+def encode(head: RequestHead, topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
     """Return the response frame in the request's version."""
     if head.version >= 9:
         body = yield from _encode_flexible(topics, leaders)
@@ -393,30 +417,30 @@ def encode(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]], le
     return struct.pack(">i", len(body)) + body
 
 
-def encode_lone(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]]) -> bytes | None:
+def encode_lone(head: RequestHead, topics: Outcomes) -> bytes | None:
     """Return the flexible response frame of one acknowledged batch; None for any other response."""
-    name, outcomes = topics[0] if len(topics) == 1 else ("", [])
+    topic, outcomes = topics[0] if len(topics) == 1 else ("", [])
     if head.version < 9 or len(outcomes) != 1 or outcomes[0].message is not None:
         return None
     (o,) = outcomes
-    name_field = _compact_name(name)
+    name_field = _topic_field(topic)
     tail = _LONE_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0)
     frame = _FRAME_V9(_HEAD_BYTES_V9 + 2 + len(name_field) + len(tail), head.correlation_id, 0)
     return b"".join((frame, b"\x02", name_field, b"\x02", tail))
 
 
-def _encode_flexible(topics: list[tuple[str, list[ProduceOutcome]]], leaders: Leaders) -> Steps[bytes]:
+def _encode_flexible(topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
     out = [uvarint(len(topics) + 1)]
     room = PIECES_PER_STEP
-    for name, outcomes in topics:
-        out += (_compact_name(name), uvarint(len(outcomes) + 1))
+    for topic, outcomes in topics:
+        out += (_topic_field(topic), uvarint(len(outcomes) + 1))
         for o in outcomes:
             if o.message is None:
                 out.append(_PARTITION_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0))
             else:
                 message = o.message.encode()
                 out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
-                tags = current_leader(leaders.get((name, o.index)))
+                tags = current_leader(leaders.get((topic, o.index)))
                 out += (b"\x01", uvarint(len(message) + 1), message, tags)
             if len(out) >= room:
                 room = len(out) + PIECES_PER_STEP
@@ -426,12 +450,12 @@ def _encode_flexible(topics: list[tuple[str, list[ProduceOutcome]]], leaders: Le
     return b"".join(out)
 
 
-def _encode_legacy(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]]) -> Steps[bytes]:
+def _encode_legacy(head: RequestHead, topics: Outcomes) -> Steps[bytes]:
     version = head.version
     out = [_HEAD(head.correlation_id, len(topics))]
     room = PIECES_PER_STEP
-    for name, outcomes in topics:
-        out += (legacy_string(name), struct.pack(">i", len(outcomes)))
+    for topic, outcomes in topics:
+        out += (legacy_string(str(topic)), struct.pack(">i", len(outcomes)))
         for o in outcomes:
             if version >= 5:
                 out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))

@@ -1,13 +1,15 @@
 """OffsetCommit, OffsetFetch and OffsetDelete, in every version."""
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
-from groups_fixture import GROUP, GroupsFixture
+from groups_fixture import FLIGHTS_ID, GROUP, GroupsFixture
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.kafka.handlers import offset_commit, offset_delete, offset_fetch
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, DeleteTopic
 
 
 @pytest.fixture
@@ -37,17 +39,47 @@ def test_what_is_committed_is_found_in_any_version(broker: GroupsFixture, versio
         assert committed.committed_leader_epoch == 3
 
 
-@pytest.mark.parametrize("version", range(2, 10))
+@pytest.mark.parametrize("version", range(2, 11))
 def test_all_that_a_group_has_committed_is_found(broker: GroupsFixture, version: int) -> None:
     broker.commit(42, partition=1)
     broker.commit(41, partition=0)
     answer = broker.fetch(version)
     assert answer.error_code is ErrorCode.none
     assert [
-        (topic.name, [(partition.partition_index, partition.committed_offset) for partition in topic.partitions])
+        (
+            getattr(topic, "name", "flights"),
+            [(partition.partition_index, partition.committed_offset) for partition in topic.partitions],
+        )
         for topic in answer.topics
     ] == [("flights", [(0, 41), (1, 42)])]
     assert broker.fetch(version, group_id="nobody's").topics == ()
+
+
+def test_topics_are_named_by_id_from_version_10_on(broker: GroupsFixture) -> None:
+    assert broker.commit(42, 10) is ErrorCode.none
+    assert broker.commit(42, 10, partition=3) is ErrorCode.unknown_topic_or_partition
+    assert broker.commit(42, 10, topic_id=UUID(int=99)) is ErrorCode.unknown_topic_id
+    assert broker.commit(42, 10, topic_id=None) is ErrorCode.unknown_topic_id
+    assert broker.fetch(10).topics[0].topic_id == broker.fetch(10, 0).topics[0].topic_id == FLIGHTS_ID
+    topics = tuple({"topic_id": topic_id, "partition_indexes": (0,)} for topic_id in (UUID(int=99), FLIGHTS_ID, None))
+    (group,) = broker.ask(offset_fetch, 10, groups=({"group_id": GROUP, "topics": topics},)).groups
+    assert [
+        (topic.topic_id, partition.committed_offset, partition.error_code)
+        for topic in group.topics
+        for partition in topic.partitions
+    ] == [
+        (UUID(int=99), -1, ErrorCode.unknown_topic_id),
+        (FLIGHTS_ID, 42, ErrorCode.none),
+        (None, -1, ErrorCode.unknown_topic_id),
+    ]
+
+
+def test_offsets_of_a_deleted_topic_have_no_id_by_which_they_could_be_named(broker: GroupsFixture) -> None:
+    broker.propose(CreateTopic(UUID(int=9), "trains", ((BrokerId(1),),)))
+    assert broker.commit(41, topic="trains") is broker.commit(42) is ErrorCode.none
+    broker.propose(DeleteTopic(UUID(int=9)))
+    assert [topic.name for topic in broker.fetch(9).topics] == ["flights", "trains"]
+    assert [topic.topic_id for topic in broker.fetch(10).topics] == [FLIGHTS_ID]
 
 
 def test_several_groups_are_asked_for_at_once(broker: GroupsFixture) -> None:

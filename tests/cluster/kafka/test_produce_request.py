@@ -1,6 +1,7 @@
 """The Produce request: the fast path for a single small batch gives the same result as the general decoder."""
 
 import struct
+from uuid import UUID
 
 import pytest
 
@@ -10,6 +11,8 @@ from cordwood.cluster.kafka.wire import Malformed, uvarint
 from cordwood.cluster.resources.turns import at_once
 
 ACKS_ALL, TIMEOUT_MS = -1, 30_000
+TOPIC_ID = UUID(int=0xFF << 120 | 7)
+WITH_IDS = 13
 TAGGED = b"\x01\x07\x02ab"
 """One tagged field, number 7, of two bytes."""
 
@@ -21,6 +24,10 @@ def partition(index: int, records: bytes | None, tags: bytes = b"\x00") -> bytes
 
 def topic(name: str, *partitions: bytes, tags: bytes = b"\x00") -> bytes:
     return uvarint(len(name) + 1) + name.encode() + uvarint(len(partitions) + 1) + b"".join(partitions) + tags
+
+
+def topic_with_id(topic_id: UUID, *partitions: bytes, tags: bytes = b"\x00") -> bytes:
+    return topic_id.bytes + uvarint(len(partitions) + 1) + b"".join(partitions) + tags
 
 
 def body(*topics: bytes, transactional_id: bytes = b"\x00", tags: bytes = b"\x00") -> bytes:
@@ -40,7 +47,7 @@ def is_lone(content: bytes) -> bool:
     return read_lone(RequestHead(0, 11, 1, "", 0), memoryview(content)) is not None
 
 
-def found(request: ProduceRequest) -> list[tuple[str, list[tuple[int, bytes]]]]:
+def found(request: ProduceRequest) -> list[tuple[str | UUID, list[tuple[int, bytes]]]]:
     return [(name, [(data.partition, bytes(data.records)) for data in items]) for name, items in request.topics]
 
 
@@ -82,11 +89,36 @@ def test_a_transactional_id_is_not_taken_for_none() -> None:
     assert (request.transactional_id, found(request)) == ("id", [("t", [(1, b"a")])])
 
 
-def test_every_cut_of_a_lone_batch_is_malformed() -> None:
-    whole = body(topic("name", partition(5, b"records")))
+@pytest.mark.parametrize("version", [9, 10, 11, 12])
+def test_names_are_read_alike_in_all_flexible_versions(version: int) -> None:
+    content = body(topic("t", partition(1, b"a")))
+    assert found(read(content, version)) == found(read(content))
+
+
+@pytest.mark.parametrize("records", [b"r", b"r" * 20_000])
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, UUID(int=7), UUID(int=0)])
+def test_a_lone_batch_of_a_topic_id_is_found(topic_id: UUID, records: bytes) -> None:
+    content = body(topic_with_id(topic_id, partition(5, records)))
+    assert read_lone(RequestHead(0, WITH_IDS, 1, "", 0), memoryview(content)) is not None
+    assert found(read(content, WITH_IDS)) == [(topic_id, [(5, records)])]
+
+
+def test_several_topic_ids_go_the_long_way() -> None:
+    two = topic_with_id(TOPIC_ID, partition(1, b"a"), partition(2, b"b"))
+    content = body(two, topic_with_id(UUID(int=9), partition(0, None), tags=TAGGED))
+    assert read_lone(RequestHead(0, WITH_IDS, 1, "", 0), memoryview(content)) is None
+    assert found(read(content, WITH_IDS)) == [(TOPIC_ID, [(1, b"a"), (2, b"b")]), (UUID(int=9), [(0, b"")])]
+
+
+@pytest.mark.parametrize(
+    ("version", "one"),
+    [(11, topic("name", partition(5, b"records"))), (WITH_IDS, topic_with_id(TOPIC_ID, partition(5, b"records")))],
+)
+def test_every_cut_of_a_lone_batch_is_malformed(version: int, one: bytes) -> None:
+    whole = body(one)
     for length in range(len(whole) - 1):
         with pytest.raises(Malformed):
-            read(whole[:length])
+            read(whole[:length], version)
 
 
 def test_a_name_that_no_topic_may_have_is_malformed() -> None:

@@ -32,6 +32,18 @@ def test_every_version_gets_what_is_committed(version: int) -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("version", [17, 18])
+def test_what_followers_of_kafka_say_about_themselves_is_passed_over(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a", "b")
+        tagged = {"replica_directory_id": UUID(int=5), "high_watermark": 1}
+        row = rows(await fetch(broker, {**wanted(1), **tagged}, version=version))[0]
+        assert (row.code, row.values, row.high_watermark) == (ErrorCode.none, [(1, "b")], 2)
+
+    tell(story)
+
+
 def test_a_fetch_within_a_batch_returns_all_of_it() -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect()

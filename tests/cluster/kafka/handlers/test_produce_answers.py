@@ -2,14 +2,15 @@
 
 import asyncio
 import struct
+from uuid import UUID
 
 import pytest
-from handlers_fixture import HandlersStory, Provocations, tell
+from handlers_fixture import HandlersStory, Provocations, milliseconds, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
 from produce_requests import ALL, LEADER_ONLY, TIMEOUT_MS, Row, batch, produce, rows, send, sent
 from raw_batches import raw_batch
-from replica_fixture import ME, NOW_MS
+from replica_fixture import ME, NOW_MS, TOPIC_ID
 
 from cordwood.cluster.kafka.handlers import produce as handler
 from cordwood.cluster.kafka.leader_hints import Leader
@@ -19,6 +20,8 @@ from cordwood.storage.batch import CONTROL, TRANSACTIONAL, headers
 from cordwood.storage.budget import RECORDS_MAX
 from cordwood.storage.config import LogConfig
 
+NAMED = 12
+"""The last version with topic names instead of topic ids."""
 MAX_BYTES = 1000
 SEQUENCE_MAX = 0x7FFFFFFF
 HOUR_MS = 3_600_000
@@ -242,11 +245,29 @@ def test_versions_that_are_only_advertised_are_refused(version: int) -> None:
     tell(story)
 
 
+def test_of_several_topic_ids_the_unknown_ones_are_refused() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        data = ({"index": 0, "records": batch()},)
+        topics = [{"topic_id": topic_id, "partition_data": data} for topic_id in (UUID(int=99), TOPIC_ID, None)]
+        fields = {"acks": ALL, "timeout": milliseconds(TIMEOUT_MS), "topic_data": topics}
+        answer = broker.client.send(handler.KEY, 13, **fields)
+        await broker.sync()
+        assert rows(answer.result()) == [
+            Row(ErrorCode.unknown_topic_id, -1),
+            Row(ErrorCode.none, 0),
+            Row(ErrorCode.unknown_topic_id, -1),
+        ]
+        assert [topic.topic_id for topic in answer.result().responses] == [UUID(int=99), TOPIC_ID, None]
+        assert partition.log.log_end == 1
+
+    tell(story)
+
+
 PROVOKED = Provocations(
     handler,
     never=frozenset(
         {
-            ErrorCode.unknown_topic_id,
             ErrorCode.offset_out_of_range,
             ErrorCode.offset_not_available,
             ErrorCode.fenced_leader_epoch,
@@ -255,7 +276,7 @@ PROVOKED = Provocations(
         }
     ),
 )
-"""Produce names topics by name, without offset or leader epoch, and every log error has a code of its own."""
+"""A Produce request has no offset and no leader epoch, and every log error has a code of its own."""
 
 
 @PROVOKED.of(ErrorCode.corrupt_message)
@@ -309,7 +330,13 @@ async def _failed_disk(broker: HandlersStory) -> ErrorCode:
 
 @PROVOKED.of(ErrorCode.unknown_topic_or_partition)
 async def _unknown_topic(broker: HandlersStory) -> ErrorCode:
-    return (await produce(broker, batch(), topic="nowhere")).code
+    return (await produce(broker, batch(), topic="nowhere", version=NAMED)).code
+
+
+@PROVOKED.of(ErrorCode.unknown_topic_id)
+async def _unknown_topic_id(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, batch(), topic_id=UUID(int=99))).code
 
 
 @PROVOKED.of(ErrorCode.not_leader_or_follower)
@@ -342,7 +369,7 @@ async def _two_acknowledgements(broker: HandlersStory) -> ErrorCode:
 
 @PROVOKED.of(ErrorCode.invalid_topic_exception)
 async def _internal_topic(broker: HandlersStory) -> ErrorCode:
-    (code,) = {(await produce(broker, batch(), topic=topic)).code for topic in INTERNAL_TOPICS}
+    (code,) = {(await produce(broker, batch(), topic=topic, version=NAMED)).code for topic in INTERNAL_TOPICS}
     return code
 
 

@@ -1,0 +1,43 @@
+"""ApiVersions: the served APIs, the features, and a version that the broker does not know."""
+
+from typing import Any
+
+import pytest
+from admin_fixture import AdminFixture
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.features import Feature
+from cordwood.cluster.kafka.handlers import api_versions as handler
+from cordwood.cluster.kafka.registry import served_apis
+
+LEVEL = Feature("transaction.version", 0, 2, 2)
+FROM_1 = Feature("other.version", 1, 3, 2)
+
+
+def ask(admin: AdminFixture, version: int, *features: Feature) -> Any:
+    admin.services.served_apis, admin.services.features = served_apis(), features
+    return admin.ask(handler, version)
+
+
+@pytest.mark.parametrize("version", handler.VERSIONS)
+def test_every_version_has_all_served_apis(admin: AdminFixture, version: int) -> None:
+    answer = ask(admin, version)
+    assert answer.error_code is ErrorCode.none
+    assert [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys] == [*served_apis()]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_features_are_announced_with_their_levels(admin: AdminFixture, version: int) -> None:
+    answer = ask(admin, version, LEVEL, FROM_1)
+    finalized = [(f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features]
+    assert finalized == [("transaction.version", 2, 2), ("other.version", 2, 2)]
+    assert answer.finalized_features_epoch == admin.image.index >= 0
+    supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features]
+    # Old clients fail on a supported feature that begins at level 0 (KAFKA-17011).
+    assert supported == [("transaction.version", 0, 2)] * (version >= 4) + [("other.version", 1, 3)]
+
+
+def test_the_epoch_of_the_features_rises_with_the_metadata(admin: AdminFixture) -> None:
+    before = ask(admin, 4).finalized_features_epoch
+    admin.fence(1)
+    assert ask(admin, 4).finalized_features_epoch > before
