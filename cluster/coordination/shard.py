@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Generic, TypeVar
 
+from cordwood.cluster.coordination.open_transactions import OpenTransactions
 from cordwood.cluster.coordination.topic import PartitionLeadership
-from cordwood.storage.records import Record
+from cordwood.storage.records import Header, Record
 
 Content = tuple[bytes, bytes | None]
 """Key and value of a record; None for the value of a tombstone."""
@@ -45,6 +46,13 @@ class CoordinatorShard(ABC, Generic[_KeyT]):
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         """Restore the newest value of each key, one a step. Raises CorruptBatch."""
 
+    def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> None:
+        """Restore what ongoing transactions have written, after `restore`. Raises CorruptBatch."""
+
+    def removable_end(self, end: int) -> int:
+        """Return the end of the records, below `end`, that a compaction may delete: no ongoing transaction has any."""
+        return end
+
     @abstractmethod
     def all_keys(self) -> list[_KeyT]:
         """Return the keys of all records that the log has to keep."""
@@ -54,5 +62,5 @@ class CoordinatorShard(ABC, Generic[_KeyT]):
         """Return the newest records of these keys, without those that are removed."""
 
 
-def as_records(contents: Iterable[Content], now_ms: int) -> list[Record]:
-    return [Record(0, now_ms, key, value) for key, value in contents]
+def as_records(contents: Iterable[Content], now_ms: int, headers: tuple[Header, ...] = ()) -> list[Record]:
+    return [Record(0, now_ms, key, value, headers) for key, value in contents]

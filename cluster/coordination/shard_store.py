@@ -12,13 +12,14 @@ from typing import Any, Generic, TypeVar, assert_never
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.replay import COPY, Replay
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness, as_records
 from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.replication.tasks import Tasks
-from cordwood.storage.batch import CONTROL, check, split
+from cordwood.storage.batch import split
 from cordwood.storage.errors import StorageError
-from cordwood.storage.records import decode, encode
+from cordwood.storage.records import Header, encode
 
 RECORDS_PER_BATCH_MAX = 2000
 COMPACTION_RECORDS_MIN = 4_000
@@ -78,6 +79,10 @@ class ShardStore(Generic[_ShardT]):
         partition_count = self._topic.partition_count()
         return None if partition_count == 0 else self._shard(partition_of(key, partition_count))
 
+    def of_partition(self, partition: int) -> _ShardT | None:
+        """Return the shard of a partition, ready or not; None if this broker does not lead it."""
+        return self._follow(partition)
+
     async def find_or_create(self, key: str) -> _ShardT:
         """Return the shard of a key; create the topic if there is none. Raises Refused."""
         return self._shard(await self.place(key))
@@ -90,7 +95,10 @@ class ShardStore(Generic[_ShardT]):
 
     def append(self, shard: _ShardT, contents: Sequence[Content]) -> Awaitable[None]:
         """Append records before the first await, then wait until they are committed. Raises Refused."""
-        return self._topic.append(shard.leadership, encode(as_records(contents, self._wall_clock())))
+        return self._append(shard, contents, ())
+
+    def _append(self, shard: _ShardT, contents: Sequence[Content], headers: tuple[Header, ...]) -> Awaitable[None]:
+        return self._topic.append(shard.leadership, encode(as_records(contents, self._wall_clock(), headers)))
 
     def submit(self, shard: _ShardT, contents: Sequence[Content]) -> None:
         """Append records without waiting until they are committed. Raises Refused."""
@@ -104,7 +112,8 @@ class ShardStore(Generic[_ShardT]):
             # The partition's new leader compacts it.
             return
         due = max(COMPACTION_RECORDS_MIN, COMPACTION_RATIO * len(shard))
-        if end - start > due and not shard.is_compacting:
+        # The first test costs less, and is enough for nearly all writes.
+        if end - start > due and not shard.is_compacting and shard.removable_end(end) - start > due:
             shard.is_compacting = True
             self._tasks.spawn(self._compact(shard, end))
 
@@ -179,13 +188,15 @@ class ShardStore(Generic[_ShardT]):
             # The next request for a key of this partition retries.
             self._let_go(shard)
 
-    async def _compact(self, shard: _ShardT, below: int) -> None:
-        """Append the newest record of every key again, then delete all records before them."""
+    async def _compact(self, shard: _ShardT, end: int) -> None:
+        """Append the newest record of every key again, then delete the records below `end` that it replaces."""
+        # Before anything is copied: a transaction that ends meanwhile is replayed from its own records.
+        below = shard.removable_end(end)
         try:
             for keys in chunks(shard.all_keys(), RECORDS_PER_BATCH_MAX):
                 contents = shard.contents(keys)
                 if contents:
-                    await self.append(shard, contents)
+                    await self._append(shard, contents, COPY)
                 await asyncio.sleep(0)
             self._topic.trim(shard.leadership, below)
         except Refused as refusal:
@@ -199,17 +210,18 @@ class ShardStore(Generic[_ShardT]):
 async def load(topic: InternalTopic, shard: CoordinatorShard[Any], end: int) -> None:
     """Fill the shard from the records below `end`. Raises Refused, also if the leadership ends, and StorageError."""
     turn = _Turn(asyncio.get_running_loop())
-    newest: dict[bytes, bytes] = {}
+    replay = Replay()
     offset = topic.bounds(shard.leadership).start
     while offset < end:
         data = await topic.read(shard.leadership, offset)
         if not data:
             break
         for batch in split(data):
-            offset = max(offset, _take_newest(batch, offset, newest))
+            offset = max(offset, replay.take(batch, offset))
             await turn.maybe_end()
-    for _ in shard.restore(newest.items()):
+    for _ in shard.restore(replay.newest.items()):
         await turn.maybe_end()
+    shard.restore_open(replay.open)
 
 
 class _Turn:
@@ -222,20 +234,6 @@ class _Turn:
         if self._loop.time() >= self._until:
             await asyncio.sleep(0)
             self._until = self._loop.time() + TURN_S
-
-
-def _take_newest(batch: bytes, offset: int, newest: dict[bytes, bytes]) -> int:
-    """Apply the records from `offset` on to `newest`. Return the offset of the next batch."""
-    header = check(batch)
-    if not header.attributes & CONTROL:
-        for record in decode(batch):
-            if record.key is None or record.offset < offset:
-                continue
-            if record.value is None:
-                newest.pop(record.key, None)
-            else:
-                newest[record.key] = record.value
-    return header.end
 
 
 def chunks(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:

@@ -2,7 +2,7 @@
 
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -20,7 +20,20 @@ from cordwood.cluster.resources.turns import at_once
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
-from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, OffsetOutOfRange, OutOfResources
+from cordwood.replication.verification import VerificationGuard
+from cordwood.storage.batch import TRANSACTIONAL, check
+from cordwood.storage.errors import (
+    BatchTooLarge,
+    DamagedLog,
+    DiskFailed,
+    InvalidTransactionState,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    OutOfResources,
+    StaleProducerEpoch,
+)
+from cordwood.storage.records import Record, encode
+from cordwood.storage.types import ProducerIdAndEpoch
 
 READ_BYTES = 1 << 20
 RECORD_BYTES_MAX = 16 << 20
@@ -95,6 +108,25 @@ class InternalTopic(Protocol):
 
     def submit(self, leadership: PartitionLeadership, batch: bytes) -> None:
         """Append without waiting until the batch is committed. After a refusal nothing was appended."""
+        ...
+
+    def begin_verification(
+        self, leadership: PartitionLeadership, producer: ProducerIdAndEpoch, *, is_v2: bool
+    ) -> VerificationGuard | None:
+        """Begin to verify that this partition is in a producer's transaction; None if the log shows that it is."""
+        ...
+
+    def append_in_transaction(
+        self,
+        leadership: PartitionLeadership,
+        records: Sequence[Record],
+        producer: ProducerIdAndEpoch,
+        guard: VerificationGuard | None,
+    ) -> Bounds:
+        """Append a batch of a transaction, which is not committed yet. Return where it is.
+
+        Also raises Refused with INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
+        """
         ...
 
     def trim(self, leadership: PartitionLeadership, offset: int) -> None:
@@ -185,6 +217,26 @@ class ReplicatedTopic:
         with _as_refusals():
             self._led(leadership).partition.append(batch, self._wall_clock())
 
+    def begin_verification(
+        self, leadership: PartitionLeadership, producer: ProducerIdAndEpoch, *, is_v2: bool
+    ) -> VerificationGuard | None:
+        role = self._led(leadership)
+        header = check(encode_in_transaction([Record(0, self._wall_clock(), None, None)], producer))
+        with _as_refusals():
+            return role.begin_verification(header, is_v2=is_v2) if role.needs_verification(header) else None
+
+    def append_in_transaction(
+        self,
+        leadership: PartitionLeadership,
+        records: Sequence[Record],
+        producer: ProducerIdAndEpoch,
+        guard: VerificationGuard | None,
+    ) -> Bounds:
+        batch, partition = encode_in_transaction(records, producer), self._led(leadership).partition
+        with _as_refusals():
+            appended = partition.append(batch, self._wall_clock(), guard=guard, is_own=True)
+        return Bounds(appended.base_offset, appended.end_offset)
+
     def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         self._led(leadership).delete_records(offset)
 
@@ -220,10 +272,10 @@ class ReplicatedTopic:
         return Refused(ErrorCode.coordinator_not_available, reason)
 
 
-def _as_refused(refused: PartitionRefused) -> Refused:
-    """Return the coordinator's refusal: clients look for another one, unless too few replicas are in sync here."""
-    is_short = refused.reason is Refusal.NOT_ENOUGH_REPLICAS
-    return Refused(ErrorCode.coordinator_not_available if is_short else ErrorCode.not_coordinator, str(refused))
+def encode_in_transaction(records: Sequence[Record], producer: ProducerIdAndEpoch) -> bytes:
+    """Return a batch that a coordinator writes in a producer's transaction, without sequence numbers."""
+    producer_id, epoch = producer
+    return encode(records, producer_id=producer_id, producer_epoch=epoch, attributes=TRANSACTIONAL)
 
 
 @contextmanager
@@ -235,5 +287,15 @@ def _as_refusals() -> Iterator[None]:
         raise _as_refused(refused) from refused
     except BatchTooLarge as error:
         raise Refused(ErrorCode.message_too_large, str(error)) from error
-    except (OutOfResources, DiskFailed) as error:
+    except StaleProducerEpoch as error:
+        raise Refused(ErrorCode.invalid_producer_epoch, str(error)) from error
+    except InvalidTransactionState as error:
+        raise Refused(ErrorCode.invalid_txn_state, str(error)) from error
+    except (OutOfResources, DiskFailed, OutOfOrderSequence) as error:
         raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
+
+
+def _as_refused(refused: PartitionRefused) -> Refused:
+    """Return the coordinator's refusal: clients look for another one, unless too few replicas are in sync here."""
+    is_short = refused.reason is Refusal.NOT_ENOUGH_REPLICAS
+    return Refused(ErrorCode.coordinator_not_available if is_short else ErrorCode.not_coordinator, str(refused))

@@ -5,7 +5,7 @@ partition of `__consumer_offsets` in memory, and `state_store.py` writes it.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,13 +17,14 @@ from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.offsets import Changes, OffsetsByPartition
+from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
-from cordwood.cluster.groups.state_store import GroupStateStore
+from cordwood.cluster.groups.state_store import GroupStateStore, Verify
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.types import ProducerIdAndEpoch
 
 NAME_BYTES_MAX = 32_000
 """Largest length of ids and names that fits the records."""
@@ -148,17 +149,44 @@ class GroupCoordinator:
         """
         shard = await self._state_store.find_or_create(_checked(group_id))
         self._check_commit(shard, group_id, member)
-        now_ms = self._wall_clock()
-        codes: Codes = {}
-        changes: dict[OffsetKey, CommittedOffset | None] = {}
-        for (topic, partition), commit in commits.items():
-            codes[topic, partition] = self._check_metadata(commit.metadata)
-            if codes[topic, partition] is ErrorCode.none:
-                key = OffsetKey(group_id, topic, partition)
-                changes[key] = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+        codes, changes = self._changes(group_id, commits)
         if changes:
-            await self._write_commit(shard, shard.open(group_id), changes)
+            await self._write_commit(shard, shard.open(group_id), self._state_store.write(shard, changes))
         return codes
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        member: MemberIdentity,
+        producer: ProducerIdAndEpoch,
+        commits: Mapping[TopicPartition, Commit],
+        verify: Verify,
+        *,
+        is_v2: bool = False,
+    ) -> Codes:
+        """Commit offsets in a transaction: they count from its marker on. Return a code for each, or raise Refused."""
+        shard = await self._state_store.find_or_create(_checked(group_id, needs_name=True))
+        guard = await self._state_store.verified(shard, producer, verify, is_v2=is_v2)
+        if self._state_store.find(group_id) is not shard:
+            raise Refused(ErrorCode.not_coordinator)
+        self._check_transactional_commit(shard, group_id, member)
+        codes, changes = self._changes(group_id, commits)
+        if changes:
+            write = self._state_store.write_pending(shard, producer, changes, guard)
+            await self._write_commit(shard, shard.open(group_id), write)
+        return codes
+
+    def transaction_ended(self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
+        """Apply or drop a transaction's offsets in a partition in which its marker is committed."""
+        shard = self._state_store.of_partition(partition)
+        if shard is not None:
+            for group in shard.end_transaction(producer.producer_id, is_commit=is_commit):
+                self._effect_runner.perform(shard, group)
+
+    def pending_of(self, group_id: str) -> frozenset[TopicPartition]:
+        """Return the partitions of which ongoing transactions have committed an offset of the group (KIP-447)."""
+        shard = self._state_store.find(_checked(group_id))
+        return frozenset() if shard is None else shard.offsets.pending_of(group_id)
 
     def offsets_of(self, group_id: str) -> OffsetsByPartition:
         """Return the committed offsets of a group; none for a group that does not exist."""
@@ -180,7 +208,7 @@ class GroupCoordinator:
             is_read = group.reads(topic)
             codes[topic, partition] = ErrorCode.group_subscribed_to_topic if is_read else ErrorCode.none
             key = OffsetKey(group_id, topic, partition)
-            if not is_read and shard.offsets.newest(key) is not None:
+            if not is_read and shard.offsets.is_known(key):
                 keys.append(key)
         await self._state_store.write(shard, dict.fromkeys(keys))
         return codes
@@ -247,14 +275,37 @@ class GroupCoordinator:
         elif member.generation >= 0:
             raise Refused(ErrorCode.group_id_not_found)
 
+    def _check_transactional_commit(self, shard: Shard, group_id: str, member: MemberIdentity) -> None:
+        group = shard.groups.get(group_id)
+        if group is not None:
+            code = group.check_transactional_commit(member.member_id, member.instance_id, member.generation)
+            if code is not ErrorCode.none:
+                raise Refused(code)
+        elif member.generation >= 0:
+            raise Refused(ErrorCode.illegal_generation)
+
+    def _changes(
+        self, group_id: str, commits: Mapping[TopicPartition, Commit]
+    ) -> tuple[Codes, dict[OffsetKey, CommittedOffset]]:
+        """Return a code for each commit, and the offsets to write."""
+        now_ms = self._wall_clock()
+        codes: Codes = {}
+        changes: dict[OffsetKey, CommittedOffset] = {}
+        for (topic, partition), commit in commits.items():
+            codes[topic, partition] = self._check_metadata(commit.metadata)
+            if codes[topic, partition] is ErrorCode.none:
+                key = OffsetKey(group_id, topic, partition)
+                changes[key] = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+        return codes, changes
+
     def _check_metadata(self, metadata: str) -> ErrorCode:
         limit = min(self._settings.offset_metadata_bytes_max, NAME_BYTES_MAX)
         fits = len(metadata) <= limit and len(metadata.encode()) <= limit
         return ErrorCode.none if fits else ErrorCode.offset_metadata_too_large
 
-    async def _write_commit(self, shard: Shard, group: Group, changes: Changes) -> None:
+    async def _write_commit(self, shard: Shard, group: Group, write: Awaitable[None]) -> None:
         try:
-            await self._state_store.write(shard, changes)
+            await write
         except Refused as refusal:
             # Drop a group that was created for this commit.
             self._effect_runner.perform(shard, group)

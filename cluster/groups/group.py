@@ -157,6 +157,17 @@ class Group(Rebalance):
         self.members.by_id[member_id].restart_session(now_ms)
         return ErrorCode.none
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Return the code for an offset commit in a transaction (KIP-447).
+
+        Old producers name no member, and are fenced by their producer epoch alone. A member may commit while the next
+        generation begins: its transaction has read in the present one.
+        """
+        names_no_member = member_id == NO_MEMBER and instance_id is None
+        if generation < 0 and (names_no_member or self.state is State.EMPTY):
+            return ErrorCode.none
+        return self._check_generation(member_id, instance_id, generation)
+
     def check_delete(self) -> ErrorCode:
         """Return the code for deleting the group: only a group without members may be deleted."""
         return ErrorCode.none if self.state is State.EMPTY else ErrorCode.non_empty_group

@@ -1,9 +1,10 @@
-"""Committed offsets by group, and their expiry (KIP-211)."""
+"""Committed offsets by group, pending ones of ongoing transactions, and their expiry (KIP-211, KIP-447)."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from cordwood.cluster.coordination.open_transactions import OpenTransactions, Written
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.rebalance import State
@@ -25,21 +26,31 @@ class _Newest(NamedTuple):
 class Offsets:
     """Committed offsets, and those that are appended to the log and not committed yet.
 
-    Readers see only committed offsets. A change begins when it is appended, and is then settled or abandoned.
+    Readers see only committed offsets. A change begins when it is appended, and is then settled or abandoned. Offsets
+    that were committed in a transaction are pending until its marker.
     """
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._newest: dict[OffsetKey, _Newest] = {}
+        self._open: OpenTransactions[OffsetKey, CommittedOffset] = OpenTransactions()
+        """The positions are sequence numbers."""
+        self._pending_by_group: dict[str, dict[tuple[str, int], None]] = {}
         self._sequence = 0
         self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self._open)
+
+    @property
+    def first_pending(self) -> int | None:
+        """Record offset at which the first transaction with pending offsets begins; None without one."""
+        return self._open.first_offset
 
     def live_keys(self) -> Iterator[OffsetKey]:
         """Yield the keys of offsets that are committed or may become committed; some keys come twice."""
         yield from self._newest
+        yield from self._open
         for group_id, offsets in self._by_group.items():
             for topic, partition in offsets:
                 yield OffsetKey(group_id, topic, partition)
@@ -51,7 +62,16 @@ class Offsets:
     def keys_of(self, group_id: str) -> list[OffsetKey]:
         """Return the keys of offsets that one group has committed or is committing."""
         committed = (OffsetKey(group_id, topic, partition) for topic, partition in self.of(group_id))
-        return [*committed, *(key for key in self._newest if key.group_id == group_id)]
+        pending = (OffsetKey(group_id, *place) for place in self._pending_by_group.get(group_id, ()))
+        return [*committed, *pending, *(key for key in self._newest if key.group_id == group_id)]
+
+    def pending_of(self, group_id: str) -> frozenset[tuple[str, int]]:
+        """Return the partitions of which ongoing transactions have committed an offset."""
+        return frozenset(self._pending_by_group.get(group_id, ()))
+
+    def is_known(self, key: OffsetKey) -> bool:
+        """Return True if the log has an offset of the key: committed, being committed, or pending."""
+        return self.newest(key) is not None or key in self._open
 
     def newest(self, key: OffsetKey) -> CommittedOffset | None:
         """Return the newest offset in the log, committed or not."""
@@ -76,6 +96,11 @@ class Offsets:
                 continue
             if newest.sequence == sequence:
                 del self._newest[key]
+            if committed is None:
+                self._open.removed(key, sequence)
+                self._not_pending(key)
+            else:
+                self._open.replaced(key, sequence)
             self.put(key, committed)
 
     def abandon(self, sequence: int, changes: Changes) -> None:
@@ -84,6 +109,42 @@ class Offsets:
             newest = self._newest.get(key)
             if newest is not None and newest.sequence == sequence:
                 del self._newest[key]
+
+    def write_pending(self, producer_id: int, offset: int, changes: Mapping[OffsetKey, CommittedOffset]) -> None:
+        """Note offsets that a transaction has appended at a record offset."""
+        self._sequence += 1
+        for key, committed in changes.items():
+            self.restore_pending(producer_id, offset, key, Written(committed, self._sequence))
+
+    def restore_pending(
+        self, producer_id: int, offset: int, key: OffsetKey, written: Written[CommittedOffset] | None
+    ) -> None:
+        """Note a pending offset, None if a later commit has replaced it, as `write_pending` does."""
+        self._open.write(producer_id, offset, key, written)
+        self._pending_by_group.setdefault(key.group_id, {})[key.topic, key.partition] = None
+        if written is not None:
+            self._sequence = max(self._sequence, written.position)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> set[str]:
+        """Apply or drop a transaction's pending offsets. Return the groups that had any."""
+        keys = self._open.keys_of(producer_id)
+        for key, (committed, sequence) in self._open.end(producer_id, is_commit=is_commit):
+            newest = self._newest.get(key)
+            if newest is not None and newest.sequence < sequence:
+                # That commit was appended before this one, and is settled later.
+                del self._newest[key]
+            self.put(key, committed)
+        for key in keys:
+            self._not_pending(key)
+        return {key.group_id for key in keys}
+
+    def _not_pending(self, key: OffsetKey) -> None:
+        """Remove the key from the pending ones, unless another transaction has it."""
+        places = self._pending_by_group.get(key.group_id)
+        if places is not None and key not in self._open:
+            places.pop((key.topic, key.partition), None)
+            if not places:
+                del self._pending_by_group[key.group_id]
 
     def put(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
         place = (key.topic, key.partition)

@@ -82,12 +82,13 @@ class Removal:
                     return
 
     async def _expire_in(self, shard: Shard, group: Group) -> None:
-        """Remove a group's expired offsets, and an empty group with the last of them."""
+        """Remove a group's expired offsets, and an empty group with the last of them. Pending offsets do not expire."""
         if shard.groups.get(group.group_id) is not group:
             # The group was removed while other groups were checked.
             return
-        offsets = shard.offsets.of(group.group_id)
-        keys = expired(group, offsets, self._wall_clock(), self._settings.offsets_retention_ms)
+        offsets, pending = shard.offsets.of(group.group_id), shard.offsets.pending_of(group.group_id)
+        found = expired(group, offsets, self._wall_clock(), self._settings.offsets_retention_ms)
+        keys = [key for key in found if (key.topic, key.partition) not in pending]
         is_over = group.check_delete() is ErrorCode.none and group.is_vacant
         if is_over and not set(shard.offsets.keys_of(group.group_id)) - set(keys):
             await self.remove(shard, group, keys)

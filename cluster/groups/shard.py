@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cordwood.cluster.coordination.shard import Content, CoordinatorShard
+from cordwood.cluster.coordination.open_transactions import OpenTransactions, Written
+from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness
 from cordwood.cluster.coordination.topic import PartitionLeadership
 from cordwood.cluster.groups.formats import (
     GroupKey,
@@ -41,6 +42,8 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
         self._saved: dict[str, list[SavedValue]] = {}
         """The value of each group in the log, and after it the values that are being written, in order."""
         self._unsaved: dict[str, None] = {}
+        self._ended: list[tuple[int, bool]] = []
+        """Producer ids of transactions that ended while the shard was loaded, and whether they were committed."""
 
     def __len__(self) -> int:
         """Return the number of records that the state needs."""
@@ -60,6 +63,29 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
                 case None:
                     pass
             yield
+
+    def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> None:
+        for producer_id, offset, raw_key, written in transactions.values():
+            key = decode_key(raw_key)
+            if isinstance(key, OffsetKey):
+                committed = None if written is None else Written(decode_offset(written.value), written.position)
+                self.offsets.restore_pending(producer_id, offset, key, committed)
+                self.open(key.group_id)
+        for producer_id, is_commit in self._ended:
+            self.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[Group]:
+        """Apply or drop what a transaction has committed, after its marker. Return the groups of its offsets."""
+        if self.readiness is Readiness.LOADING:
+            # The marker may come after the records that are being read.
+            self._ended.append((producer_id, is_commit))
+            return []
+        ended = self.offsets.end_transaction(producer_id, is_commit=is_commit)
+        return [self.groups[group_id] for group_id in sorted(ended) if group_id in self.groups]
+
+    def removable_end(self, end: int) -> int:
+        first = self.offsets.first_pending
+        return end if first is None else min(end, first)
 
     def begin_sessions(self, now_ms: int) -> None:
         """Start a whole session for each restored member: this broker has had no heartbeat of it yet."""

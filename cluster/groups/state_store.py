@@ -1,13 +1,18 @@
 """Group state store: appends of groups and offsets to the `__consumer_offsets` partitions that this broker leads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from cordwood.cluster.coordination.shard import Content
+from cordwood.cluster.coordination.shard import Content, as_records
 from cordwood.cluster.coordination.shard_store import RECORDS_PER_BATCH_MAX, ShardStore, chunks
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.formats import encode_group_key
+from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey, encode_group_key
 from cordwood.cluster.groups.offsets import Changes
 from cordwood.cluster.groups.shard import Shard, changes_as_contents
+from cordwood.replication.verification import VerificationGuard
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
+
+Verify = Callable[[TopicPartition], Awaitable[None]]
+"""Asks the transaction coordinator whether a partition is in a transaction. Raises Refused if it is not."""
 
 
 class GroupStateStore(ShardStore[Shard]):
@@ -24,6 +29,32 @@ class GroupStateStore(ShardStore[Shard]):
             contents = []
         if contents:
             await self.append(shard, contents)
+        self.compact_if_due(shard)
+
+    async def verified(
+        self, shard: Shard, producer: ProducerIdAndEpoch, verify: Verify, *, is_v2: bool
+    ) -> VerificationGuard | None:
+        """Verify that the shard's partition is in a producer's transaction, unless its log shows it. Raises Refused."""
+        guard = self._topic.begin_verification(shard.leadership, producer, is_v2=is_v2)
+        if guard is not None:
+            await verify(TopicPartition(self._topic.name, shard.partition))
+        return guard
+
+    async def write_pending(
+        self,
+        shard: Shard,
+        producer: ProducerIdAndEpoch,
+        changes: Mapping[OffsetKey, CommittedOffset],
+        guard: VerificationGuard | None,
+    ) -> None:
+        """Append offsets of a transaction, pending until its marker, and wait until they are committed.
+
+        Raises Refused.
+        """
+        records = as_records(changes_as_contents(changes), self._wall_clock())
+        start, end = self._topic.append_in_transaction(shard.leadership, records, producer, guard)
+        shard.offsets.write_pending(producer.producer_id, start, changes)
+        await self._topic.committed(shard.leadership, end)
         self.compact_if_due(shard)
 
     async def _write_offsets(self, shard: Shard, contents: Sequence[Content], changes: Changes) -> None:

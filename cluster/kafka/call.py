@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.features import Feature
     from cordwood.cluster.kafka.producer_ids import ProducerIds
+    from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.resources.decode_queue import DecodeQueue
     from cordwood.cluster.resources.turns import Turns
@@ -39,6 +40,7 @@ class Services:
     replicas: "Replicas"
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"
+    verifier: "TransactionVerifier"
     producer_ids: "ProducerIds"
     log_maintenance: "LogMaintenance"
     run_blocking: "RunBlocking"

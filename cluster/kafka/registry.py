@@ -48,6 +48,7 @@ from cordwood.cluster.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
 )
 
@@ -77,6 +78,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     offset_commit,
     offset_fetch,
     offset_delete,
+    txn_offset_commit,
     describe_groups,
     list_groups,
     delete_groups,

@@ -19,7 +19,6 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "AddPartitionsToTxn",
         "AddOffsetsToTxn",
         "EndTxn",
-        "TxnOffsetCommit",
         "DescribeTransactions",
         "ListTransactions",
     ),

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
@@ -13,9 +14,11 @@ from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, Member
 from cordwood.cluster.groups.exchange import Join, JoinReply, Leaver, MemberProtocol, Sync, SyncReply
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.metadata.image import Image
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 GROUP = "group"
 DEADLINE_S = 3600.0
+PRODUCER = ProducerIdAndEpoch(7, 0)
 
 
 class CoordinatorFixture:
@@ -27,6 +30,7 @@ class CoordinatorFixture:
         self.topics = {"flights", "planes"}
         self.rng = random.Random(1)
         self.members: dict[str, str] = {}
+        self.verified: list[TopicPartition] = []
         self.generation = -1
         self._loop = asyncio.get_running_loop()
         self.leader = FIRST
@@ -138,6 +142,29 @@ class CoordinatorFixture:
         for code in codes.values():
             if code is not ErrorCode.none:
                 raise Refused(code)
+
+    async def commit_in_transaction(
+        self, offset: int, producer: ProducerIdAndEpoch = PRODUCER, name: str | None = None, **place: Any
+    ) -> None:
+        """Commit an offset in a transaction, as a member or not. Raises Refused with the first error code."""
+        member = MemberIdentity() if name is None else MemberIdentity(self.members[name], self.generation)
+        commits = {(place.get("topic", "flights"), place.get("partition", 0)): Commit(offset, -1, "note")}
+        codes = await self.coordinator.commit_in_transaction(GROUP, member, producer, commits, self._verify)
+        for code in codes.values():
+            if code is not ErrorCode.none:
+                raise Refused(code)
+
+    async def _verify(self, place: TopicPartition) -> None:
+        self.verified.append(place)
+        await asyncio.sleep(0)
+
+    def end(self, producer: ProducerIdAndEpoch = PRODUCER, *, is_commit: bool = True) -> None:
+        """End a transaction, as the handler of its marker does."""
+        self.topic.mark(self.partition, producer, is_commit=is_commit)
+        self.coordinator.transaction_ended(self.partition, producer, is_commit)
+
+    def pending(self) -> set[tuple[str, int]]:
+        return set(self.coordinator.pending_of(GROUP))
 
     def offsets(self) -> dict[tuple[str, int], int]:
         committed = self.coordinator.offsets_of(GROUP)

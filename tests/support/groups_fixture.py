@@ -3,18 +3,21 @@
 import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
 
+from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
-from cordwood.cluster.kafka.handlers import join_group, offset_commit, offset_fetch, sync_group
+from cordwood.cluster.kafka.handlers import join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
+from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier, Verification
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 GROUP = "group"
 OFFSETS_PARTITIONS = 4
@@ -26,6 +29,18 @@ NEWEST_WITH_NAMES = 9
 """The last version of OffsetCommit and OffsetFetch that names topics by name."""
 
 
+class ScriptedVerifier:
+    """The transaction coordinator's answer to every verification, as the test sets it."""
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.none
+        self.asked: list[Verification] = []
+
+    async def verify(self, verification: Verification) -> dict[TopicPartition, ErrorCode]:
+        self.asked.append(verification)
+        return dict.fromkeys(verification.partitions, self.code)
+
+
 class GroupsFixture(AdminFixture):
     """A broker with a topic `flights` of three partitions, and its group coordinator."""
 
@@ -34,6 +49,8 @@ class GroupsFixture(AdminFixture):
         for number, (name, partitions) in enumerate(((CONSUMER_OFFSETS, OFFSETS_PARTITIONS), ("flights", 3))):
             self.propose(CreateTopic(UUID(int=number + 1), name, ((BrokerId(1),),) * partitions))
         self.topic = OffsetsInMemory(OFFSETS_PARTITIONS)
+        self.verifier = ScriptedVerifier()
+        self.services.verifier = cast(TransactionVerifier, self.verifier)
         self.runner.run(self._open())
 
     async def _open(self) -> None:
@@ -105,14 +122,39 @@ class GroupsFixture(AdminFixture):
         code: ErrorCode = response.topics[0].partitions[0].error_code
         return code
 
+    def commit_in_transaction(self, offset: int, version: int = 5, partition: int = 0, **fields: Any) -> ErrorCode:
+        """Commit an offset in a transaction of producer 7."""
+        row = {"partition_index": partition, "committed_offset": offset, "committed_leader_epoch": 3}
+        row["committed_metadata"] = fields.pop("metadata", "note")
+        request = {
+            "transactional_id": "t",
+            "group_id": GROUP,
+            "producer_id": 7,
+            "producer_epoch": 0,
+            "generation_id": -1,
+            "member_id": "",
+            "topics": ({"name": fields.pop("topic", "flights"), "partitions": (row,)},),
+        }
+        response = self.ask(txn_offset_commit, version, **{**request, **fields})
+        code: ErrorCode = response.topics[0].partitions[0].error_code
+        return code
+
+    def end_transaction(self) -> None:
+        """Commit the transaction of producer 7."""
+        self.run(self._end(partition_of(GROUP, OFFSETS_PARTITIONS), ProducerIdAndEpoch(7, 0)))
+
+    async def _end(self, partition: int, producer: ProducerIdAndEpoch) -> None:
+        self.topic.mark(partition, producer, is_commit=True)
+        self.services.groups.transaction_ended(partition, producer, True)
+
     def fetch(self, version: int, *partitions: int, group_id: str = GROUP) -> Any:
-        """Fetch the group's committed offsets in any version; of all partitions if none is named."""
+        """Fetch the group's stable offsets in any version; of all partitions if none is named."""
         flights = {"name": "flights", "topic_id": FLIGHTS_ID, "partition_indexes": partitions}
         topics = (flights,) if partitions else None
         if version >= 8:
             group = {"group_id": group_id, "topics": topics}
             return self.ask(offset_fetch, version, groups=(group,), require_stable=True).groups[0]
-        return self.ask(offset_fetch, version, group_id=group_id, topics=topics)
+        return self.ask(offset_fetch, version, group_id=group_id, topics=topics, require_stable=True)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)

@@ -1,16 +1,21 @@
 """An internal topic in memory with changing leaders, and commits that a test delays, refuses or loses."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.coordination.topic import Bounds, PartitionLeadership
+from cordwood.cluster.coordination.topic import Bounds, PartitionLeadership, encode_in_transaction
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.replication.verification import VerificationGuard
 from cordwood.storage.batch import peek, split, stamp
+from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, decode
+from cordwood.storage.types import ProducerIdAndEpoch
 
 BATCHES_PER_READ = 500
 FIRST = 1
@@ -28,6 +33,15 @@ class Partition:
     leader: int | None = FIRST
     leader_epoch: int = 0
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)
+    """The epoch of each producer with an ongoing transaction."""
+
+    def append(self, batch: bytes) -> Bounds:
+        header = peek(batch)
+        start = self.end
+        self.batches[start] = stamp(header, start, self.leader_epoch) + batch[16:]
+        self.end += header.record_count
+        return Bounds(start, self.end)
 
     def commit(self) -> None:
         self.high_watermark = self.end
@@ -89,6 +103,14 @@ class OffsetsInMemory:
         if not self.partitions:
             self.partitions = [Partition() for _ in range(self.partition_count)]
 
+    def mark(self, index: int, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
+        """Append the marker that ends a producer's transaction."""
+        log = self.partitions[index]
+        log.epochs.pop(producer.producer_id, None)
+        log.append(encode_marker(producer, EndTransactionMarker(is_commit, 0), 0))
+        if not self.is_held:
+            log.commit()
+
     def bounds(self, index: int) -> Bounds:
         return Bounds(self.partitions[index].start, self.partitions[index].end)
 
@@ -100,7 +122,7 @@ class OffsetsInMemory:
             for data in log.batches.values()
             for batch in split(data)
             for record in decode(batch)
-            if record.offset >= log.start
+            if record.offset >= log.start and not peek(batch).is_control
         ]
 
 
@@ -156,11 +178,39 @@ class OffsetsOfBroker:
         topic.appends += 1
         if topic.refusal is not None:
             raise Refused(topic.refusal)
-        header = peek(batch)
-        log.batches[log.end] = stamp(header, log.end, leadership.leader_epoch) + batch[16:]
-        log.end += header.record_count
+        log.append(batch)
         if not topic.is_held:
             log.commit()
+
+    def begin_verification(
+        self,
+        leadership: PartitionLeadership,
+        producer: ProducerIdAndEpoch,
+        *,
+        is_v2: bool,  # noqa: ARG002
+    ) -> VerificationGuard | None:
+        log = self._led(leadership)
+        return None if log.epochs.get(producer.producer_id) == producer.epoch else VerificationGuard(cast(Any, log))
+
+    def append_in_transaction(
+        self,
+        leadership: PartitionLeadership,
+        records: Sequence[Record],
+        producer: ProducerIdAndEpoch,
+        guard: VerificationGuard | None,
+    ) -> Bounds:
+        log, topic = self._led(leadership), self._topic
+        if topic.refusal is not None:
+            raise Refused(topic.refusal)
+        if producer.epoch < log.epochs.get(producer.producer_id, 0):
+            raise Refused(ErrorCode.invalid_producer_epoch)
+        if producer.producer_id not in log.epochs and guard is None:
+            raise Refused(ErrorCode.invalid_txn_state)
+        log.epochs[producer.producer_id] = producer.epoch
+        appended = log.append(encode_in_transaction(records, producer))
+        if not topic.is_held:
+            log.commit()
+        return appended
 
     def trim(self, leadership: PartitionLeadership, offset: int) -> None:
         log = self._led(leadership)

@@ -97,9 +97,8 @@ MUTANTS = (
     Mutant(
         "loading-stops-early",
         "cluster/coordination/shard_store.py",
-        "            offset = max(offset, _take_newest(batch, offset, newest))\n",
-        "            offset = max(offset, _take_newest(batch, offset, newest))\n"
-        "            end = min(end, offset + 50)\n",
+        "            offset = max(offset, replay.take(batch, offset))\n",
+        "            offset = max(offset, replay.take(batch, offset))\n            end = min(end, offset + 50)\n",
         "A coordinator loads all records that its predecessors wrote.",
         BACK,
         Scenario.GROUPS,

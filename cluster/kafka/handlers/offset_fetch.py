@@ -1,9 +1,10 @@
 """OffsetFetch (9): the committed offsets of groups, for the requested partitions or for all.
 
-Returned offsets are on disk. `require_stable` (KIP-447) has no effect while there are no transactions.
+Returned offsets are on disk. With `require_stable` (KIP-447), a partition of which an ongoing transaction has committed
+an offset is refused with UNSTABLE_OFFSET_COMMIT, also if it has no other offset.
 
-Version notes: 2 adds the error code of the group, before it each partition has the error; 8 takes several groups
-(KIP-709); 10 names topics by id.
+Version notes: 2 adds the error code of the group, before it each partition has the error; 7 adds `require_stable`; 8
+takes several groups (KIP-709); 10 names topics by id.
 """
 
 from collections.abc import Iterable
@@ -45,6 +46,8 @@ _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_MANY = 8
 _FIRST_WITH_IDS = 10
 
+Places = frozenset[tuple[str, int]]
+NONE_PENDING: Places = frozenset()
 Asked = Iterable[tuple[Topic | None, Iterable[int]]]
 
 NOTHING = CommittedOffset(offset=-1, leader_epoch=NO_EPOCH, metadata="", committed_ms=-1)
@@ -80,12 +83,12 @@ async def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse
     number = 0
     async for group in call.turns.each(request.groups):
         if _is_large(group, call):
-            large[number] = await call.turns.run(_group(group, call))
+            large[number] = await call.turns.run(_group(group, request.require_stable, call))
         number += 1
     numbers = count()
 
     def group_row(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        return large.get(next(numbers)) or at_once(_group(group, call))
+        return large.get(next(numbers)) or at_once(_group(group, request.require_stable, call))
 
     return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=rows(group_row, request.groups))
 
@@ -100,25 +103,29 @@ def _is_large(wanted: OffsetFetchRequestGroup, call: Call) -> bool:
         return False
 
 
-def _group(wanted: OffsetFetchRequestGroup, call: Call) -> Steps[OffsetFetchResponseGroup]:
+def _group(wanted: OffsetFetchRequestGroup, require_stable: bool, call: Call) -> Steps[OffsetFetchResponseGroup]:
     code, topics = ErrorCode.none, ()
+    groups = call.services.groups
     try:
-        offsets = call.services.groups.offsets_of(wanted.group_id)
+        offsets = groups.offsets_of(wanted.group_id)
+        # A copy: an offset that becomes stable meanwhile is not taken for a missing one.
+        pending = groups.pending_of(wanted.group_id) if require_stable else NONE_PENDING
     except Refused as refusal:
         code = refusal.code
         if call.version < _FIRST_WITH_GROUP_ERROR:
-            topics = yield from _wanted(wanted, {}, code, call)
+            topics = yield from _wanted(wanted, {}, NONE_PENDING, code, call)
     else:
-        topics = yield from _wanted(wanted, offsets, ErrorCode.none, call)
+        topics = yield from _wanted(wanted, offsets, pending, ErrorCode.none, call)
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=code)
 
 
 def _wanted(
-    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode, call: Call
+    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, pending: Places, code: ErrorCode, call: Call
 ) -> Steps[tuple[Any, ...]]:
     image = call.services.quorum.image
     if wanted.topics is None:
-        places = yield from in_order(list(offsets), key=_itself)
+        known = [*offsets, *(place for place in pending if place not in offsets)]
+        places = yield from in_order(known, key=_itself)
         asked = _named(places) if call.version < _FIRST_WITH_IDS else _with_ids(places, image)
     else:
         asked = ((_topic(topic), topic.partition_indexes) for topic in wanted.topics)
@@ -127,6 +134,8 @@ def _wanted(
     def partition_row(name: str | None, index: int) -> OffsetFetchResponsePartitions:
         if name is None:
             return _partition(index, NOTHING, ErrorCode.unknown_topic_id)
+        if (name, index) in pending:
+            return _partition(index, NOTHING, ErrorCode.unstable_offset_commit)
         return _partition(index, offsets.get((name, index), NOTHING), code)
 
     def topic_row(topic: Topic | None) -> TopicRow:

@@ -1,0 +1,54 @@
+"""Replay of a partition of an internal topic: the newest value of each key, and the values of ongoing transactions."""
+
+from cordwood.cluster.coordination.open_transactions import OpenTransactions, Written
+from cordwood.storage.batch import BatchHeader, check
+from cordwood.storage.control import decode_marker
+from cordwood.storage.records import Header, Record, decode
+
+COPY: tuple[Header, ...] = (("copy", b""),)
+"""The headers of a record that a compaction has appended again.
+
+Such a record only stands for one that was deleted. It may come after the marker of a transaction that has changed the
+key, because the compaction read the state before: so it never replaces a value.
+"""
+
+
+class Replay:
+    """The state after the batches so far, which are taken in order."""
+
+    def __init__(self) -> None:
+        self.newest: dict[bytes, bytes] = {}
+        self.open: OpenTransactions[bytes, bytes] = OpenTransactions()
+
+    def take(self, batch: bytes, start: int) -> int:
+        """Apply a batch's records from `start` on. Return the offset after it. Raises CorruptBatch."""
+        header = check(batch)
+        if header.is_control:
+            self._end(header, batch)
+        else:
+            for record in decode(batch):
+                if record.offset >= start:
+                    self._apply(record, header)
+        return header.end
+
+    def _end(self, header: BatchHeader, batch: bytes) -> None:
+        marker = decode_marker(batch)
+        if marker is not None:
+            for key, written in self.open.end(header.producer_id, is_commit=marker.is_commit):
+                self.newest[key] = written.value
+
+    def _apply(self, record: Record, header: BatchHeader) -> None:
+        key, value = record.key, record.value
+        if key is None:
+            return
+        if header.is_transactional:
+            if value is not None:
+                self.open.write(header.producer_id, header.base_offset, key, Written(value, record.offset))
+        elif value is None:
+            self.newest.pop(key, None)
+            self.open.removed(key, record.offset)
+        elif record.headers != COPY:
+            self.newest[key] = value
+            self.open.replaced(key, record.offset)
+        else:
+            self.newest.setdefault(key, value)

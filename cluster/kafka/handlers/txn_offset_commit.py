@@ -1,0 +1,104 @@
+"""TxnOffsetCommit (28): commits a group's offsets in a transaction. They are pending until the transaction ends.
+
+Version notes: 2 knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296); 3 names the member, its generation and its instance,
+which fences former members (KIP-447); 4 knows TRANSACTION_ABORTABLE, and 5 adds the group to the transaction (KIP-890).
+"""
+
+from functools import partial
+from itertools import islice
+
+from kio.schema.errors import ErrorCode
+from kio.schema.txn_offset_commit.v5.request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kio.schema.txn_offset_commit.v5.response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, TopicPartition
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.transaction_verifier import Protocol, Verification
+from cordwood.storage import types
+
+KEY, VERSIONS = ApiKey.TXN_OFFSET_COMMIT, range(6)
+
+AT_ONCE_MAX = 500
+"""Maximum number of offsets that are committed as one record batch."""
+_FIRST_WITH_LOADING, _FIRST_WITH_ABORTABLE, _FIRST_THAT_ADDS = 2, 4, 5
+
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.network_exception,
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.request_timed_out,
+    }
+)
+"""Codes of the transaction coordinator after which the client must not look for another *group* coordinator."""
+
+
+async def handle(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommitResponse:
+    codes: Codes = {}
+    rest = iter((await _commits_to_known(request, call)).items())
+    while commits := dict(islice(rest, AT_ONCE_MAX)):
+        codes |= await _commit(request, commits, call)
+
+    def partition_row(topic: str, partition: TxnOffsetCommitRequestPartition) -> TxnOffsetCommitResponsePartition:
+        index = partition.partition_index
+        code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+        return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+    def topic_row(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+        return TxnOffsetCommitResponseTopic(
+            name=topic.name, partitions=rows(partial(partition_row, topic.name), topic.partitions)
+        )
+
+    return TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
+
+
+async def _commit(request: TxnOffsetCommitRequest, commits: dict[TopicPartition, Commit], call: Call) -> Codes:
+    """Commit the offsets of existing partitions. Return an error code for each."""
+    member = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
+    producer = types.ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+
+    async def verify(place: types.TopicPartition) -> None:
+        verification = Verification(request.transactional_id, producer, (place,), _protocol(call.version))
+        code = (await call.services.verifier.verify(verification))[place]
+        if code in _RETRIABLE or (code is ErrorCode.concurrent_transactions and call.version < _FIRST_THAT_ADDS):
+            code = ErrorCode.coordinator_load_in_progress
+        if code is not ErrorCode.none:
+            raise Refused(code)
+
+    try:
+        return await call.services.groups.commit_in_transaction(
+            request.group_id, member, producer, commits, verify, is_v2=call.version >= _FIRST_THAT_ADDS
+        )
+    except Refused as refusal:
+        code = refusal.code
+        if code is ErrorCode.coordinator_load_in_progress and call.version < _FIRST_WITH_LOADING:
+            code = ErrorCode.coordinator_not_available
+        return dict.fromkeys(commits, code)
+
+
+def _protocol(version: int) -> Protocol:
+    if version >= _FIRST_THAT_ADDS:
+        return Protocol.ADDS
+    return Protocol.KNOWS_ABORTABLE if version >= _FIRST_WITH_ABORTABLE else Protocol.FIRST
+
+
+async def _commits_to_known(request: TxnOffsetCommitRequest, call: Call) -> dict[TopicPartition, Commit]:
+    image = call.services.quorum.image
+    commits: dict[TopicPartition, Commit] = {}
+    async for name, partition in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
+        if image.has_partition(name, partition.partition_index):
+            commits[name, partition.partition_index] = Commit(
+                partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
+            )
+    return commits

@@ -1,0 +1,202 @@
+"""Verification of transactional appends: the leader of a partition asks the coordinator of the transaction (KIP-890).
+
+A client of the first protocol has added the partition by AddPartitionsToTxn, which is verified; for one of the second
+protocol its first append adds it. Requests to other brokers are gathered: one at a time to each coordinator.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kio.schema.add_partitions_to_txn.v5.request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kio.schema.add_partitions_to_txn.v5.response import AddPartitionsToTxnResponse, AddPartitionsToTxnResult
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import NO_LEADER, Image
+from cordwood.cluster.proposals.topics import TRANSACTION_STATE
+from cordwood.cluster.transactions.coordinator import TransactionCoordinator
+from cordwood.replication.tasks import Tasks
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
+
+TRANSACTIONS_PER_REQUEST_MAX = 1000
+CONCURRENT_RETRY_S, CONCURRENT_S = 0.005, 0.1
+"""Interval and time for which a partition is added again while the previous transaction ends (KAFKA-18575).
+
+The client would wait for its retry backoff, usually 100 ms.
+"""
+
+Codes = dict[TopicPartition, ErrorCode]
+Ask = Callable[[BrokerId, Any], Awaitable[Any]]
+"""Sends a request to another broker and returns the response. Raises Unanswered."""
+
+
+class Unanswered(Exception):
+    """Another broker has not answered: what it has done is unknown."""
+
+
+class Protocol(Enum):
+    """What a client knows of transactions, by the version of its request."""
+
+    FIRST = "it has added the partition, and does not know TRANSACTION_ABORTABLE"
+    KNOWS_ABORTABLE = "it has added the partition"
+    ADDS = "its first append to a partition adds it"
+
+
+class Verification(NamedTuple):
+    """The partitions of a producer's request that are to be in its transaction."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: tuple[TopicPartition, ...]
+    protocol: Protocol
+
+
+class _Waiting(NamedTuple):
+    verification: Verification
+    codes: "asyncio.Future[Codes]"
+
+
+class TransactionVerifier:
+    """The verifications of this broker's partitions."""
+
+    def __init__(
+        self, broker_id: int, coordinator: TransactionCoordinator, image: Callable[[], Image], ask: Ask
+    ) -> None:
+        self._broker_id, self._coordinator, self._image, self._ask = broker_id, coordinator, image, ask
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
+        self._waiting: defaultdict[BrokerId, list[_Waiting]] = defaultdict(list)
+        self._asked: set[BrokerId] = set()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def verify(self, verification: Verification) -> Codes:
+        """Return a code for each partition: `none` if it is in the producer's ongoing transaction.
+
+        NETWORK_EXCEPTION if the coordinator has not answered.
+        """
+        adds = verification.protocol is Protocol.ADDS
+        deadline = self._loop.time() + CONCURRENT_S
+        while True:
+            codes = await self._verify(verification)
+            is_concurrent = ErrorCode.concurrent_transactions in codes.values()
+            if not (adds and is_concurrent and self._loop.time() < deadline):
+                return {place: _for_client(code, verification.protocol) for place, code in codes.items()}
+            await asyncio.sleep(CONCURRENT_RETRY_S)
+
+    async def _verify(self, verification: Verification) -> Codes:
+        leader = self._leader_of(verification.transactional_id)
+        if leader is None:
+            return dict.fromkeys(verification.partitions, ErrorCode.coordinator_not_available)
+        if leader == self._broker_id:
+            return await self._verify_here(verification)
+        codes: asyncio.Future[Codes] = self._loop.create_future()
+        self._waiting[leader].append(_Waiting(verification, codes))
+        if leader not in self._asked:
+            self._asked.add(leader)
+            self._tasks.spawn(self._ask_all(leader))
+        return await codes
+
+    def _leader_of(self, transactional_id: str) -> BrokerId | None:
+        topic = self._image().topics_by_name.get(TRANSACTION_STATE)
+        if topic is None:
+            return None
+        leader = topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+        return None if leader == NO_LEADER else leader
+
+    async def _verify_here(self, verification: Verification) -> Codes:
+        transactional_id, producer, partitions, protocol = verification
+        try:
+            if protocol is not Protocol.ADDS:
+                return self._coordinator.verify_partitions(transactional_id, producer, partitions)
+            await self._coordinator.add_partitions(transactional_id, producer, partitions, is_v2=True)
+        except Refused as refusal:
+            return dict.fromkeys(partitions, refusal.code)
+        return dict.fromkeys(partitions, ErrorCode.none)
+
+    async def _ask_all(self, leader: BrokerId) -> None:
+        """Ask a coordinator about all transactions that wait for it, and about those that come meanwhile."""
+        try:
+            while asked := self._take(leader):
+                found: Mapping[str, Codes] = {}
+                code = ErrorCode.network_exception
+                try:
+                    response = await self._ask(leader, _request(asked))
+                    code = response.error_code or code
+                    found = _by_transaction(response)
+                except Unanswered:
+                    pass
+                for transactional_id, (verification, codes) in asked.items():
+                    given = found.get(transactional_id, {})
+                    if not codes.done():
+                        codes.set_result({place: given.get(place, code) for place in verification.partitions})
+        finally:
+            self._asked.discard(leader)
+            for _, codes in self._waiting.pop(leader, ()):
+                codes.cancel()
+
+    def _take(self, leader: BrokerId) -> dict[str, _Waiting]:
+        """Take the next request's transactions, each transactional id once."""
+        taken: dict[str, _Waiting] = {}
+        rest: list[_Waiting] = []
+        for waiting in self._waiting.pop(leader, ()):
+            transactional_id = waiting.verification.transactional_id
+            if waiting.codes.done():
+                # Its caller has gone.
+                continue
+            if transactional_id in taken or len(taken) == TRANSACTIONS_PER_REQUEST_MAX:
+                rest.append(waiting)
+            else:
+                taken[transactional_id] = waiting
+        if rest:
+            self._waiting[leader] = rest
+        return taken
+
+
+def _request(asked: Mapping[str, _Waiting]) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(transactions=tuple(_transaction(each.verification) for each in asked.values()))
+
+
+def _transaction(verification: Verification) -> AddPartitionsToTxnTransaction:
+    indexes: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in verification.partitions:
+        indexes[topic].append(index)
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=tuple(found)) for name, found in indexes.items()]
+    return AddPartitionsToTxnTransaction(
+        transactional_id=verification.transactional_id,
+        producer_id=verification.producer.producer_id,
+        producer_epoch=verification.producer.epoch,
+        verify_only=verification.protocol is not Protocol.ADDS,
+        topics=tuple(topics),
+    )
+
+
+def _by_transaction(response: AddPartitionsToTxnResponse) -> dict[str, Codes]:
+    return {result.transactional_id: _codes(result) for result in response.results_by_transaction}
+
+
+def _codes(result: AddPartitionsToTxnResult) -> Codes:
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.partition_error_code
+        for topic in result.topic_results
+        for partition in topic.results_by_partition
+    }
+
+
+def _for_client(code: ErrorCode, protocol: Protocol) -> ErrorCode:
+    """Return the code that the client gets: on this path it knows INVALID_PRODUCER_EPOCH, not PRODUCER_FENCED."""
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and protocol is Protocol.FIRST:
+        return ErrorCode.invalid_txn_state
+    return code
