@@ -23,6 +23,8 @@ MAGIC = 2
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
+ATTRIBUTES_BYTE = 22
+"""Position of the lower byte of a batch's attributes, which has all of these."""
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 

@@ -40,6 +40,7 @@ from cordwood.cluster.kafka.receive_buffer import LENGTH_BYTES
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.server import Server
+from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
 from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.events import MetadataEventLog
@@ -126,6 +127,9 @@ class Broker:
         self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
         self._marker_client = self._cluster_client("transactions")
         self._transactions = self._build_transactions()
+        self._verifier = TransactionVerifier(
+            settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
+        )
         self._build_server()
         watched = self._watch()
         await self._listen_for_http(watched)
@@ -160,6 +164,7 @@ class Broker:
             await self._http.close()
         await self._groups.close()
         await self._transactions.close()
+        await self._verifier.close()
         await self._marker_client.close()
         await self._dispatcher.close()
         self._assignments.close()
@@ -386,6 +391,7 @@ class Broker:
             replicas=self._replicas,
             groups=self._groups,
             transactions=self._transactions,
+            verifier=self._verifier,
             producer_ids=self._producer_ids,
             log_maintenance=self._log_maintenance,
             run_blocking=self._run_blocking,
@@ -396,7 +402,9 @@ class Broker:
             served_apis=served_apis(),
             features=FEATURES,
         )
-        producing = ProduceHandler(self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns)
+        producing = ProduceHandler(
+            self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns, self._verifier
+        )
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
         fetching = FetchHandler(

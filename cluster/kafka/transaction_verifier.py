@@ -6,9 +6,9 @@ protocol its first append adds it. Requests to other brokers are gathered: one a
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kio.schema.add_partitions_to_txn.v5.request import (
     AddPartitionsToTxnRequest,
@@ -20,10 +20,10 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, Image
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
-from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
@@ -34,16 +34,23 @@ CONCURRENT_RETRY_S, CONCURRENT_S = 0.005, 0.1
 The client would wait for its retry backoff, usually 100 ms.
 """
 
+UNREACHED = frozenset(
+    {
+        ErrorCode.network_exception,
+        ErrorCode.request_timed_out,
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+    }
+)
+"""Codes with which no transaction coordinator has verified anything, and a later attempt may succeed."""
+
 Codes = dict[TopicPartition, ErrorCode]
 Ask = Callable[[BrokerId, Any], Awaitable[Any]]
 """Sends a request to another broker and returns the response. Raises Unanswered."""
 
 
-class Unanswered(Exception):
-    """Another broker has not answered: what it has done is unknown."""
-
-
-class Protocol(Enum):
+class TransactionProtocol(Enum):
     """What a client knows of transactions, by the version of its request."""
 
     FIRST = "it has added the partition, and does not know TRANSACTION_ABORTABLE"
@@ -57,21 +64,40 @@ class Verification(NamedTuple):
     transactional_id: str
     producer: ProducerIdAndEpoch
     partitions: tuple[TopicPartition, ...]
-    protocol: Protocol
+    protocol: TransactionProtocol
+
+
+class Transactions(Protocol):
+    """This broker's transaction coordinator, as far as verification needs it. Methods raise Refused."""
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> Codes: ...
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        *,
+        is_v2: bool = False,
+    ) -> None: ...
 
 
 class _Waiting(NamedTuple):
     verification: Verification
     codes: "asyncio.Future[Codes]"
 
+    def answer(self, found: Mapping[TopicPartition, ErrorCode], otherwise: ErrorCode) -> None:
+        if not self.codes.done():
+            self.codes.set_result({place: found.get(place, otherwise) for place in self.verification.partitions})
+
 
 class TransactionVerifier:
     """The verifications of this broker's partitions."""
 
-    def __init__(
-        self, broker_id: int, coordinator: TransactionCoordinator, image: Callable[[], Image], ask: Ask
-    ) -> None:
-        self._broker_id, self._coordinator, self._image, self._ask = broker_id, coordinator, image, ask
+    def __init__(self, broker_id: int, transactions: Transactions, image: Callable[[], Image], ask: Ask) -> None:
+        self._broker_id, self._transactions, self._image, self._ask = broker_id, transactions, image, ask
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._waiting: defaultdict[BrokerId, list[_Waiting]] = defaultdict(list)
@@ -85,7 +111,7 @@ class TransactionVerifier:
 
         NETWORK_EXCEPTION if the coordinator has not answered.
         """
-        adds = verification.protocol is Protocol.ADDS
+        adds = verification.protocol is TransactionProtocol.ADDS
         deadline = self._loop.time() + CONCURRENT_S
         while True:
             codes = await self._verify(verification)
@@ -117,9 +143,9 @@ class TransactionVerifier:
     async def _verify_here(self, verification: Verification) -> Codes:
         transactional_id, producer, partitions, protocol = verification
         try:
-            if protocol is not Protocol.ADDS:
-                return self._coordinator.verify_partitions(transactional_id, producer, partitions)
-            await self._coordinator.add_partitions(transactional_id, producer, partitions, is_v2=True)
+            if protocol is not TransactionProtocol.ADDS:
+                return self._transactions.verify_partitions(transactional_id, producer, partitions)
+            await self._transactions.add_partitions(transactional_id, producer, partitions, is_v2=True)
         except Refused as refusal:
             return dict.fromkeys(partitions, refusal.code)
         return dict.fromkeys(partitions, ErrorCode.none)
@@ -136,14 +162,13 @@ class TransactionVerifier:
                     found = _by_transaction(response)
                 except Unanswered:
                     pass
-                for transactional_id, (verification, codes) in asked.items():
-                    given = found.get(transactional_id, {})
-                    if not codes.done():
-                        codes.set_result({place: given.get(place, code) for place in verification.partitions})
+                finally:
+                    for transactional_id, waiting in asked.items():
+                        waiting.answer(found.get(transactional_id, {}), code)
         finally:
             self._asked.discard(leader)
-            for _, codes in self._waiting.pop(leader, ()):
-                codes.cancel()
+            for waiting in self._waiting.pop(leader, ()):
+                waiting.answer({}, ErrorCode.network_exception)
 
     def _take(self, leader: BrokerId) -> dict[str, _Waiting]:
         """Take the next request's transactions, each transactional id once."""
@@ -163,6 +188,16 @@ class TransactionVerifier:
         return taken
 
 
+def for_produce(code: ErrorCode, protocol: TransactionProtocol) -> ErrorCode:
+    """Return the code of a batch that was not verified, in a Produce response.
+
+    Producers send again after NOT_ENOUGH_REPLICAS, without a look for another leader. They do not know the codes of
+    coordinators in this response.
+    """
+    is_unknown = code is ErrorCode.concurrent_transactions and protocol is not TransactionProtocol.ADDS
+    return ErrorCode.not_enough_replicas if is_unknown or code in UNREACHED else code
+
+
 def _request(asked: Mapping[str, _Waiting]) -> AddPartitionsToTxnRequest:
     return AddPartitionsToTxnRequest(transactions=tuple(_transaction(each.verification) for each in asked.values()))
 
@@ -176,7 +211,7 @@ def _transaction(verification: Verification) -> AddPartitionsToTxnTransaction:
         transactional_id=verification.transactional_id,
         producer_id=verification.producer.producer_id,
         producer_epoch=verification.producer.epoch,
-        verify_only=verification.protocol is not Protocol.ADDS,
+        verify_only=verification.protocol is not TransactionProtocol.ADDS,
         topics=tuple(topics),
     )
 
@@ -193,10 +228,10 @@ def _codes(result: AddPartitionsToTxnResult) -> Codes:
     }
 
 
-def _for_client(code: ErrorCode, protocol: Protocol) -> ErrorCode:
+def _for_client(code: ErrorCode, protocol: TransactionProtocol) -> ErrorCode:
     """Return the code that the client gets: on this path it knows INVALID_PRODUCER_EPOCH, not PRODUCER_FENCED."""
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
-    if code is ErrorCode.transaction_abortable and protocol is Protocol.FIRST:
+    if code is ErrorCode.transaction_abortable and protocol is TransactionProtocol.FIRST:
         return ErrorCode.invalid_txn_state
     return code

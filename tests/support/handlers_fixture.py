@@ -16,8 +16,9 @@ from admin_fixture import message_of
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from peer_fixture import run_here
-from replica_fixture import NOW_MS
+from replica_fixture import ME, NOW_MS
 from roles_fixture import TOPIC, RolesFixture
+from scripted_transactions import ScriptedTransactions
 from virtual_time import run
 
 from cordwood.client.codec import ClientCodec
@@ -32,6 +33,7 @@ from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.request_measures import RequestMeasures
+from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
 from cordwood.cluster.resources.turns import Turns
@@ -95,6 +97,8 @@ class HandlersStory(RolesFixture):
         """By topic, rack and offset: the preferred read replica of a client."""
         self.leaders: dict[tuple[str, int], Leader] = {}
         """The leaders of other partitions, as the metadata has them."""
+        self.transactions = known = ScriptedTransactions()
+        self.verifier = TransactionVerifier(ME, known, lambda: known.image, known.ask)
         turns, decoding = Turns(lambda: 0.0), DecodeQueue(run_here, Memory.unlimited().decoding)
         here: dict[str, Any] = dict.fromkeys(Services.__slots__)
         here |= {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
@@ -102,7 +106,7 @@ class HandlersStory(RolesFixture):
         pool = MemoryPool("sessions", 4 * SESSION_PARTITIONS_MAX * SESSION_PARTITION_BYTES)
         self.sessions = FetchSessions(sessions, pool, random.Random(1))
         fetching = FetchHandler(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)
-        producing = ProduceHandler(self.replicas, decoding, self._clock, self._find_leader, turns)
+        producing = ProduceHandler(self.replicas, decoding, self._clock, self._find_leader, turns, self.verifier)
         measures = RequestMeasures(asyncio.get_running_loop().time)
         answers = AnswerMemory(Memory.unlimited().answers, lambda _: None)
         self._dispatcher = Dispatcher(

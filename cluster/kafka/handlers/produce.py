@@ -29,17 +29,28 @@ from cordwood.cluster.kafka.leader_hints import FindLeader, Leader, current_lead
 from cordwood.cluster.kafka.produce_request import PartitionData, read_lone, read_produce
 from cordwood.cluster.kafka.produce_request import ProduceRequest as Request
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.transaction_verifier import (
+    Codes,
+    TransactionProtocol,
+    TransactionVerifier,
+    Verification,
+    for_produce,
+)
 from cordwood.cluster.kafka.wire import Malformed, Topic, compact_string, legacy_string, uvarint
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.turns import Steps, Turns, some
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
+from cordwood.replication.verification import VerificationGuard, Verifications
 from cordwood.storage.admission import admit_records_in_parts
-from cordwood.storage.batch import check
+from cordwood.storage.batch import ATTRIBUTES_BYTE, TRANSACTIONAL, BatchHeader, check, peek
 from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, Parts, UnpacksTooLarge
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
+from cordwood.storage.errors import CorruptBatch, StaleProducerEpoch
+from cordwood.storage.producers import Producers
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 KEY, VERSIONS = ApiKey.PRODUCE, range(3, 14)
 ITEMS_MAX = produce_request.ITEMS_MAX
@@ -60,6 +71,8 @@ OUTCOME_BYTES = 400
 
 LEADERS_FROM = 10
 """From this version on, NOT_LEADER_OR_FOLLOWER names the current leader (KIP-951)."""
+ABORTABLE_FROM, ADDS_FROM = 11, 12
+"""From these versions on, a client knows TRANSACTION_ABORTABLE, and its first batch for a partition adds it."""
 
 UNPACKED_BYTES_AT_FIRST, USUAL_RATIO = 1 << 20, 8
 RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE = 4_000, 256 << 10
@@ -92,6 +105,10 @@ async def handle(request: ProduceRequest, call: Call) -> ProduceResponse:
     raise NotImplementedError
 
 
+LOST_GUARD = VerificationGuard(Verifications(Producers()))
+"""The guard of a batch that this broker could not verify. `Partition.append` still refuses it if that has changed."""
+
+
 class ProduceOutcome:
     """The outcome of one partition's batch: its offset, or a Kafka error."""
 
@@ -115,6 +132,11 @@ class ProduceOutcome:
         if self.code == ErrorCode.not_leader_or_follower:
             self.pending.is_misdirected = True
 
+    def refused_by_coordinator(self, code: ErrorCode, protocol: TransactionProtocol) -> None:
+        """Refuse a batch that the transaction coordinator has not verified."""
+        self.code, self.message = int(for_produce(code, protocol)), f"The transaction is not verified: {code.name}."
+        self.pending.slot.refused(self.code)
+
     def reached(self) -> None:
         self.pending.one_done()
 
@@ -133,7 +155,9 @@ FillLater = Callable[[Slot, Steps[bytes]], None]
 class PendingProduce:
     """A request of which the batches are appended and wait for their acknowledgement."""
 
-    __slots__ = ("deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics")
+    __slots__ = (
+        "deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics", "transactional_id",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -142,8 +166,9 @@ class PendingProduce:
         deadline: float,
         find_leader: Callable[[Topic, int, str], Leader | None],
         fill_later: FillLater,
+        transactional_id: str | None,
     ) -> None:
-        self.head, self.slot, self.deadline = head, slot, deadline
+        self.head, self.slot, self.deadline, self.transactional_id = head, slot, deadline, transactional_id
         self.find_leader, self.fill_later = find_leader, fill_later
         self.left = 1
         self.is_misdirected = False
@@ -186,6 +211,14 @@ class Unchecked(NamedTuple):
     outcome: ProduceOutcome
 
 
+class Unverified(NamedTuple):
+    """The batches of a request that begin a transaction in their partition, and are to be verified."""
+
+    verification: Verification
+    guards: dict[TopicPartition, VerificationGuard]
+    errors: dict[TopicPartition, StaleProducerEpoch]
+
+
 class ProduceHandler:
     """The broker's Produce API."""
 
@@ -196,8 +229,9 @@ class ProduceHandler:
         wall_clock: Callable[[], int],
         find_leader: FindLeader,
         turns: Turns,
+        verifier: TransactionVerifier,
     ) -> None:
-        self._turns = turns
+        self._turns, self._verifier = turns, verifier
         self._replicas, self._decoding, self._wall_clock = replicas, decoding, wall_clock
         self._find_leader = find_leader
         self._now = asyncio.get_running_loop().time
@@ -254,7 +288,7 @@ class ProduceHandler:
         """Begin a request, with a full budget for the check of its records."""
         self._budget.records, self._budget.unpacked_bytes = RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE
         deadline = self._now() + request.timeout_ms / 1000
-        return PendingProduce(head, slot, deadline, self._leader_of, self._fill_later)
+        return PendingProduce(head, slot, deadline, self._leader_of, self._fill_later, request.transactional_id)
 
     def _name_of(self, topic: Topic) -> str | None:
         """Return a topic's name; None for an id of which this broker has no replica."""
@@ -284,55 +318,134 @@ class ProduceHandler:
         pending, acks = self._pending(head, request, slot), request.acks
         now_ms = self._wall_clock()
         unchecked: list[Unchecked] = []
+        unverified, of_all = None, 0
+        if request.transactional_id is not None:
+            unverified, of_all = yield from self._begin_verification(head.version, request)
         for topic, partitions in request.topics:
             outcomes: list[ProduceOutcome] = []
             pending.topics.append((topic, outcomes))
             name = self._name_of(topic)
-            code = _refusal(head.version, acks, name)
+            code = _refusal(head.version, acks, name) or of_all
             for data in partitions:
                 outcome = ProduceOutcome(pending, data.partition)
                 outcomes.append(outcome)
                 if code or name is None:
                     outcome.code = code
-                elif unchecked or not self._append(name, data, outcome, acks, now_ms, self._budget):
+                elif unverified or unchecked or not self._append(name, data, outcome, acks, now_ms, self._budget):
                     # Later batches of the request stay after it.
                     unchecked.append(Unchecked(name, data, outcome))
                 for _ in range(len(data.records) // BYTES_PER_STEP + 1):
                     yield
         if unchecked:
-            self._check_beside(pending, unchecked, acks)
+            self._check_beside(pending, unchecked, acks, unverified)
         else:
             self._end(pending, acks)
         return not unchecked
+
+    def _begin_verification(self, version: int, request: Request) -> Steps[tuple[Unverified | None, int]]:
+        """Return what the transaction coordinator has to verify, if anything, and an error of the whole request, or 0.
+
+        A request has the batches of one producer id.
+        """
+        assert request.transactional_id is not None, "the request is one of a transactional producer"
+        producer: ProducerIdAndEpoch | None = None
+        guards: dict[TopicPartition, VerificationGuard] = {}
+        errors: dict[TopicPartition, StaleProducerEpoch] = {}
+        for topic, partitions in request.topics:
+            name = self._name_of(topic)
+            for data in partitions:
+                yield
+                header = _transactional(data.records)
+                if header is None or name is None:
+                    continue
+                if producer is not None and producer.producer_id != header.producer_id:
+                    return None, ErrorCode.invalid_producer_id_mapping
+                producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+                place = TopicPartition(name, data.partition)
+                try:
+                    guard = self._guard(place, data.records, header, is_v2=version >= ADDS_FROM)
+                except StaleProducerEpoch as error:
+                    errors[place] = error
+                except EXPECTED:
+                    guards[place] = LOST_GUARD
+                else:
+                    if guard is not None:
+                        guards[place] = guard
+        asked = tuple(place for place, guard in guards.items() if guard is not LOST_GUARD)
+        if producer is None or not (asked or errors):
+            return None, 0
+        verification = Verification(request.transactional_id, producer, asked, _protocol(version))
+        return Unverified(verification, guards, errors), 0
+
+    def _guard(
+        self, place: TopicPartition, records: Bytes, header: BatchHeader, *, is_v2: bool
+    ) -> VerificationGuard | None:
+        """Begin to verify a batch; return None if it needs none. Raises one of EXPECTED."""
+        leader = self._replicas.led(*place).leader
+        if not leader.needs_verification(header):
+            return None
+        # A header that is not sound must not be taken for one of a newer producer.
+        return leader.begin_verification(check(records), is_v2=is_v2)
 
     async def close(self) -> None:
         """Cancel the requests that are still handled in slices or checked."""
         await self._tasks.close()
 
-    def _check_beside(self, pending: PendingProduce, unchecked: Sequence[Unchecked], acks: int) -> None:
-        """Append these batches once their records have been checked. Until then the client's next request waits."""
+    def _check_beside(
+        self,
+        pending: PendingProduce,
+        unchecked: Sequence[Unchecked],
+        acks: int,
+        unverified: Unverified | None = None,
+    ) -> None:
+        """Append these batches once they have been verified and checked. Until then the client's next request waits."""
         pending.slot.connection.freeze()
-        self._tasks.spawn(self._append_checked(pending, unchecked, acks))
+        self._tasks.spawn(self._append_checked(pending, unchecked, acks, unverified))
 
-    async def _append_checked(self, pending: PendingProduce, unchecked: Sequence[Unchecked], acks: int) -> None:
-        """Check and append these batches, one after the other."""
+    async def _append_checked(
+        self, pending: PendingProduce, unchecked: Sequence[Unchecked], acks: int, unverified: Unverified | None
+    ) -> None:
+        """Verify, check and append these batches, one after the other."""
         connection = pending.slot.connection
         try:
-            for topic, data, outcome in unchecked:
-                try:
-                    config = self._replicas.readable(topic, data.partition).log.config
-                    await self._check_records(data.records, config)
-                except EXPECTED as error:
-                    outcome.refused(error)
+            codes: Codes = {}
+            if unverified is not None and unverified.verification.partitions:
+                codes = await self._verifier.verify(unverified.verification)
+            for batch in unchecked:
+                if unverified is None:
+                    await self._check_and_append(batch, acks, None)
                 else:
-                    # The leadership may have changed meanwhile: `_append` checks it again.
-                    self._append(topic, data, outcome, acks, self._wall_clock(), None)
+                    await self._append_verified(batch, acks, unverified, codes)
             self._end(pending, acks)
         except Exception as error:
             _events.exception("request.failed", api=KEY.name, client=connection.client_host)
             connection.close(f"{KEY.name} failed: {error!r}")
         finally:
             connection.thaw()
+
+    async def _append_verified(self, batch: Unchecked, acks: int, unverified: Unverified, codes: Codes) -> None:
+        topic, data, outcome = batch
+        place = TopicPartition(topic, data.partition)
+        guard = unverified.guards.get(place)
+        if place in unverified.errors:
+            outcome.refused(unverified.errors[place])
+        elif code := codes.get(place):
+            outcome.refused_by_coordinator(code, unverified.verification.protocol)
+        else:
+            budget = Budget(records=RECORDS_AT_ONCE, unpacked_bytes=UNPACKED_BYTES_AT_ONCE)
+            if not self._append(topic, data, outcome, acks, self._wall_clock(), budget, guard):
+                await self._check_and_append(batch, acks, guard)
+
+    async def _check_and_append(self, batch: Unchecked, acks: int, guard: VerificationGuard | None) -> None:
+        topic, data, outcome = batch
+        try:
+            config = self._replicas.readable(topic, data.partition).log.config
+            await self._check_records(data.records, config)
+        except EXPECTED as error:
+            outcome.refused(error)
+        else:
+            # The leadership may have changed meanwhile: `_append` checks it again.
+            self._append(topic, data, outcome, acks, self._wall_clock(), None, guard)
 
     async def _check_records(self, batch: Bytes, config: LogConfig) -> None:
         """Raises what `check` and `admit_records` raise, and OutOfResources.
@@ -350,12 +463,27 @@ class ProduceHandler:
             room = min(USUAL_RATIO * room, UNPACKED_BYTES_MAX)
 
     def _append(
-        self, topic: str, data: PartitionData, outcome: ProduceOutcome, acks: int, now_ms: int, budget: Budget | None
+        self,
+        topic: str,
+        data: PartitionData,
+        outcome: ProduceOutcome,
+        acks: int,
+        now_ms: int,
+        budget: Budget | None,
+        guard: VerificationGuard | None = None,
     ) -> bool:
         """Append a batch, or refuse it. Return False, with nothing done, if `budget` is too small to check it."""
+        records = data.records
+        try:
+            if records[ATTRIBUTES_BYTE] & TRANSACTIONAL and outcome.pending.transactional_id is None:
+                outcome.code = ErrorCode.transactional_id_authorization_failed
+                return True
+        except IndexError:
+            # Too short for a batch: `Partition.append` refuses it.
+            pass
         try:
             partition = self._replicas.readable(topic, data.partition)
-            appended = partition.append(data.records, now_ms, must_be_safe=acks == ACKS_ALL, budget=budget)
+            appended = partition.append(records, now_ms, must_be_safe=acks == ACKS_ALL, budget=budget, guard=guard)
         except OverBudget:
             return False
         except EXPECTED as error:
@@ -387,6 +515,21 @@ class ProduceHandler:
             pending.slot.connection.close(f"produce with acks=0 refused: {failed[0].message or failed[0].code}")
         else:
             pending.slot.fill([])
+
+
+def _protocol(version: int) -> TransactionProtocol:
+    if version >= ADDS_FROM:
+        return TransactionProtocol.ADDS
+    return TransactionProtocol.KNOWS_ABORTABLE if version >= ABORTABLE_FROM else TransactionProtocol.FIRST
+
+
+def _transactional(records: Bytes) -> BatchHeader | None:
+    """Return the unchecked header of a transactional batch; None for any other bytes."""
+    try:
+        header = peek(records)
+    except CorruptBatch:
+        return None
+    return header if header.is_transactional else None
 
 
 def _refusal(version: int, acks: int, topic: str | None) -> int:

@@ -24,7 +24,7 @@ from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, T
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.transaction_verifier import Protocol, Verification
+from cordwood.cluster.kafka.transaction_verifier import UNREACHED, TransactionProtocol, Verification
 from cordwood.storage import types
 
 KEY, VERSIONS = ApiKey.TXN_OFFSET_COMMIT, range(6)
@@ -32,16 +32,6 @@ KEY, VERSIONS = ApiKey.TXN_OFFSET_COMMIT, range(6)
 AT_ONCE_MAX = 500
 """Maximum number of offsets that are committed as one record batch."""
 _FIRST_WITH_LOADING, _FIRST_WITH_ABORTABLE, _FIRST_THAT_ADDS = 2, 4, 5
-
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.network_exception,
-        ErrorCode.not_coordinator,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.request_timed_out,
-    }
-)
-"""Codes of the transaction coordinator after which the client must not look for another *group* coordinator."""
 
 
 async def handle(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommitResponse:
@@ -71,7 +61,8 @@ async def _commit(request: TxnOffsetCommitRequest, commits: dict[TopicPartition,
     async def verify(place: types.TopicPartition) -> None:
         verification = Verification(request.transactional_id, producer, (place,), _protocol(call.version))
         code = (await call.services.verifier.verify(verification))[place]
-        if code in _RETRIABLE or (code is ErrorCode.concurrent_transactions and call.version < _FIRST_THAT_ADDS):
+        if code in UNREACHED or (code is ErrorCode.concurrent_transactions and call.version < _FIRST_THAT_ADDS):
+            # The group coordinator is the right one, and the client need not look for another.
             code = ErrorCode.coordinator_load_in_progress
         if code is not ErrorCode.none:
             raise Refused(code)
@@ -87,10 +78,10 @@ async def _commit(request: TxnOffsetCommitRequest, commits: dict[TopicPartition,
         return dict.fromkeys(commits, code)
 
 
-def _protocol(version: int) -> Protocol:
+def _protocol(version: int) -> TransactionProtocol:
     if version >= _FIRST_THAT_ADDS:
-        return Protocol.ADDS
-    return Protocol.KNOWS_ABORTABLE if version >= _FIRST_WITH_ABORTABLE else Protocol.FIRST
+        return TransactionProtocol.ADDS
+    return TransactionProtocol.KNOWS_ABORTABLE if version >= _FIRST_WITH_ABORTABLE else TransactionProtocol.FIRST
 
 
 async def _commits_to_known(request: TxnOffsetCommitRequest, call: Call) -> dict[TopicPartition, Commit]:

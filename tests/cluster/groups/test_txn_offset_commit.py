@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.kafka.handlers import offset_fetch, txn_offset_commit
-from cordwood.cluster.kafka.transaction_verifier import Protocol
+from cordwood.cluster.kafka.transaction_verifier import TransactionProtocol
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 FIRST_WITH_STABLE = 7
@@ -37,7 +37,9 @@ def test_the_version_says_what_the_client_knows_of_transactions(broker: GroupsFi
     (asked,) = broker.verifier.asked
     place = TopicPartition("__consumer_offsets", PARTITION)
     assert asked[:3] == ("t", ProducerIdAndEpoch(7, 0), (place,))
-    expected = {4: Protocol.KNOWS_ABORTABLE, 5: Protocol.ADDS}.get(version, Protocol.FIRST)
+    expected = {4: TransactionProtocol.KNOWS_ABORTABLE, 5: TransactionProtocol.ADDS}.get(
+        version, TransactionProtocol.FIRST
+    )
     assert asked.protocol is expected
 
 

@@ -11,6 +11,7 @@ from kio.schema.produce.v11 import ProduceRequest
 from kio.schema.produce.v11.request import PartitionProduceData, TopicProduceData
 from raw_batches import NOW_MS, bomb, raw_batch, zero_deltas
 from replica_fixture import ME, ReplicaFixture
+from scripted_transactions import ScriptedTransactions
 
 from cordwood.client.codec import decode_response, encode_request
 from cordwood.cluster.kafka.answer_queue import Slot
@@ -18,6 +19,7 @@ from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
+from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
@@ -39,7 +41,10 @@ class ProduceStory(ReplicaFixture):
         super().__init__(config or LogConfig(segment_bytes=64 * MB, batch_bytes_max=64 * MB))
         self.beside: list[tuple[Callable[..., Any], tuple[Any, ...], asyncio.Future[Any]]] = []
         decoding = DecodeQueue(self._beside, Memory.unlimited().decoding)
-        producing = ProduceHandler(self.replicas, decoding, lambda: NOW_MS, lambda *_: None, Turns(lambda: 0.0))
+        transactions = ScriptedTransactions()
+        verifier = TransactionVerifier(ME, transactions, lambda: transactions.image, transactions.ask)
+        turns = Turns(lambda: 0.0)
+        producing = ProduceHandler(self.replicas, decoding, lambda: NOW_MS, lambda *_: None, turns, verifier)
 
         def handle(_connection: Connection, frame: memoryview, slot: Slot) -> None:
             producing.handle(read_head(frame, is_flexible), frame, slot)
