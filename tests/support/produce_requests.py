@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from replica_fixture import NOW_MS, TOPIC_ID
 
 from cordwood.cluster.kafka.handlers import produce as handler
+from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
 
 ALL, LEADER_ONLY, NONE = -1, 1, 0
@@ -32,6 +33,12 @@ def sent(sequence: int, *, producer: int = 7, epoch: int = 0, count: int = 1) ->
     return batch(count=count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
+def in_transaction(sequence: int, *, producer: int = 7, epoch: int = 0, count: int = 1) -> bytes:
+    """Return a transactional batch."""
+    numbers = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+    return batch(count=count, attributes=TRANSACTIONAL, **numbers)
+
+
 def send(
     broker: HandlersStory,
     records: bytes | None,
@@ -41,6 +48,7 @@ def send(
     topic: str = "t",
     topic_id: UUID = TOPIC_ID,
     timeout_ms: int = TIMEOUT_MS,
+    transactional_id: str | None = None,
 ) -> "asyncio.Future[Any]":
     """Send one request with these batches, all for partition 0."""
     data = tuple({"index": 0, "records": each} for each in (records, *more))
@@ -48,6 +56,7 @@ def send(
         handler.KEY,
         version,
         acks=acks,
+        transactional_id=transactional_id,
         timeout=milliseconds(timeout_ms),
         topic_data=({"name": topic, "topic_id": topic_id, "partition_data": data},),
     )
