@@ -17,6 +17,8 @@ _BY_ERROR: dict[type[Exception], ErrorCode] = {
     errors.OffsetOutOfRange: ErrorCode.offset_out_of_range,
     errors.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
     errors.StaleProducerEpoch: ErrorCode.invalid_producer_epoch,
+    errors.InvalidTransactionState: ErrorCode.invalid_txn_state,
+    errors.TransactionCoordinatorFenced: ErrorCode.transaction_coordinator_fenced,
     errors.OutOfResources: ErrorCode.kafka_storage_error,
     errors.DiskFull: ErrorCode.kafka_storage_error,
     # The replica has just been elected, and accepts batches after its next group commit.

@@ -163,6 +163,8 @@ OF_APPENDS = frozenset(
         ErrorCode.message_too_large,
         ErrorCode.out_of_order_sequence_number,
         ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.transaction_coordinator_fenced,
         ErrorCode.not_enough_replicas,
     }
 )

@@ -8,7 +8,7 @@ import pytest
 from handlers_fixture import HandlersStory, Provocations, milliseconds, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
-from produce_requests import ALL, LEADER_ONLY, TIMEOUT_MS, Row, batch, produce, rows, send, sent
+from produce_requests import ALL, LEADER_ONLY, TIMEOUT_MS, Row, batch, in_transaction, produce, rows, send, sent
 from raw_batches import raw_batch
 from replica_fixture import ME, NOW_MS, TOPIC_ID
 
@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.handlers import produce as handler
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
-from cordwood.storage.batch import CONTROL, TRANSACTIONAL, headers
+from cordwood.storage.batch import CONTROL, headers
 from cordwood.storage.budget import RECORDS_MAX
 from cordwood.storage.config import LogConfig
 
@@ -129,7 +129,6 @@ def test_what_is_no_sound_batch_is_corrupt(records: bytes | None) -> None:
         pytest.param(batch() + batch(), LogConfig(), id="two batches"),
         pytest.param(batch() + b"\x00", LogConfig(), id="a byte more"),
         pytest.param(batch(attributes=CONTROL), LogConfig(), id="a control batch"),
-        pytest.param(batch(attributes=TRANSACTIONAL), LogConfig(), id="a transaction"),
         pytest.param(batch(producer_id=7), LogConfig(), id="a producer without an epoch"),
         pytest.param(batch(producer_id=7, producer_epoch=0), LogConfig(), id="a producer without a sequence number"),
         pytest.param(batch(producer_id=-2, producer_epoch=0, base_sequence=0), LogConfig(), id="a negative producer"),
@@ -273,6 +272,7 @@ PROVOKED = Provocations(
             ErrorCode.fenced_leader_epoch,
             ErrorCode.unknown_leader_epoch,
             ErrorCode.unknown_server_error,
+            ErrorCode.transaction_coordinator_fenced,
         }
     ),
 )
@@ -315,6 +315,27 @@ async def _replaced_producer(broker: HandlersStory) -> ErrorCode:
     broker.elect()
     await produce(broker, sent(0, epoch=2))
     return (await produce(broker, sent(1, epoch=1))).code
+
+
+@PROVOKED.of(ErrorCode.invalid_txn_state)
+async def _outside_the_transaction(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    await produce(broker, in_transaction(0), transactional_id="x")
+    return (await produce(broker, sent(1))).code
+
+
+@PROVOKED.of(ErrorCode.transactional_id_authorization_failed)
+async def _no_transactional_id(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, in_transaction(0))).code
+
+
+@PROVOKED.of(ErrorCode.invalid_producer_id_mapping)
+async def _two_producers(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    answer = send(broker, in_transaction(0), in_transaction(0, producer=8), transactional_id="x")
+    await broker.sync()
+    return rows(answer.result())[0].code
 
 
 @PROVOKED.of(ErrorCode.kafka_storage_error)
