@@ -232,6 +232,8 @@ PROVOKED = Provocations(
             ErrorCode.corrupt_message,
             ErrorCode.invalid_record,
             ErrorCode.invalid_timestamp,
+            ErrorCode.invalid_txn_state,
+            ErrorCode.transaction_coordinator_fenced,
             ErrorCode.message_too_large,
             ErrorCode.out_of_order_sequence_number,
             ErrorCode.invalid_producer_epoch,
