@@ -30,9 +30,8 @@ from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.replication.windows import ImpossibleCredit, PushWindow
-from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
+from cordwood.storage.errors import DamagedLog, NotInMemory, OffsetOutOfRange, StorageError
 from cordwood.storage.log import Log
-from cordwood.storage.segment import NotInMemory
 from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:

@@ -12,12 +12,16 @@ from cordwood.replication.assignment import Assignment
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.read_cache import ReplicationReadCache
 from cordwood.replication.refusal import PartitionRefused, Refusal
+from cordwood.replication.verification import VerificationGuard, Verifications
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter
 from cordwood.storage.admission import admit, admit_records
-from cordwood.storage.batch import BatchHeader
+from cordwood.storage.batch import TRANSACTIONAL, BatchHeader, check
 from cordwood.storage.budget import Budget
+from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.disk import Bytes
+from cordwood.storage.errors import StorageError
 from cordwood.storage.log import Appended
+from cordwood.storage.types import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from cordwood.replication.follower_connection import ReplicaStream
@@ -36,7 +40,8 @@ class LeaderRole:
     """One partition that this broker leads in one leader epoch. Its waiters and streams end with it (promise 3)."""
 
     __slots__ = (
-        "_commit_waiters", "_deletion_waiters", "_flush_waiters", "log", "partition", "read_cache", "streams", "view",
+        "_commit_waiters", "_deletion_waiters", "_flush_waiters", "log", "partition", "read_cache", "streams",
+        "verifications", "view",
     )  # fmt: skip
 
     def __init__(self, partition: "Partition", assignment: Assignment) -> None:
@@ -45,6 +50,7 @@ class LeaderRole:
         self.view = LeaderView(broker_id, assignment, log.log_end, partition.ack_end, log.log_start)
         self.streams: dict[ReplicaStream, None] = {}
         self.read_cache = ReplicationReadCache(log)
+        self.verifications = Verifications(log.producers)
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self._deletion_waiters = OffsetWaiters()
         """Pending DeleteRecords, completed once the low watermark has passed their offset (KIP-107)."""
@@ -71,7 +77,14 @@ class LeaderRole:
         self.watch_followers()
 
     def append(
-        self, batch: Bytes, header: BatchHeader, now_ms: int, must_be_safe: bool, budget: Budget | None
+        self,
+        batch: Bytes,
+        header: BatchHeader,
+        now_ms: int,
+        must_be_safe: bool,
+        budget: Budget | None,
+        guard: VerificationGuard | None,
+        is_own: bool,
     ) -> Appended:
         """Append a batch that `check` has accepted. As `Partition.append`, which handles the errors."""
         partition, log = self.partition, self.log
@@ -80,7 +93,9 @@ class LeaderRole:
         refused = partition.refused_sequences
         if refused.by_producer and refused.is_before(header):
             raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
-        admit(batch, header, log.config, now_ms)
+        admit(batch, header, log.config, now_ms, is_own=is_own)
+        if header.attributes & TRANSACTIONAL:
+            self.verifications.check(header, guard)
         if budget is not None:
             admit_records(batch, header, log.config, budget)
         try:
@@ -90,9 +105,47 @@ class LeaderRole:
         if not appended.is_duplicate:
             if refused.by_producer:
                 refused.closed(header)
+            if header.attributes & TRANSACTIONAL:
+                self.verifications.appended(header.producer_id)
             partition.schedule_flush()
             if self.streams:
                 self._push_to_followers(appended)
+        return appended
+
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """Return whether the batch may only be appended with a guard that the transaction coordinator has confirmed."""
+        return self.verifications.is_needed(header)
+
+    def begin_verification(self, header: BatchHeader, *, is_v2: bool = False) -> VerificationGuard:
+        """Return the guard for the question to the transaction coordinator. Raises StaleProducerEpoch."""
+        return self.verifications.begin(header, is_v2=is_v2)
+
+    def append_marker(
+        self, producer: ProducerIdAndEpoch, marker: EndTransactionMarker, now_ms: int, *, is_v2: bool
+    ) -> Appended:
+        """Append the marker that ends a producer's transaction.
+
+        Raises StaleProducerEpoch, TransactionCoordinatorFenced; PartitionRefused if too few replicas are in sync, or if
+        the replica fails; OutOfResources; DiskFailed.
+        """
+        partition, log = self.partition, self.log
+        if not self.view.has_enough_replicas:
+            raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
+        log.producers.check_marker(producer, marker, is_v2=is_v2)
+        batch = encode_marker(producer, marker, now_ms)
+        try:
+            appended = log.append(batch, check(batch), partition.leader_epoch, now_ms, marker)
+        except OSError as error:
+            raise partition.directory.write_failed(error) from error
+        except StorageError:
+            raise
+        except Exception as error:
+            partition.fail(error)
+            raise PartitionRefused(Refusal.OFFLINE) from error
+        self.verifications.ended(producer)
+        partition.schedule_flush()
+        if self.streams:
+            self._push_to_followers(appended)
         return appended
 
     def _push_to_followers(self, appended: Appended) -> None:
@@ -116,13 +169,14 @@ class LeaderRole:
         self._flush_waiters.add(end, waiter)
         return True
 
-    async def append_committed(self, batch: bytes, now_ms: int) -> int:
+    async def append_committed(self, batch: bytes, now_ms: int, guard: VerificationGuard | None = None) -> int:
         """Append a batch of this broker's own and wait until it is committed. Return its base offset.
 
-        Raises as `Partition.append`, and PartitionRefused if the leadership or the partition is lost meanwhile: then
-        the next leader's log may or may not have the batch.
+        A batch in a transaction has its producer, and needs no sequence numbers. Raises as `Partition.append`, and
+        PartitionRefused if the leadership or the partition is lost meanwhile: then the next leader's log may or may not
+        have the batch.
         """
-        appended = self.partition.append(batch, now_ms)
+        appended = self.partition.append(batch, now_ms, guard=guard, is_own=True)
         await self.committed(appended.end_offset)
         return appended.base_offset
 

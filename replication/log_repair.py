@@ -7,11 +7,14 @@ from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.truncation import Truncation, full_truncation, truncation_to
 from cordwood.storage import quarantine, scrub
+from cordwood.storage.aborted_index import SUFFIX
 from cordwood.storage.boundaries import offset_at
 from cordwood.storage.errors import DamagedLog, LostTail, OutOfResources
 from cordwood.storage.log import Log
 from cordwood.storage.rewrite import write_index_again
+from cordwood.storage.segment import Segment
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
+from cordwood.storage.transaction_log import aborted_again
 
 QUARANTINE_FOLDER = "quarantine"
 """Folder of a log directory with copies of damaged segments."""
@@ -20,7 +23,7 @@ QUARANTINE_FOLDER = "quarantine"
 def has_lost_records(damage: DamagedLog) -> bool:
     """Return whether records are damaged, and not a file that can be rebuilt from records or from memory."""
     name = damage.path.rpartition("/")[2]
-    return not (name.endswith(".index") or name in (RECOVERY_FILE, EPOCHS_FILE, MARKS_FILE))
+    return not (name.endswith((".index", SUFFIX)) or name in (RECOVERY_FILE, EPOCHS_FILE, MARKS_FILE))
 
 
 def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
@@ -49,6 +52,10 @@ async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenan
         partition.log.epochs.changes_lost()
         await log_maintenance.checkpoint(partition)
         return
+    if segment is not None and path == segment.aborted.path:
+        await _rebuild_aborted(partition, segment)
+        await log_maintenance.checkpoint(partition)
+        return
     try:
         if segment is None:
             partition.note_flushed()
@@ -59,6 +66,17 @@ async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenan
             write_index_again(segment)
     except OSError as error:
         raise partition.directory.write_failed(error) from error
+
+
+async def _rebuild_aborted(partition: Partition, segment: Segment) -> None:
+    """Find the aborted transactions of a segment again, unless they are in memory. Raises as `rewrite`."""
+    log, truncations = partition.log, segment.truncations
+    if segment.aborted.is_in_memory:
+        segment.aborted.must_be_rewritten()
+        return
+    rows = await partition.directory.run_blocking(list, aborted_again(log, segment, segment.end_offset))
+    if segment in log.segments and segment.truncations == truncations:
+        segment.aborted.replace(rows)
 
 
 async def quarantine_segment(partition: Partition, damage: DamagedLog) -> str | None:

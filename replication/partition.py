@@ -14,6 +14,7 @@ from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.refused_sequences import RefusedSequences
 from cordwood.replication.tasks import report
+from cordwood.replication.verification import VerificationGuard
 from cordwood.replication.waiters import Watcher
 from cordwood.storage.batch import check
 from cordwood.storage.budget import Budget
@@ -133,19 +134,40 @@ class Partition:
             raise PartitionRefused(Refusal.NOT_KNOWN_YET)
         return self.high_watermark
 
-    def append(self, batch: Bytes, now_ms: int, *, must_be_safe: bool = True, budget: Budget | None = None) -> Appended:
+    @property
+    def last_stable_offset(self) -> int:
+        """End of the committed records without those from the first transaction on that is not stable.
+
+        A transaction is stable once its marker is committed. A read_committed consumer reads up to here.
+        """
+        unstable = self.log.producers.transactions.first_unstable(self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log.log_start), self.high_watermark)
+
+    def append(
+        self,
+        batch: Bytes,
+        now_ms: int,
+        *,
+        must_be_safe: bool = True,
+        budget: Budget | None = None,
+        guard: VerificationGuard | None = None,
+        is_own: bool = False,
+    ) -> Appended:
         """Append one batch from a client to the page cache; the next group flushes it, and the followers receive it.
 
-        `budget` limits the cost of checking its records; None if they are known to be sound. Raises what `check`,
-        `admit` and `Log.append` raise, and with a budget what `admit_records` raises; OutOfResources, of which DiskFull
-        is one, if a retry may succeed; DiskFailed if the disk takes no more writes; PartitionRefused if this replica
-        does not lead or, with `must_be_safe`, if too few replicas are in sync.
+        `budget` limits the cost of checking its records; None if they are known to be sound. `guard` is the answered
+        verification of a batch that begins a transaction; `is_own` marks a batch that this broker made. Raises what
+        `check`, `admit`, `Verifications.check` and `Log.append` raise, and with a budget what `admit_records` raises;
+        OutOfResources, of which DiskFull is one, if a retry may succeed; DiskFailed if the disk takes no more writes;
+        PartitionRefused if this replica does not lead or, with `must_be_safe`, if too few replicas are in sync.
         """
         header = check(batch)
         try:
             # On the hot path: the property, which is a call, only raises the refusal here.
             leading = self.leading or self.leader
-            appended = leading.append(batch, header, now_ms, must_be_safe, budget)
+            appended = leading.append(batch, header, now_ms, must_be_safe, budget, guard, is_own)
         except (PartitionRefused, OutOfResources):
             self.refused_sequences.opened(header)
             raise
@@ -186,6 +208,9 @@ class Partition:
         if end > self.high_watermark:
             assert end <= self.log.log_end, "rule 1: the watermark never passes the log"
             self.high_watermark = end
+            if self.log.producers.transactions.replaced:
+                # What a truncation may still remove is kept, and what recovery may not find.
+                self.log.producers.transactions.committed_to(min(end, self.log.flushed_end))
             if self.watchers:
                 self.context.end_of_tick.moved(self.watchers)
 

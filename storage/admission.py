@@ -6,7 +6,6 @@ from cordwood.storage.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     NO_PRODUCER,
-    TRANSACTIONAL,
     BatchHeader,
     Compression,
 )
@@ -20,10 +19,11 @@ from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, 
 _KEYS_MISSING = "records of a compacted topic must have a key"
 
 
-def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, is_own: bool = False) -> None:
     """Raises BatchTooLarge, InvalidTimestamp or InvalidRecord for a batch that this topic does not take.
 
-    The rules are Kafka's (`LogValidator`): one batch, its offsets without gaps, nothing that only brokers write.
+    The rules are Kafka's (`LogValidator`): one batch, its offsets without gaps, nothing that only brokers write. With
+    `is_own`, this broker wrote it, and its producer may have no sequence numbers.
     """
     size = len(batch)
     if size != LENGTH_PREFIX_BYTES + header.length:
@@ -36,11 +36,10 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
         raise BatchTooLarge(f"a batch of {header.record_count} records exceeds the limit of {RECORDS_MAX}")
     if header.attributes & CODEC_MASK > Compression.ZSTD:
         raise InvalidRecord(f"unknown codec {header.attributes & CODEC_MASK}")
-    if header.attributes & (CONTROL | TRANSACTIONAL):
-        kind = "only brokers may write control batches" if header.is_control else "transactions are not supported"
-        raise InvalidRecord(kind)
+    if header.attributes & CONTROL:
+        raise InvalidRecord("only brokers may write control batches")
     if header.producer_id != NO_PRODUCER and (
-        header.producer_id < 0 or header.base_sequence < 0 or header.producer_epoch < 0
+        header.producer_id < 0 or (header.base_sequence < 0 and not is_own) or header.producer_epoch < 0
     ):
         raise InvalidRecord("an idempotent batch needs an epoch and a sequence number")
     if not config.log_append_time:

@@ -1,5 +1,8 @@
-"""Offset and position lookups in a segment's index, which also work where batches are damaged."""
+"""Offset and position lookups in segments' indexes, which also work where batches are damaged."""
 
+from collections.abc import Iterable, Iterator
+
+from cordwood.storage.batch import BatchHeader
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.segment import Segment
 
@@ -28,3 +31,15 @@ def batch_boundary(segment: Segment, offset: int) -> tuple[int, int]:
     if position == segment.size:
         return offset, position
     return next(segment.headers(position, segment.size))[1].base_offset, position
+
+
+def headers_from(segments: Iterable[Segment], offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """Yield segment, position and header of each batch from the one with `offset` on. Blocks on the disk.
+
+    Raises DamagedLog.
+    """
+    for segment in segments:
+        if segment.end_offset > offset:
+            start = segment.locate(offset) if segment.base_offset < offset else 0
+            for position, header in segment.headers(start, segment.size):
+                yield segment, position, header

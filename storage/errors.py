@@ -45,6 +45,14 @@ class StaleProducerEpoch(StorageError):
     """A producer epoch that was fenced by a newer producer with the same id."""
 
 
+class TransactionCoordinatorFenced(StorageError):
+    """A marker of a transaction coordinator that a later coordinator of the same producer has replaced."""
+
+
+class InvalidTransactionState(StorageError):
+    """A batch outside of its producer's transaction: not transactional within one, or not verified to begin one."""
+
+
 class OutOfResources(StorageError):
     """Descriptors, memory or disk space are lacking for now. Nothing is lost, and the operation may be retried."""
 
@@ -78,6 +86,10 @@ class ForeignSegment(DamagedLog):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, 0, "according to the manifest, its records belong to another segment")
+
+
+class NotInMemory(Exception):
+    """A read that may not block would have to wait for the disk."""
 
 
 class Truncated(StorageError):

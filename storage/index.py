@@ -15,13 +15,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import DamagedLog, damage_of
+from cordwood.storage.row_blocks import block_of, head_of, read_rows
 
-_HEAD = struct.Struct(">8sqI")
-_BLOCK = struct.Struct(">II")
 _ROW = struct.Struct(">IIIIq")
 _TIMESTAMP = struct.Struct(">16xq")
 """The last field of a row."""
@@ -131,13 +128,13 @@ class Index:
     def _write(self, file: File, base_offset: int) -> None:
         position = file.size() if self._saved else 0
         if position == 0:
-            head = _HEAD.pack(_MAGIC, base_offset, crc32c(_MAGIC + struct.pack(">q", base_offset)))
+            head = head_of(_MAGIC, base_offset)
             file.truncate(0)
             file.pwrite([head], 0)
             position, self._saved = len(head), 0
         rows = bytes(self._rows[self._saved * ROW_BYTES :])
         if rows:
-            file.pwrite([_BLOCK.pack(len(rows) // ROW_BYTES, crc32c(rows)), rows], position)
+            file.pwrite([block_of(rows, ROW_BYTES), rows], position)
 
     def must_be_rewritten(self) -> None:
         """Let the next `save` rewrite the file, which no longer agrees with the rows."""
@@ -208,20 +205,10 @@ def load(file: File, base_offset: int) -> tuple[Index, DamagedLog | None]:
     Later rows are not lost: they are rebuilt from the segment, and the next `save` rewrites the file.
     """
     index = Index()
-    content = file.pread(file.size(), 0)
-    if len(content) < _HEAD.size:
-        return index, None
-    magic, base, crc = _HEAD.unpack_from(content)
-    if magic != _MAGIC or base != base_offset or crc != crc32c(content[:16]):
-        return index, DamagedLog(file.path, 0, "the index's head is wrong")
-    position = _HEAD.size
-    while position < len(content):
-        count, crc = _BLOCK.unpack_from(content, position) if position + _BLOCK.size <= len(content) else (0, 0)
-        rows = content[position + _BLOCK.size : position + _BLOCK.size + count * ROW_BYTES]
-        if count == 0 or len(rows) < count * ROW_BYTES or crc32c(rows) != crc:
-            index.must_be_rewritten()
-            return index, DamagedLog(file.path, position, "a block of the index does not match its checksum")
-        index._rows += rows
-        position += _BLOCK.size + len(rows)
-    index._saved = len(index)
-    return index, None
+    rows, damage = read_rows(file, _MAGIC, base_offset, ROW_BYTES)
+    index._rows += rows
+    if damage is not None and damage.position > 0:
+        index.must_be_rewritten()
+    else:
+        index._saved = len(index)
+    return index, damage

@@ -5,24 +5,35 @@ Appends go to the page cache. `begin_flush` returns what to sync, and `flushed` 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.storage.batch import NO_TIMESTAMP, BatchHeader, check, in_groups, stamp, with_append_time
+from cordwood.storage.aborted_index import AbortedTransaction, aborted_between
+from cordwood.storage.batch import (
+    CONTROL,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    check,
+    in_groups,
+    stamp,
+    with_append_time,
+)
 from cordwood.storage.boundaries import batch_boundary
 from cordwood.storage.config import LogConfig
+from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, markers_in
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange, TruncationUnsynced
-from cordwood.storage.manifest import Manifest
+from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
 from cordwood.storage.producers import Producers
 from cordwood.storage.retention import droppable
-from cordwood.storage.rewrite import write_again
+from cordwood.storage.rewrite import sync_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
-from cordwood.storage.state import LogState, write_checkpoint
+from cordwood.storage.state import LogState, state_after_truncation, state_as_of, write_checkpoint
+from cordwood.storage.transaction_log import producers_again, record
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
 CACHED_POSITIONS_MAX = 16
@@ -76,12 +87,19 @@ class Log:
         """Size of all batches in bytes."""
         return sum(segment.size for segment in self.segments)
 
-    def append(self, batch: Bytes, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+    def append(
+        self,
+        batch: Bytes,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        marker: EndTransactionMarker | None = None,
+    ) -> Appended:
         """Append one batch from a client: stamp its offset and leader epoch, and write it to the page cache.
 
-        `header` is `check(batch)`. A duplicate batch of an idempotent producer is not written again. Raises
-        OutOfOrderSequence, StaleProducerEpoch; TruncationUnsynced; OSError, OutOfResources, DamagedLog or DiskFailed if
-        the write failed. After an error nothing is appended.
+        `header` is `check(batch)`; `marker` is that of a control batch. A duplicate batch of an idempotent producer is
+        not written again. Raises OutOfOrderSequence, StaleProducerEpoch, InvalidTransactionState; OSError,
+        OutOfResources, DamagedLog or DiskFailed if the write failed. After an error nothing is appended.
         """
         if header.producer_id >= 0 and (known := self.producers.check(header)) is not None:
             return Appended(known.base_offset, known.end_offset, is_duplicate=True)
@@ -98,7 +116,7 @@ class Log:
         if kept is not None:
             pieces = (kept,)
         segment.append(pieces, ((base, size, header.max_timestamp),), end)
-        self._appended(segment, header, base, end, leader_epoch, now_ms)
+        self._appended(segment, header, base, end, leader_epoch, now_ms, marker)
         return Appended(base, end, append_time, False, kept)
 
     def append_stamped(self, data: Bytes, batches: Sequence[BatchHeader], now_ms: int) -> None:
@@ -107,11 +125,13 @@ class Log:
         `batches` is `headers(data)`. Raises CorruptBatch, before any write, if an offset is below the end of the batch
         before; as `append` if the write failed.
         """
-        due = self.log_end
+        due, attributes = self.log_end, 0
         for header in batches:
             if header.base_offset < due:
                 raise CorruptBatch(f"offset {header.base_offset}, but at least {due} was expected")
             due = header.end
+            attributes |= header.attributes
+        markers = markers_in(data, batches) if attributes & CONTROL else NO_MARKERS
         view, start = memoryview(data), 0
         # The usual case of small batches: one batch, which needs no groups.
         for group in (batches,) if len(batches) == 1 else in_groups(batches, self.config.segment_bytes):
@@ -120,7 +140,8 @@ class Log:
             rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
             segment.append((view[start : start + size],), rows, last.end)
             for header in group:
-                self._appended(segment, header, header.base_offset, header.end, header.leader_epoch, now_ms)
+                base, marker = header.base_offset, markers.get(header.base_offset) if markers else None
+                self._appended(segment, header, base, header.end, header.leader_epoch, now_ms, marker)
             start += size
 
     def begin_flush(self) -> PendingFlush:
@@ -164,7 +185,7 @@ class Log:
         end = min(end, self.log_end)
         if offset >= end:
             return None
-        segment = self._segment_of(offset)
+        segment = self.segment_of(offset)
         if offset >= segment.end_offset:
             raise DamagedLog(segment.path, segment.size, f"the records from offset {segment.end_offset} on are missing")
         start = self._locate(segment, offset, wait)
@@ -199,7 +220,7 @@ class Log:
         start = self.log_start
         if start == self.log_end or not self.segments:
             return start
-        segment = self._segment_of(start)
+        segment = self.segment_of(start)
         if start <= segment.base_offset:
             return start
         if self._start_boundary[0] != start:
@@ -212,13 +233,13 @@ class Log:
         found = self.slice(offset, max_bytes, end)
         return b"" if found is None else bytes(found.segment.read(found.start, found.stop))
 
-    def headers_from(self, offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
-        """Yield segment, position and header of each batch from the one with `offset` on. Blocks on the disk."""
-        for segment in self.segments:
-            if segment.end_offset > offset:
-                start = segment.locate(offset) if segment.base_offset < offset else 0
-                for position, header in segment.headers(start, segment.size):
-                    yield segment, position, header
+    def aborted(self, start: int, end: int, *, wait: bool = True) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records from `start` up to `end`, sorted by first offset.
+
+        Raises DamagedLog, and NotInMemory as `slice`.
+        """
+        later = [segment.aborted for segment in self.segments if segment.end_offset > start]
+        return aborted_between(later, start, end, wait=wait)
 
     def state_before_truncation(self, end: int) -> LogState | None:
         """Return the checkpoint to write (`lower_checkpoint`) before a truncation to `end`; None if none is needed.
@@ -227,11 +248,10 @@ class Log:
         """
         if end >= self.log_end:
             return None
-        _, _, end = self._truncation_point(end)
+        segment, _, end = self._truncation_point(end)
         if end >= self.recovery_point:
             return None
-        producers, manifest = self.producers.encode(end), self._manifest(end)
-        return LogState(min(self.log_start, end), end, producers, self.epochs.encode(), manifest)
+        return state_after_truncation(self, end, producers_again(self, segment, end))
 
     def truncate(self, end: int) -> None:
         """Remove every batch with a record at or above `end` (a follower whose leader does not have them).
@@ -244,8 +264,10 @@ class Log:
         if end >= self.log_end:
             return
         segment, position, end = self._truncation_point(end)
+        again = producers_again(self, segment, end)
+        segment.aborted.truncate(end)
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
-        self.producers.truncate_end(end)
+        self.producers.truncate_end(end, again)
         self.recovery_point = min(self.recovery_point, end)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])
@@ -270,7 +292,7 @@ class Log:
     def _truncation_point(self, end: int) -> tuple[Segment, int, int]:
         """Return segment and position where a truncation to `end` begins, and the base offset of the batch there."""
         assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
-        segment, position = self._segment_of(end), 0
+        segment, position = self.segment_of(end), 0
         if end > segment.base_offset and not segment.is_lost:
             end, position = batch_boundary(segment, end)
         return segment, position, end
@@ -329,30 +351,27 @@ class Log:
         if self.segments:
             self.segments[-1].save_index()
         self.uncheckpointed_bytes = 0
-        producers, manifest = self.producers.encode(self.flushed_end), self._manifest(self.flushed_end)
-        return LogState(self.log_start, self.flushed_end, producers, self.epochs.take_changes(), manifest)
-
-    def _manifest(self, end: int) -> Manifest:
-        """Return the sealed segments below `end`: not the last segment, to which a restart appends."""
-        return tuple([segment.listing() for segment in self.segments[:-1] if segment.end_offset <= end])
+        return state_as_of(self, self.flushed_end, self.epochs.take_changes())
 
     def checkpoint_failed(self, state: LogState) -> None:
-        """Record that the checkpoint of `state` failed; the next one writes its epochs again."""
+        """Record that the checkpoint of `state` failed; the next one writes its epochs and aborted rows again."""
         if state.epochs is not None:
             self.epochs.changes_lost()
+        for rows in state.aborted:
+            rows.index.must_be_rewritten()
 
     def checkpoint_written(self, state: LogState) -> None:
         """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
         self.flushed_start = state.log_start
+        active = self.segments[-1].aborted if self.segments else None
+        for rows in state.aborted:
+            rows.index.saved(rows.count, is_sealed=rows.index is not active)
 
     def mark_recovered(self, flushed_end: int) -> None:
         """Finish recovery: sync everything that may not be on disk, so that all batches count as flushed."""
         if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
-            for segment in self.segments:
-                if segment.end_offset >= flushed_end and not segment.is_lost:
-                    write_again(segment, flushed_end)
-                    segment.file.sync()
+            sync_again(self.segments, flushed_end)
             for directory in self._directories():
                 sync_directory(self.disk, directory)
         if self.segments:
@@ -413,6 +432,7 @@ class Log:
             self.disk.make_directories(self.directory)
             changed = self._directories()
         segment = Segment.create(self.disk, self.directory, self.log_end, self.config.index_interval_bytes, self.opened)
+        segment.aborted.undecided = self.producers.transactions.first_undecided(self.log_end)
         self.segments.append(segment)
         self._unsynced.changed(*changed)
         self.must_roll = False
@@ -426,16 +446,26 @@ class Log:
         return self.directory, topic or "/", topic.rpartition("/")[0] or "/"
 
     def _appended(
-        self, segment: Segment, header: BatchHeader, base: int, end: int, leader_epoch: int, now_ms: int
+        self,
+        segment: Segment,
+        header: BatchHeader,
+        base: int,
+        end: int,
+        leader_epoch: int,
+        now_ms: int,
+        marker: EndTransactionMarker | None,
     ) -> None:
         self._unsynced.files[segment.path] = segment.file
         self.uncheckpointed_bytes += header.size
         self.epochs.assign(leader_epoch, base)
-        if header.producer_id >= 0:
+        if header.attributes & TRANSACTIONAL:
+            record(self.producers, segment.aborted, header, base, end, now_ms, marker)
+        elif header.producer_id >= 0:
             self.producers.appended(header, base, end, now_ms)
         self.log_end = end
 
-    def _segment_of(self, offset: int) -> Segment:
+    def segment_of(self, offset: int) -> Segment:
+        """Return the segment with `offset`, or the nearest one if there is none; there has to be a segment."""
         place = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
         return self.segments[max(place - 1, 0)]
 

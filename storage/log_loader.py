@@ -8,7 +8,7 @@ flushed, or damage, which is kept and skipped: its offsets are never given to ot
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from cordwood.storage.batch import BatchHeader, peek
+from cordwood.storage.batch import TRANSACTIONAL, BatchHeader, peek
 from cordwood.storage.boundaries import offset_at
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
@@ -20,7 +20,8 @@ from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import bases_in, loss_of, segment_path
-from cordwood.storage.state import load
+from cordwood.storage.state import ActiveSegment, load
+from cordwood.storage.transaction_log import marker_of, record, restore_aborted
 from cordwood.storage.types import NO_EPOCH
 
 CLAIM_MAX = 1 << 24
@@ -64,7 +65,8 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     # already.
     log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
-    _Opening(log, mark, now_ms).run(bases_in(log.disk, log.directory), recovered.segments)
+    opening = _Opening(log, mark, now_ms, recovered.active)
+    opening.run(bases_in(log.disk, log.directory), recovered.segments)
 
 
 def _remove(log: Log, base: int) -> None:
@@ -81,8 +83,10 @@ def _continue_after(log: Log, end: int) -> None:
 
 
 class _Opening:
-    def __init__(self, log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
-        self._log, self._mark, self._now_ms = log, mark, now_ms
+    def __init__(self, log: Log, mark: FlushedOffset | None, now_ms: int, active: ActiveSegment | None) -> None:
+        self._log, self._mark, self._now_ms, self._active = log, mark, now_ms, active
+        self._without_aborted: Segment | None = None
+        """The segment with the recovery point, if its aborted index is damaged."""
         self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point
 
@@ -114,7 +118,7 @@ class _Opening:
     def _append_lost(self, base: int, end: int) -> None:
         """Add a segment of which only the offsets are known."""
         log = self._log
-        row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP)
+        row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP, log.producers.transactions.first_undecided(base))
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True
         log.segments.append(lost)
@@ -135,9 +139,12 @@ class _Opening:
         for base, following in zip_longest(bases, bases[1:]):
             if following is not None and following <= log.recovery_point:
                 log.segments.append(Segment.sealed(log.disk, log.directory, base, following, interval, log.opened))
+                if following == log.recovery_point:
+                    self._load_aborted(log.segments[-1])
                 continue
             segment = Segment(log.disk, log.directory, base, interval, log.opened)
             log.segments.append(segment)
+            self._load_aborted(segment)
             if not self._recover(segment, following):
                 self._remove_after(segment, bases)
                 break
@@ -145,6 +152,15 @@ class _Opening:
                 segment.retire()
             if following is not None and segment.end_offset < following:
                 self._append_lost(segment.end_offset, following)
+
+    def _load_aborted(self, segment: Segment) -> None:
+        """Load the aborted transactions below the recovery point; the replay finds the later ones."""
+        index, point = segment.aborted, self._replay_from
+        if segment.base_offset >= point:
+            index.undecided = self._log.producers.transactions.first_undecided(segment.base_offset)
+        elif self._active is not None and (damage := index.recovered(*self._active)) is not None:
+            self._log.damage.append(damage)
+            self._without_aborted = segment
 
     def _recover(self, segment: Segment, following: int | None) -> bool:
         """Add the batches of a segment. Return False if it was truncated: then no later segment may stay."""
@@ -219,8 +235,8 @@ class _Opening:
             return
         try:
             start = segment.locate(self._replay_from) if self._replay_from > segment.base_offset else 0
-            for _, header in segment.headers(start, segment.size):
-                self._note(header)
+            for position, header in segment.headers(start, segment.size):
+                self._note(segment, position, header)
         except DamagedLog as damaged:
             offset = offset_at(segment, damaged.position)
             self._damaged(segment.path, damaged.position, damaged.what, offset, segment.end_offset)
@@ -235,14 +251,18 @@ class _Opening:
         mark = self._mark
         if mark is not None and mark.rules_out(header):
             raise CorruptBatch(f"leader epoch {header.leader_epoch} before epoch {mark.leader_epoch}")
-        self._note(header)
+        self._note(segment, segment.size, header)
 
-    def _note(self, header: BatchHeader) -> None:
+    def _note(self, segment: Segment, position: int, header: BatchHeader) -> None:
         if header.end <= self._replay_from:
             return
         self._log.epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0:
-            self._log.producers.appended(header, header.base_offset, header.end, self._now_ms)
+        producers, base, end = self._log.producers, header.base_offset, header.end
+        if header.attributes & TRANSACTIONAL:
+            marker = marker_of(segment, position, header)
+            record(producers, segment.aborted, header, base, end, self._now_ms, marker)
+        elif header.producer_id >= 0:
+            producers.appended(header, base, end, self._now_ms)
 
     def _settle(self) -> None:
         """Set the log's ends, and sync what was found past the flushed end: it counts as flushed from now on."""
@@ -261,4 +281,6 @@ class _Opening:
             log.must_roll |= log.segments[-1].is_sealed
         log.epochs.truncate_end(log.log_end)
         log.flushed_start = log.log_start
+        if self._without_aborted is not None:
+            restore_aborted(log, self._without_aborted, self._replay_from)
         log.mark_recovered(self._flushed_end)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _COUNT = struct.Struct(">I")
-_ROW = struct.Struct(">qqqq")
+_ROW = struct.Struct(">qqqqqI")
+_ROW_BEFORE_TRANSACTIONS = struct.Struct(">qqqq")
 
 
 class SealedSegment(NamedTuple):
@@ -23,6 +24,10 @@ class SealedSegment(NamedTuple):
     end_offset: int
     size: int
     max_timestamp: int
+    undecided: int
+    """First offset of the oldest transaction that was undecided at the base offset; that offset if there was none."""
+    aborted: int = 0
+    """Number of aborted transactions in the segment's aborted index."""
 
 
 UNKNOWN_TIMESTAMP = -2
@@ -68,8 +73,12 @@ def encode(manifest: Manifest) -> bytes:
     return _COUNT.pack(len(manifest)) + b"".join([_ROW.pack(*row) for row in manifest])
 
 
-def decode(content: bytes) -> tuple[Manifest, bytes]:
+def decode(content: bytes, *, has_transactions: bool = True) -> tuple[Manifest, bytes]:
     """Return the manifest that `content` begins with, and the bytes after it. Raises struct.error if a row is cut."""
     (count,) = _COUNT.unpack_from(content)
-    end = _COUNT.size + count * _ROW.size
-    return tuple(map(SealedSegment._make, _ROW.iter_unpack(content[_COUNT.size : end]))), content[end:]
+    row = _ROW if has_transactions else _ROW_BEFORE_TRANSACTIONS
+    end = _COUNT.size + count * row.size
+    rows = row.iter_unpack(content[_COUNT.size : end])
+    if has_transactions:
+        return tuple(map(SealedSegment._make, rows)), content[end:]
+    return tuple([SealedSegment._make((*fields, fields[0], 0)) for fields in rows]), content[end:]

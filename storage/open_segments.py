@@ -1,4 +1,4 @@
-"""LRU cache of the open files and loaded indexes of a broker's sealed segments.
+"""LRU cache of the open files, loaded indexes and loaded aborted indexes of a broker's sealed segments.
 
 A sealed segment holds neither its file nor its index: it asks this cache, and opens or loads what is missing. So any
 thread may evict without access to a segment, and a file closes when its last reader drops it. Active segments hold
@@ -17,6 +17,8 @@ FILES_MIN = 16
 """Sealed segments that may be open, however many segments are active: each reader needs one."""
 INDEX_BYTES_MAX = 64 << 20
 INDEXES_MAX = 4096
+ABORTED_BYTES_MAX = 16 << 20
+"""Of the aborted transactions of sealed segments."""
 
 
 class OpenSegments:
@@ -25,7 +27,7 @@ class OpenSegments:
     No operation replaces a value: a replaced file would close within it, and let another thread in.
     """
 
-    __slots__ = ("_active", "_files", "_files_max", "_index_bytes_max", "_indexes")
+    __slots__ = ("_aborted", "_active", "_files", "_files_max", "_index_bytes_max", "_indexes")
 
     def __init__(self, files_max: int = FILES_MAX, index_bytes_max: int = INDEX_BYTES_MAX) -> None:
         """`files_max` counts sealed and active segments, `index_bytes_max` the indexes of sealed ones."""
@@ -33,6 +35,7 @@ class OpenSegments:
         self._active: dict[Hashable, None] = {}
         self._files: OrderedDict[Hashable, File] = OrderedDict()
         self._indexes: OrderedDict[Hashable, tuple[Index, int]] = OrderedDict()
+        self._aborted: OrderedDict[Hashable, bytes] = OrderedDict()
 
     @property
     def file_count(self) -> int:
@@ -70,6 +73,24 @@ class OpenSegments:
         self._indexes.setdefault(segment, (index, index.size))
         while len(self._indexes) > 1 and (self.index_bytes > self._index_bytes_max or len(self._indexes) > INDEXES_MAX):
             self._indexes.popitem(last=False)
+
+    def aborted_of(self, index: Hashable) -> bytes | None:
+        """Return the cached rows of an aborted index."""
+        rows = self._aborted.get(index)
+        if rows is not None:
+            with suppress(KeyError):
+                self._aborted.move_to_end(index)
+        return rows
+
+    def hold_aborted(self, index: Hashable, rows: bytes) -> None:
+        """Cache the rows of an aborted index, and evict the least recently used ones if there are too many."""
+        self._aborted.setdefault(index, rows)
+        while len(self._aborted) > 1 and sum(map(len, list(self._aborted.values()))) > ABORTED_BYTES_MAX:
+            self._aborted.popitem(last=False)
+
+    def forget_aborted(self, index: Hashable) -> None:
+        """Remove the rows of an aborted index that has changed or is gone."""
+        self._aborted.pop(index, None)
 
     def opened_active(self, segment: Hashable) -> None:
         """Count the file of an active segment, which the segment itself holds."""

@@ -1,6 +1,7 @@
-"""Producer state of a log: epoch and last ten batches of each idempotent producer (KIP-98, KIP-360).
+"""Producer state of a log: epoch, last ten batches and transaction of each idempotent producer (KIP-98, KIP-360).
 
-With this state a duplicate batch is recognised, and a gap is refused, across restarts and failovers (rule 9).
+With this state a duplicate batch is recognised, and a gap is refused, across restarts and failovers (rule 9). The rules
+of transactions and their markers are Kafka's (`ProducerAppendInfo`, `ProducerStateManager`).
 """
 
 import heapq
@@ -10,8 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cordwood.storage.batch import BatchHeader
-from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
+from cordwood.storage.batch import TRANSACTIONAL, BatchHeader
+from cordwood.storage.control import EndTransactionMarker
+from cordwood.storage.errors import (
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    StaleProducerEpoch,
+    TransactionCoordinatorFenced,
+)
+from cordwood.storage.transactions import NO_TRANSACTION, ReplacedEntry, Transactions
+from cordwood.storage.types import ProducerIdAndEpoch
 
 BATCHES_REMEMBERED = 10
 """Batches per producer. A producer has at most five requests in flight, so a batch whose response was lost is among the
@@ -24,9 +33,17 @@ FIRST_OF_ONE_BATCH = 1 << 62
 ONE_BATCH_PRODUCERS_MAX = 5000
 """Limit of such producers, the latest ones: about 1 KB of memory each."""
 PRODUCERS_MAX = 10_000
-"""Limit of the producers of a log, about 1 KB of memory each. Past it the oldest tenth is removed together."""
+"""Limit of a log's producers without an ongoing transaction, about 1 KB of memory each. Past it the oldest tenth is
+removed together."""
+NO_COORDINATOR_EPOCH = -1
+NO_MARKER = -1
 _PRODUCER = struct.Struct(">qhqB")
 _BATCH = struct.Struct(">iiqq")
+_IN_TRANSACTIONS = struct.Struct(">iqq")
+_IS_IN_TRANSACTIONS = 0x80
+"""Bit of the number of batches: coordinator epoch, marker offset and first offset of the transaction follow."""
+_TRANSACTIONS = struct.Struct(">qqII")
+_REPLACED = struct.Struct(">qqB")
 
 
 def is_later(sequence: int, than: int) -> bool:
@@ -51,20 +68,45 @@ class ProducerStateEntry:
     last_timestamp: int
     """Time of its last append to the log (milliseconds), for expiry."""
     batches: deque[KnownBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    """Epoch of the transaction coordinator that wrote the last marker."""
+    marker_offset: int = NO_MARKER
+    """Offset of the last marker."""
+    current_transaction_first_offset: int = NO_TRANSACTION
+
+    @property
+    def end(self) -> int:
+        """End offset of its last batch or marker; 0 for none."""
+        return max(self.batches[-1].end_offset if self.batches else 0, self.marker_offset + 1)
+
+    @property
+    def is_in_transactions(self) -> bool:
+        """Whether the log has a marker of the producer, or a part of its current transaction."""
+        return self.marker_offset != NO_MARKER or self.current_transaction_first_offset != NO_TRANSACTION
 
     @property
     def next_sequence(self) -> int:
         return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX
 
+    def duplicate_of(self, header: BatchHeader) -> KnownBatch:
+        """Return the batch with the same sequence numbers. Raises OutOfOrderSequence if it is not known."""
+        for batch in self.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} sent sequence {header.base_sequence}, but {self.next_sequence} was expected"
+        )
+
 
 class Producers:
-    """Idempotent producers of one log."""
+    """Idempotent producers of one log, and their transactions."""
 
-    __slots__ = ("_by_id", "_of_one_batch")
+    __slots__ = ("_by_id", "_of_one_batch", "transactions")
 
     def __init__(self) -> None:
         self._by_id: dict[int, ProducerStateEntry] = {}
         self._of_one_batch: dict[int, None] = {}
+        self.transactions = Transactions()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -75,8 +117,9 @@ class Producers:
     def check(self, header: BatchHeader) -> KnownBatch | None:
         """Check whether the batch may be appended. Return the batch that it duplicates, if any.
 
-        Raises StaleProducerEpoch for a fenced producer, OutOfOrderSequence for a gap. A producer that the log does not
-        know (any more) may begin at any sequence number (KIP-360).
+        Raises StaleProducerEpoch for a fenced producer, OutOfOrderSequence for a gap, InvalidTransactionState for a
+        batch outside of its producer's transaction. A producer of which the log knows no batch (any more) may begin at
+        any sequence number (KIP-360). A batch without sequence numbers is the broker's own: only its epoch counts.
         """
         known = self._by_id.get(header.producer_id)
         if known is None:
@@ -86,80 +129,219 @@ class Producers:
                 f"producer {header.producer_id} has epoch {known.epoch}, but the batch has {header.producer_epoch}"
             )
         if header.producer_epoch > known.epoch:
-            if header.base_sequence != 0:
+            if header.base_sequence > 0:
                 raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} must begin at sequence 0")
-            return None
-        if not known.batches or header.base_sequence == known.next_sequence:
-            return None
-        for batch in known.batches:
-            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
-                return batch
-        raise OutOfOrderSequence(
-            f"producer {header.producer_id} sent sequence {header.base_sequence}, but {known.next_sequence} was"
-            " expected"
-        )
+        elif known.batches and header.base_sequence != known.next_sequence and header.base_sequence >= 0:
+            return known.duplicate_of(header)
+        if known.current_transaction_first_offset >= 0 and not header.attributes & TRANSACTIONAL:
+            raise InvalidTransactionState(f"producer {header.producer_id} has a transaction, and the batch is outside")
+        return None
 
     def next_sequence(self, producer_id: int, epoch: int) -> int | None:
         """Return the sequence number after the producer's last batch of that epoch; None if the log has none."""
         known = self._by_id.get(producer_id)
         return None if known is None or not known.batches or known.epoch != epoch else known.next_sequence
 
+    def check_marker(self, producer: ProducerIdAndEpoch, marker: EndTransactionMarker, *, is_v2: bool) -> None:
+        """Check whether a leader may append the marker. Raises StaleProducerEpoch, TransactionCoordinatorFenced.
+
+        In the second protocol (KIP-890) the coordinator raises the epoch before each marker: the same epoch is that of
+        a marker that was written before, if no transaction is open, and otherwise that of another transaction.
+        """
+        known = self._by_id.get(producer.producer_id)
+        if known is None:
+            return
+        has_ended = known.current_transaction_first_offset == NO_TRANSACTION
+        if producer.epoch < known.epoch or (is_v2 and producer.epoch == known.epoch and not has_ended):
+            raise StaleProducerEpoch(
+                f"producer {producer.producer_id} has epoch {known.epoch}, but the marker has {producer.epoch}"
+            )
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"the last marker of producer {producer.producer_id} is of coordinator epoch {known.coordinator_epoch},"
+                f" but this one is of {marker.coordinator_epoch}"
+            )
+
+    def has_begun(self, header: BatchHeader) -> bool:
+        """Return whether the batch belongs to a transaction of which the log has a batch."""
+        known = self._by_id.get(header.producer_id)
+        return (
+            known is not None
+            and known.current_transaction_first_offset != NO_TRANSACTION
+            and known.epoch == header.producer_epoch
+        )
+
+    def has_batches(self, producer_id: int) -> bool:
+        """Return whether the log knows a batch of the producer's epoch."""
+        known = self._by_id.get(producer_id)
+        return known is not None and bool(known.batches)
+
     def appended(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
-        """Record that the batch is in the log, from `base_offset` to `end_offset`."""
+        """Record that the batch, of no transaction, is in the log from `base_offset` to `end_offset`."""
         known = self._by_id.get(header.producer_id)
         if known is None or header.producer_epoch > known.epoch:
-            known = self._by_id[header.producer_id] = ProducerStateEntry(header.producer_epoch, timestamp)
-            if header.producer_id >= FIRST_OF_ONE_BATCH:
-                self._remember_of_one_batch(header.producer_id)
-            if len(self._by_id) > PRODUCERS_MAX:
-                self._forget_oldest(header.producer_id)
+            known = self._begin_epoch(header, known, base_offset, timestamp)
         if timestamp > known.last_timestamp:
             known.last_timestamp = timestamp
         if header.base_sequence >= 0:
             known.batches.append(KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset))
 
+    def appended_in_transaction(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
+        """Record a batch as `appended` does: its producer's transaction begins with it, or goes on."""
+        self.appended(header, base_offset, end_offset, timestamp)
+        known = self._by_id[header.producer_id]
+        if known.current_transaction_first_offset == NO_TRANSACTION:
+            known.current_transaction_first_offset = base_offset
+            self.transactions.began(base_offset, header.producer_id)
+        self.transactions.end = end_offset
+
+    def ended(self, header: BatchHeader, offset: int, marker: EndTransactionMarker, timestamp: int) -> int:
+        """Record that the marker is in the log. Return the first offset of the transaction; NO_TRANSACTION for none."""
+        producer_id, transactions = header.producer_id, self.transactions
+        former = self._by_id.get(producer_id)
+        ended = ProducerStateEntry(
+            header.producer_epoch, timestamp, coordinator_epoch=marker.coordinator_epoch, marker_offset=offset
+        )
+        if former is not None and former.epoch == header.producer_epoch:
+            ended.batches = former.batches
+        replaced = ReplacedEntry(offset, producer_id, former)
+        transactions.replaces(replaced)
+        transactions.end = offset + 1
+        if replaced.first_offset != NO_TRANSACTION:
+            transactions.decided(replaced.first_offset)
+        self._set(producer_id, ended)
+        return replaced.first_offset
+
+    def _begin_epoch(
+        self, header: BatchHeader, former: ProducerStateEntry | None, base_offset: int, timestamp: int
+    ) -> ProducerStateEntry:
+        known = ProducerStateEntry(header.producer_epoch, timestamp)
+        if former is not None and former.is_in_transactions:
+            self.transactions.replaces(ReplacedEntry(base_offset, header.producer_id, former))
+            known.coordinator_epoch, known.marker_offset = former.coordinator_epoch, former.marker_offset
+            known.current_transaction_first_offset = former.current_transaction_first_offset
+        self._set(header.producer_id, known)
+        return known
+
+    def _set(self, producer_id: int, known: ProducerStateEntry) -> None:
+        self._by_id[producer_id] = known
+        if producer_id >= FIRST_OF_ONE_BATCH:
+            self._remember_of_one_batch(producer_id)
+        if len(self._by_id) - len(self.transactions.ongoing) > PRODUCERS_MAX:
+            self._forget_oldest(producer_id)
+
     def expire(self, now_ms: int, expiry_ms: int) -> None:
-        """Remove producers that have sent nothing for `producer.id.expiration.ms`."""
-        expired = [pid for pid, producer in self._by_id.items() if now_ms - producer.last_timestamp > expiry_ms]
+        """Remove producers that have sent nothing for `producer.id.expiration.ms`, and have no transaction."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._by_id.items()
+            if now_ms - producer.last_timestamp > expiry_ms
+            and producer.current_transaction_first_offset == NO_TRANSACTION
+        ]
         for producer_id in expired:
             del self._by_id[producer_id]
         if expired:
             self._recall_of_one_batch()
 
-    def truncate_end(self, end: int) -> None:
-        """Remove batches that end above `end`, and producers without others: their next batch may have any sequence."""
+    def truncate_end(self, end: int, again: "Producers | None" = None) -> None:
+        """Remove batches that end above `end`, and producers without others: their next batch may have any sequence.
+
+        Markers from `end` on are undone. Where `transactions` does not go back so far, `again` has the states of
+        transactional producers at `end`, from their batches.
+        """
+        for producer_id, former in self.transactions.restored_at(end).items():
+            if former is None:
+                self._by_id.pop(producer_id, None)
+            else:
+                self._by_id[producer_id] = former
         for producer_id, producer in list(self._by_id.items()):
             while producer.batches and producer.batches[-1].end_offset > end:
                 producer.batches.pop()
-            if not producer.batches:
+            if producer.current_transaction_first_offset >= end:
+                producer.current_transaction_first_offset = NO_TRANSACTION
+            if producer.marker_offset >= end:
+                producer.marker_offset = NO_MARKER
+            if not producer.batches and not producer.is_in_transactions:
                 del self._by_id[producer_id]
+        self.transactions.truncate_end(end)
+        if again is not None:
+            self._replace_with(again)
         self._recall_of_one_batch()
+        self._recall_ongoing()
+
+    def _replace_with(self, again: "Producers") -> None:
+        for producer in self._by_id.values():
+            producer.current_transaction_first_offset = NO_TRANSACTION
+        for producer_id, producer in again:
+            known = self._by_id.get(producer_id)
+            if not producer.batches and known is not None and known.epoch == producer.epoch:
+                # The batches before its marker were not read again.
+                producer.batches = known.batches
+            self._by_id[producer_id] = producer
 
     def encode(self, end: int) -> bytes:
         """Return a snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.
 
         Recovery finds later batches by reading them. In the snapshot, a lost one would be acknowledged as a duplicate.
         """
-        out = bytearray()
+        transactions, out = self.transactions, bytearray()
+        restored = transactions.restored_at(end)
         for producer_id, producer in self._by_id.items():
-            batches = [batch for batch in producer.batches if batch.end_offset <= end]
-            if batches or not producer.batches:
-                out += _PRODUCER.pack(producer_id, producer.epoch, producer.last_timestamp, len(batches))
-                out += b"".join(_BATCH.pack(*batch) for batch in batches)
-        return bytes(out)
+            known = restored.pop(producer_id, producer)
+            if known is not None and _is_known_at(end, known):
+                out += _encoded(producer_id, known, end)
+        for producer_id, former in restored.items():
+            # Expired or evicted meanwhile, and perhaps in a transaction as of `end`.
+            if former is not None and _is_known_at(end, former):
+                out += _encoded(producer_id, former, end)
+        replaced = [each for each in transactions.replaced if each.offset < end]
+        head = _TRANSACTIONS.pack(transactions.complete_from, min(transactions.end, end), len(replaced), len(out))
+        for offset, producer_id, former in replaced:
+            out += _REPLACED.pack(offset, producer_id, former is not None)
+            out += b"" if former is None else _encoded(producer_id, former, end)
+        return head + bytes(out)
 
     @classmethod
-    def decode(cls, content: bytes) -> "Producers":
-        producers, position = cls(), 0
-        while position < len(content):
-            producer_id, epoch, timestamp, count = _PRODUCER.unpack_from(content, position)
-            position += _PRODUCER.size
-            known = producers._by_id[producer_id] = ProducerStateEntry(epoch, timestamp)
-            for _ in range(count):
-                known.batches.append(KnownBatch._make(_BATCH.unpack_from(content, position)))
-                position += _BATCH.size
+    def decode(cls, content: bytes, *, has_transactions: bool = True) -> "Producers":
+        """Return the producers of a snapshot; those of earlier versions have no transactions."""
+        producers, position, end, count = cls(), 0, len(content), 0
+        if has_transactions:
+            complete_from, end_of_transactions, count, size = _TRANSACTIONS.unpack_from(content)
+            producers.transactions.complete_from, producers.transactions.end = complete_from, end_of_transactions
+            position, end = _TRANSACTIONS.size, _TRANSACTIONS.size + size
+        while position < end:
+            producer_id, known, position = _decoded(content, position)
+            producers._by_id[producer_id] = known
+        producers._recall_replaced(content, position, count)
         producers._recall_of_one_batch()
+        producers._recall_ongoing()
         return producers
+
+    def _recall_replaced(self, content: bytes, position: int, count: int) -> None:
+        replaced: list[ReplacedEntry] = []
+        for _ in range(count):
+            offset, producer_id, is_known = _REPLACED.unpack_from(content, position)
+            position += _REPLACED.size
+            former: ProducerStateEntry | None = None
+            if is_known:
+                _, former, position = _decoded(content, position)
+            replaced.append(ReplacedEntry(offset, producer_id, former))
+        later = dict(self._by_id)
+        for _, producer_id, former in reversed(replaced):
+            following = later.get(producer_id)
+            if former is not None and following is not None and former.epoch == following.epoch:
+                # Within an epoch the batches go on after a marker: both entries have the same ones.
+                former.batches = following.batches
+            if former is not None:
+                later[producer_id] = former
+        self.transactions.replaced = replaced
+
+    def _recall_ongoing(self) -> None:
+        self.transactions.set_ongoing(
+            (producer.current_transaction_first_offset, producer_id)
+            for producer_id, producer in self._by_id.items()
+            if producer.current_transaction_first_offset != NO_TRANSACTION
+        )
 
     def _remember_of_one_batch(self, producer_id: int) -> None:
         """Add a producer of one batch, and evict the oldest one: the same one on every replica."""
@@ -169,17 +351,54 @@ class Producers:
             del self._of_one_batch[first], self._by_id[first]
 
     def _forget_oldest(self, newest: int) -> None:
-        """Remove the producers whose last batch is the oldest in the log: the same ones on every replica."""
-
-        def end(producer_id: int) -> int:
-            batches = self._by_id[producer_id].batches
-            return batches[-1].end_offset if batches else -1
-
-        others = (producer_id for producer_id in self._by_id if producer_id != newest)
-        for producer_id in heapq.nsmallest(PRODUCERS_MAX // 10, others, key=end):
+        """Remove the producers whose last batch or marker is the oldest in the log: the same ones on every replica."""
+        others = (
+            producer_id
+            for producer_id, producer in self._by_id.items()
+            if producer_id != newest and producer.current_transaction_first_offset == NO_TRANSACTION
+        )
+        for producer_id in heapq.nsmallest(PRODUCERS_MAX // 10, others, key=lambda known: self._by_id[known].end):
             del self._by_id[producer_id]
         self._recall_of_one_batch()
 
     def _recall_of_one_batch(self) -> None:
         """Collect the producers of one batch again; all producers are kept in order of arrival."""
         self._of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH}
+
+
+def _is_known_at(end: int, producer: ProducerStateEntry) -> bool:
+    """Return whether the log below `end` has a batch or a marker of the producer."""
+    return (
+        any(batch.end_offset <= end for batch in producer.batches)
+        or 0 <= producer.marker_offset < end
+        or 0 <= producer.current_transaction_first_offset < end
+    )
+
+
+def _encoded(producer_id: int, producer: ProducerStateEntry, end: int) -> bytes:
+    batches = [batch for batch in producer.batches if batch.end_offset <= end]
+    first_offset = producer.current_transaction_first_offset
+    first_offset = first_offset if first_offset < end else NO_TRANSACTION
+    is_in_transactions = producer.marker_offset != NO_MARKER or first_offset != NO_TRANSACTION
+    count = len(batches) | (_IS_IN_TRANSACTIONS if is_in_transactions else 0)
+    out = [_PRODUCER.pack(producer_id, producer.epoch, producer.last_timestamp, count)]
+    if is_in_transactions:
+        out.append(_IN_TRANSACTIONS.pack(producer.coordinator_epoch, producer.marker_offset, first_offset))
+    out += [_BATCH.pack(*batch) for batch in batches]
+    return b"".join(out)
+
+
+def _decoded(content: bytes, position: int) -> tuple[int, ProducerStateEntry, int]:
+    """Return producer id and entry at `position`, and the position after them."""
+    producer_id, epoch, timestamp, count = _PRODUCER.unpack_from(content, position)
+    position += _PRODUCER.size
+    known = ProducerStateEntry(epoch, timestamp)
+    if count & _IS_IN_TRANSACTIONS:
+        known.coordinator_epoch, known.marker_offset, known.current_transaction_first_offset = (
+            _IN_TRANSACTIONS.unpack_from(content, position)
+        )
+        position += _IN_TRANSACTIONS.size
+    for _ in range(count & ~_IS_IN_TRANSACTIONS):
+        known.batches.append(KnownBatch._make(_BATCH.unpack_from(content, position)))
+        position += _BATCH.size
+    return producer_id, known, position

@@ -1,6 +1,7 @@
 """Rewrite of a segment's index and batches from memory, where the disk may not have them."""
 
 import contextlib
+from collections.abc import Iterable
 
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.segment import Segment
@@ -24,6 +25,14 @@ def write_index_again(segment: Segment) -> None:
         if header.end != segment.end_offset:
             what = f"the segment ends at offset {header.end}, but {segment.end_offset} was expected"
             raise DamagedLog(segment.path, last.position, what)
+
+
+def sync_again(segments: Iterable[Segment], offset: int) -> None:
+    """Write the batches from `offset` on again, and sync them. Blocks on the disk."""
+    for segment in segments:
+        if segment.end_offset >= offset and not segment.is_lost:
+            write_again(segment, offset)
+            segment.file.sync()
 
 
 def write_again(segment: Segment, offset: int) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from cordwood.storage import checkpoint
+from cordwood.storage.aborted_index import AbortedIndex
 from cordwood.storage.batch import CODEC_MASK, end_of, peek
 from cordwood.storage.budget import Budget, OverBudget
 from cordwood.storage.decompression import whole_body
@@ -40,6 +41,8 @@ class SegmentView:
     truncations: int
     decoded_to: int
     """Byte from which on batches have not been decompressed yet."""
+    aborted: AbortedIndex
+    """Not a snapshot: its file only grows, except before a truncation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ def verify(view: LogView) -> Iterator[Proof]:
         if damage is not None:
             yield damage
         yield from _verify_batches(view.disk, segment, segment.proofs or index)
+        if (aborted_damage := segment.aborted.damage()) is not None:
+            yield aborted_damage
 
 
 def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
@@ -109,6 +114,8 @@ def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
     if segment is None:
         # The segment was truncated or dropped, and the damage with it.
         return isinstance(damage, ForeignSegment) and log.disk.exists(damage.path)
+    if damage.path == segment.aborted.path:
+        return segment.aborted.damage() is not None
     view = _segment_view(segment)
     if view.proofs is None and loss_of(log.disk, view.path, view.size) is not None:
         return damage.path == view.path
@@ -134,7 +141,7 @@ def _segment_view(segment: Segment) -> SegmentView:
     proofs = None if segment.is_sealed else segment.proofs()
     ends = segment.base_offset, segment.end_offset
     tried = segment.truncations, segment.decoded_to
-    return SegmentView(segment.path, segment.index_path, *ends, segment.size, proofs, *tried)
+    return SegmentView(segment.path, segment.index_path, *ends, segment.size, proofs, *tried, segment.aborted)
 
 
 def unpacked(log: Log, tried: Unpacked) -> None:

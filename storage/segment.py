@@ -10,9 +10,10 @@ from contextlib import closing, suppress
 
 from crc32c import crc32c
 
+from cordwood.storage.aborted_index import AbortedIndex
 from cordwood.storage.batch import HEADER_BYTES, BatchHeader, peek
 from cordwood.storage.disk import Bytes, Disk, File, read_around
-from cordwood.storage.errors import DamagedLog, read_failed
+from cordwood.storage.errors import DamagedLog, NotInMemory, read_failed
 from cordwood.storage.index import DamagedIntervals, Index, Interval, empty
 from cordwood.storage.index import read as read_index
 from cordwood.storage.manifest import UNKNOWN_TIMESTAMP, SealedSegment
@@ -24,17 +25,13 @@ ALLOCATE_AT_LEAST = 64 << 10
 ALLOCATE_AT_MOST = 64 << 20
 
 
-class NotInMemory(Exception):
-    """A read that may not block would have to wait for the disk."""
-
-
 class Segment:
     """Batches from `base_offset` to `end_offset`, in the first `size` bytes of a file."""
 
     __slots__ = (
-        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_loaded_timestamp",
-        "_max_timestamp", "_open", "_opened", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp",
-        "is_lost", "is_sealed", "path", "size", "truncations",
+        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
+        "_opened", "aborted", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost",
+        "is_sealed", "path", "size", "truncations",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments) -> None:
@@ -54,6 +51,7 @@ class Segment:
         self._index_damage: DamagedLog | None = None
         self._open = Interval(0, 0, 0, 0, -1)
         self.damaged = DamagedIntervals()
+        self.aborted = AbortedIndex(disk, self.path, base_offset, opened)
         self._max_timestamp: int | None = -1
         """Of all closed intervals. None for a segment sealed before there was a manifest, until it is truncated."""
         self._loaded_timestamp: int | None = None
@@ -91,12 +89,14 @@ class Segment:
         segment = cls(disk, directory, row.base_offset, interval_bytes, opened)
         segment.end_offset, segment.size, segment.is_sealed = row.end_offset, row.size, True
         segment._max_timestamp = None if row.max_timestamp == UNKNOWN_TIMESTAMP else row.max_timestamp
+        segment.aborted.listed(row.undecided, row.aborted)
         return segment
 
     def listing(self) -> SealedSegment:
         """Return this segment's row of the manifest."""
-        timestamp = self.max_timestamp if self.is_timed else UNKNOWN_TIMESTAMP
-        return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp)
+        timestamp = UNKNOWN_TIMESTAMP if self._max_timestamp is None else self._max_timestamp
+        aborted = self.aborted
+        return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp, aborted.undecided, aborted.count)
 
     @property
     def file(self) -> File:
@@ -383,6 +383,7 @@ class Segment:
         """
         self._file = None
         self._opened.forget(self)
+        self._opened.forget_aborted(self.aborted)
 
     def index_bytes(self) -> int:
         return (self._index or self.index).size
@@ -392,9 +393,9 @@ class Segment:
         damage, self._index_damage = self._index_damage, None
         return damage
 
-    def paths(self) -> tuple[str, str]:
-        """Return index and segment path. The index is removed first: it must not match a new segment of that name."""
-        return self.index_path, self.path
+    def paths(self) -> tuple[str, str, str]:
+        """Return index and segment paths. The indexes are removed first: they must not match a new segment's name."""
+        return self.index_path, self.aborted.path, self.path
 
     def _open_file(self) -> File:
         try:

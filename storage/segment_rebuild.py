@@ -98,9 +98,11 @@ class SegmentRebuild:
             return False
         log.disk.rename(new.index_path, old.index_path)
         log.disk.rename(new.path, old.path)
-        row = SealedSegment(old.base_offset, self._end, new.size, new.max_timestamp)
-        interval_bytes = log.config.index_interval_bytes
-        log.replace(old, Segment.listed(log.disk, log.directory, row, interval_bytes, log.opened))
+        row = SealedSegment(old.base_offset, self._end, new.size, new.max_timestamp, old.base_offset)
+        rebuilt = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
+        # It has the same markers, and the file of their aborted transactions stays.
+        rebuilt.aborted = old.aborted
+        log.replace(old, rebuilt)
         return True
 
     def abort(self) -> None:

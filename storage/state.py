@@ -1,14 +1,15 @@
 """Checkpoints of a log, so that a restart reads only the last batches: the files `recovery` and `leader-epochs`.
 
 `recovery`: log start offset i64, recovery point i64 (everything below it was on disk, and the rest of the file is the
-state as of there), the manifest of the sealed segments (see `manifest.py`; none in version 1), idempotent producers.
-`leader-epochs`: each epoch with its start offset.
+state as of there), the manifest of the sealed segments (see `manifest.py`; none in version 1), the segment with the
+recovery point (from version 3 on), idempotent producers. `leader-epochs`: each epoch with its start offset.
 """
 
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.storage import checkpoint, manifest
+from cordwood.storage.aborted_index import UnsavedRows
 from cordwood.storage.checkpoint import Checkpoint
 from cordwood.storage.disk import Disk
 from cordwood.storage.epochs import LeaderEpochs
@@ -16,11 +17,24 @@ from cordwood.storage.errors import DamagedLog
 from cordwood.storage.manifest import Manifest
 from cordwood.storage.producers import Producers
 
+if TYPE_CHECKING:
+    from cordwood.storage.log import Log
+
 RECOVERY_FILE = "recovery"
 EPOCHS_FILE = "leader-epochs"
 HEAD = struct.Struct(">qq")
 WITH_MANIFEST = 2
 """First version of `recovery` that has a manifest."""
+WITH_TRANSACTIONS = 3
+"""First version of `recovery` that has transactions. No log had any before."""
+_ACTIVE = struct.Struct(">qI")
+
+
+class ActiveSegment(NamedTuple):
+    """Transactions of the segment with the recovery point, as of there. Fields as in `SealedSegment`."""
+
+    undecided: int = 0
+    aborted: int = 0
 
 
 class LogState(NamedTuple):
@@ -32,6 +46,9 @@ class LogState(NamedTuple):
     epochs: bytes | None
     segments: Manifest = ()
     """Sealed segments below the recovery point."""
+    active: ActiveSegment = ActiveSegment()
+    aborted: tuple[UnsavedRows, ...] = ()
+    """Rows of aborted indexes that are not on disk."""
 
 
 class Recovered(NamedTuple):
@@ -44,10 +61,46 @@ class Recovered(NamedTuple):
     damage: list[DamagedLog]
     segments: Manifest | None
     """None if there is no manifest."""
+    active: ActiveSegment | None = None
+    """None if it is not known."""
+
+
+def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
+    """Return the state of a log as of `end`, its flushed end."""
+    rows = tuple([rows for segment in log.segments if (rows := segment.aborted.unsaved(end)) is not None])
+    producers = log.producers.encode(end)
+    return LogState(log.log_start, end, producers, epochs, _sealed(log, end), _active(log, end), rows)
+
+
+def state_after_truncation(log: "Log", end: int, again: Producers | None) -> LogState:
+    """Return the state that a log has after a truncation to `end`. `again` is that of `Producers.truncate_end`.
+
+    Raises DamagedLog if an aborted index has to be read.
+    """
+    index = log.segment_of(end).aborted
+    rows = (index.replacement(end),) if index.count else ()
+    producers = Producers.decode(log.producers.encode(log.log_end))
+    producers.truncate_end(end, again)
+    state = LogState(min(log.log_start, end), end, producers.encode(end), log.epochs.encode(), _sealed(log, end))
+    return state._replace(active=_active(log, end), aborted=rows)
+
+
+def _sealed(log: "Log", end: int) -> Manifest:
+    """Return the sealed segments below `end`: not the last segment, to which a restart appends."""
+    return tuple([segment.listing() for segment in log.segments[:-1] if segment.end_offset <= end])
+
+
+def _active(log: "Log", end: int) -> ActiveSegment:
+    if not log.segments:
+        return ActiveSegment()
+    index = log.segment_of(end).aborted
+    return ActiveSegment(index.undecided, index.count_below(end))
 
 
 def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     """Write a checkpoint. Blocks; does not use the log itself, so it may run in a thread."""
+    for rows in state.aborted:
+        rows.write(disk)
     # Epochs first: recovery does not read the batches below the recovery point to find their epochs.
     _write_epochs(disk, directory, state)
     _write_recovery(disk, directory, state)
@@ -58,6 +111,9 @@ def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     # Epochs last: recovery finds those above the recovery point in the batches, if the batches are still there.
     _write_recovery(disk, directory, state)
     _write_epochs(disk, directory, state)
+    # Rows in excess are stale, and rows that lack are damage.
+    for rows in state.aborted:
+        rows.write(disk)
 
 
 def state_of_new_log(offset: int) -> LogState:
@@ -76,14 +132,18 @@ def load(disk: Disk, directory: str) -> Recovered:
         is_lost = any(damaged.path.endswith(RECOVERY_FILE) for damaged in damage)
         return Recovered(0, 0, Producers(), LeaderEpochs(), damage, None if is_lost else ())
     log_start, recovery_point = HEAD.unpack_from(recovery.payload)
-    rest, segments = recovery.payload[HEAD.size :], None
+    rest, segments, active = recovery.payload[HEAD.size :], None, None
+    has_transactions = recovery.version >= WITH_TRANSACTIONS
     if recovery.version >= WITH_MANIFEST:
-        segments, rest = manifest.decode(rest)
+        segments, rest = manifest.decode(rest, has_transactions=has_transactions)
+    if has_transactions:
+        active, rest = ActiveSegment._make(_ACTIVE.unpack_from(rest)), rest[_ACTIVE.size :]
     if epochs is None:
         # Likewise. All segments are read, but the log start offset is known.
         return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, None if segments is None else ())
     decoded = LeaderEpochs.decode(epochs.payload)
-    return Recovered(log_start, recovery_point, Producers.decode(rest), decoded, damage, segments)
+    producers = Producers.decode(rest, has_transactions=has_transactions)
+    return Recovered(log_start, recovery_point, producers, decoded, damage, segments, active)
 
 
 def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
@@ -92,8 +152,9 @@ def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
 
 
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:
-    payload = HEAD.pack(state.log_start, state.recovery_point) + manifest.encode(state.segments) + state.producers
-    checkpoint.write(disk, f"{directory}/{RECOVERY_FILE}", payload, WITH_MANIFEST)
+    head = HEAD.pack(state.log_start, state.recovery_point)
+    payload = head + manifest.encode(state.segments) + _ACTIVE.pack(*state.active) + state.producers
+    checkpoint.write(disk, f"{directory}/{RECOVERY_FILE}", payload, WITH_TRANSACTIONS)
 
 
 def _read(disk: Disk, path: str, damage: list[DamagedLog]) -> Checkpoint | None:

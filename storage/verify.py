@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from cordwood.storage import checkpoint
+from cordwood.storage.aborted_index import SUFFIX, AbortedIndex
 from cordwood.storage.batch import HEADER_BYTES, MAGIC, BatchHeader, check, peek
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.index import Index, Interval, load
+from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import SCAN_BYTES, FileWindow, has_hole
 from cordwood.storage.segment_files import loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
@@ -48,19 +50,22 @@ def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> 
         path = f"{directory}/{name}"
         if name.endswith(".log"):
             yield from check.run(path)
-        elif name.endswith(".index") and f"{name.removesuffix('.index')}.log" not in names:
+        elif name.endswith((".index", SUFFIX)) and f"{name.partition('.')[0]}.log" not in names:
             yield DamagedLog(path, 0, "an index without its segment")
     if mark is not None and check.due < mark.end_offset:
         yield DamagedLog(directory, 0, f"the log ends at offset {check.due}, but was flushed up to {mark.end_offset}")
 
 
 def _losses(disk: Disk, directory: str) -> Iterator[DamagedLog]:
-    """Yield segments of the manifest that are missing or short. Damage of the manifest itself is not reported here."""
+    """Yield what the manifest lists and is missing or short. Damage of the manifest itself is not reported here."""
     known = load_state(disk, directory)
     for row in known.segments or ():
-        loss = loss_of(disk, segment_path(directory, row.base_offset), row.size)
-        if row.end_offset > known.log_start and loss is not None:
-            yield loss
+        path = segment_path(directory, row.base_offset)
+        if row.end_offset > known.log_start:
+            aborted = AbortedIndex(disk, path, row.base_offset, OpenSegments())
+            aborted.listed(row.undecided, row.aborted)
+            damage = loss_of(disk, path, row.size), aborted.damage()
+            yield from filter(None, damage)
 
 
 def verify_checkpoint(disk: Disk, path: str) -> Iterator[DamagedLog]:

@@ -24,6 +24,7 @@ from cordwood.replication.replicas import Replicas
 from cordwood.replication.truncation import finish, full_truncation, prepare, truncation_to
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import check
+from cordwood.storage.boundaries import headers_from
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import TruncationUnsynced
 from cordwood.storage.state import write_checkpoint
@@ -108,7 +109,7 @@ class Life:
         assert len(found) >= self.sure, f"promise 1: {self.sure} were flushed, and {len(found)} are there"
         self.values, self.sure = found, len(found)
         assert (log.log_start, log.log_end) == (self.start, self.start + len(found))
-        for _, _, header in log.headers_from(log.log_start):
+        for _, _, header in headers_from(log.segments, log.log_start):
             epoch = log.epochs.epoch_at(header.base_offset)
             assert epoch == header.leader_epoch, f"rule 4: offset {header.base_offset} is of another epoch than {epoch}"
 

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.request_measures import ApiMeasures
 from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import Chunk
 from cordwood.storage.disk import Bytes
-from cordwood.storage.segment import NotInMemory
+from cordwood.storage.errors import NotInMemory
 from cordwood.storage.slices import Slice
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 from log_fixture import LogFixture
 
 from cordwood.replication.read_cache import SHARED_BYTES_MAX, ReplicationReadCache
-from cordwood.storage.segment import NotInMemory
+from cordwood.storage.errors import NotInMemory
 
 LITTLE_BYTES, BYTES_MAX = 300, 1 << 20
 FOLLOWERS = 2

@@ -33,7 +33,7 @@ def test_a_sound_batch_is_let_in() -> None:
         (HEADER._replace(record_count=0, last_offset_delta=-1), "0 records"),
         (HEADER._replace(attributes=5), "unknown codec 5"),
         (HEADER._replace(attributes=CONTROL), "control batches"),
-        (HEADER._replace(attributes=TRANSACTIONAL), "transactions"),
+        (HEADER._replace(attributes=CONTROL | TRANSACTIONAL), "control batches"),
         (IDEMPOTENT._replace(producer_id=-2), "needs an epoch and a sequence"),
         (IDEMPOTENT._replace(producer_epoch=-1), "needs an epoch and a sequence"),
         (IDEMPOTENT._replace(base_sequence=-1), "needs an epoch and a sequence"),
@@ -42,6 +42,14 @@ def test_a_sound_batch_is_let_in() -> None:
 def test_what_no_consumer_could_read_is_refused(header: BatchHeader, reason: str) -> None:
     with pytest.raises(InvalidRecord, match=reason):
         admit(BATCH, header, LogConfig(), NOW_MS)
+
+
+def test_a_transactional_batch_is_let_in_and_one_of_the_brokers_own_without_sequence_numbers() -> None:
+    admit(BATCH, IDEMPOTENT._replace(attributes=TRANSACTIONAL), LogConfig(), NOW_MS)
+    own = IDEMPOTENT._replace(attributes=TRANSACTIONAL, base_sequence=-1)
+    admit(BATCH, own, LogConfig(), NOW_MS, is_own=True)
+    with pytest.raises(InvalidRecord, match="needs an epoch and a sequence"):
+        admit(BATCH, own._replace(producer_epoch=-1), LogConfig(), NOW_MS, is_own=True)
 
 
 def test_a_batch_that_is_too_large_is_refused() -> None:

@@ -10,9 +10,8 @@ from log_fixture import START_MS, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
-from cordwood.storage.errors import CorruptBatch, OffsetOutOfRange, Truncated, TruncationUnsynced
+from cordwood.storage.errors import CorruptBatch, NotInMemory, OffsetOutOfRange, Truncated
 from cordwood.storage.records import Record, decode, encode
-from cordwood.storage.segment import NotInMemory
 
 DAY_MS = 24 * 3600 * 1000
 MANY = [f"value {number}" for number in range(100)]

@@ -142,7 +142,7 @@ def without_manifest(log: LogFixture) -> None:
     """Write the `recovery` checkpoint in the version that has no manifest."""
     kept = log.log.state()
     head = state.HEAD.pack(kept.log_start, kept.recovery_point)
-    checkpoint.write(log.disk, f"{DIRECTORY}/{state.RECOVERY_FILE}", head + kept.producers, version=1)
+    checkpoint.write(log.disk, f"{DIRECTORY}/{state.RECOVERY_FILE}", head, version=1)
 
 
 def at_return_of(function: FunctionType, act: Callable[[], object]) -> None:
@@ -192,7 +192,7 @@ def test_the_manifest_has_each_segments_end_size_and_largest_timestamp(log: LogF
     assert rows is not None
     sizes = [len(log.disk.content(log.path(base))) for base in log.bases]
     assert rows == tuple(
-        SealedSegment(base, end, size, log.now + 5 if base < 20 else log.now)
+        SealedSegment(base, end, size, log.now + 5 if base < 20 else log.now, base)
         for base, end, size in zip(log.bases, log.bases[1:], sizes, strict=False)
     )
 

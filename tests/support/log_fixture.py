@@ -2,18 +2,20 @@
 
 import random
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.storage.batch import check, headers, split
+from cordwood.storage.batch import TRANSACTIONAL, check, headers, split
 from cordwood.storage.config import LogConfig
+from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.log import Appended
 from cordwood.storage.log_loader import open_log
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.state import lower_checkpoint, state_of_new_log, write_checkpoint
+from cordwood.storage.types import ProducerIdAndEpoch
 
 ROOT = "/data"
 DIRECTORY = f"{ROOT}/00000000-0000-0000-0000-000000000001-0"
@@ -52,10 +54,45 @@ class LogFixture:
         """Append all values as one batch."""
         return self._append(encode(self._records(values, key, timestamp)))
 
-    def send(self, sequence: int, *values: str, producer: int = 7, epoch: int = 0) -> Appended:
+    def send(
+        self, sequence: int, *values: str, producer: int = 7, epoch: int = 0, transactional: bool = False
+    ) -> Appended:
         """Append one batch of an idempotent producer."""
-        records = self._records(values, None, None)
-        return self._append(encode(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence))
+        return self._append(
+            encode(
+                self._records(values, None, None),
+                producer_id=producer,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+                attributes=TRANSACTIONAL if transactional else 0,
+            )
+        )
+
+    def mark(
+        self, *, commit: bool, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0, v2: bool = False
+    ) -> Appended:
+        """Append the marker of a producer's transaction, as a leader does."""
+        who, marker = ProducerIdAndEpoch(producer, epoch), EndTransactionMarker(commit, coordinator_epoch)
+        self.log.producers.check_marker(who, marker, is_v2=v2)
+        batch = encode_marker(who, marker, self.now)
+        return self.log.append(batch, check(batch), self.leader_epoch, self.now, marker)
+
+    def commit(self, **options: Any) -> Appended:
+        return self.mark(commit=True, **options)
+
+    def abort(self, **options: Any) -> Appended:
+        return self.mark(commit=False, **options)
+
+    def last_stable(self, high_watermark: int | None = None) -> int:
+        """Return the last stable offset with this high watermark; without it, with all records committed."""
+        watermark = self.end if high_watermark is None else high_watermark
+        unstable = self.log.producers.transactions.first_unstable(watermark)
+        return watermark if unstable is None else min(max(unstable, self.start), watermark)
+
+    def aborted(self, start: int | None = None, end: int | None = None) -> list[tuple[int, int]]:
+        """Return producer id and first offset of the aborted transactions in a range, by default the whole log."""
+        found = self.log.aborted(self.start if start is None else start, self.end if end is None else end)
+        return [tuple(transaction) for transaction in found]
 
     def flush(self) -> Self:
         """Run one group commit: sync everything appended so far, then record the flushed end."""

@@ -153,9 +153,9 @@ MUTANTS = (
     ),
     Mutant(
         "no-checksum-of-indexes",
-        "storage/index.py",
-        "or len(rows) < count * ROW_BYTES or crc32c(rows) != crc:",
-        "or len(rows) < count * ROW_BYTES:",
+        "storage/row_blocks.py",
+        "or len(rows) < count * row_bytes or crc32c(rows) != crc:",
+        "or len(rows) < count * row_bytes:",
         "A sparse index with a wrong checksum is rebuilt.",
         "An intact log is permanently treated as damaged.",
         Scenario.REPLICAS,

@@ -43,8 +43,8 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, report
-from cordwood.storage.errors import DamagedLog, StorageError
-from cordwood.storage.segment import NotInMemory, Segment
+from cordwood.storage.errors import DamagedLog, NotInMemory, StorageError
+from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 19)

@@ -1,0 +1,107 @@
+"""Transactions read from a log's batches: recorded as batches arrive, and found again where the records of them lack.
+
+A segment has the first offset that was undecided where it begins. Every transaction that a marker in the segment ends
+began at or above it, so that a scan from there on finds them all.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from cordwood.storage.aborted_index import AbortedIndex, AbortedRow
+from cordwood.storage.batch import BatchHeader
+from cordwood.storage.boundaries import headers_from
+from cordwood.storage.control import EndTransactionMarker, decode_marker
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.producers import Producers
+from cordwood.storage.segment import Segment
+from cordwood.storage.transactions import NO_TRANSACTION
+
+if TYPE_CHECKING:
+    from cordwood.storage.log import Log
+
+
+def record(
+    producers: Producers,
+    aborted: AbortedIndex,
+    header: BatchHeader,
+    base: int,
+    end: int,
+    now_ms: int,
+    marker: EndTransactionMarker | None,
+) -> None:
+    """Record a transactional batch, or a control batch with its marker, that is in the log from `base` to `end`."""
+    row = _record(producers, header, base, end, now_ms, marker)
+    if row is not None:
+        aborted.append(row)
+
+
+def _record(
+    producers: Producers, header: BatchHeader, base: int, end: int, now_ms: int, marker: EndTransactionMarker | None
+) -> AbortedRow | None:
+    """Record a transactional batch in the producers' states. Return the transaction that it aborts, if any."""
+    if header.producer_id < 0:
+        return None
+    if not header.is_control:
+        producers.appended_in_transaction(header, base, end, now_ms)
+    elif marker is not None:
+        first_offset = producers.ended(header, base, marker, now_ms)
+        if first_offset != NO_TRANSACTION and not marker.is_commit:
+            return AbortedRow(header.producer_id, first_offset, base, producers.transactions.first_undecided(end))
+    return None
+
+
+def marker_of(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """Return the marker of the batch at `position`; None if it is not a control batch. Blocks on the disk."""
+    if not header.is_control:
+        return None
+    return decode_marker(segment.file.pread(header.size, position))
+
+
+def producers_again(log: "Log", segment: Segment, end: int) -> Producers | None:
+    """Return the states of transactional producers at `end`, in `segment`, before a truncation to `end`.
+
+    None if those in memory suffice: the truncation removes no marker below the high watermark. Blocks on the disk.
+    Damaged batches are left out.
+    """
+    transactions = log.producers.transactions
+    if end >= min(transactions.end, transactions.complete_from):
+        return None
+    producers = Producers()
+    with suppress(DamagedLog):
+        for _ in _rows_again(log, segment, end, producers):
+            pass
+    return producers
+
+
+def aborted_again(log: "Log", segment: Segment, end: int) -> Iterator[AbortedRow]:
+    """Yield the aborted transactions with markers in `segment` below `end`, from the batches. Blocks on the disk.
+
+    Raises DamagedLog.
+    """
+    for row in _rows_again(log, segment, min(end, segment.end_offset), Producers()):
+        if row.marker_offset >= segment.base_offset:
+            yield row
+
+
+def restore_aborted(log: "Log", segment: Segment, end: int) -> None:
+    """Put the aborted transactions below `end` before those that recovery has found. Damaged batches are left out."""
+    later: list[AbortedRow] = segment.aborted.rows()
+    found: list[AbortedRow] = []
+    with suppress(DamagedLog):
+        found.extend(aborted_again(log, segment, end))
+    segment.aborted.replace(chain(found, later))
+
+
+def _rows_again(log: "Log", segment: Segment, end: int, producers: Producers) -> Iterator[AbortedRow]:
+    """Record the batches below `end` from where no transaction of interest began before, and yield what they abort."""
+    for place, position, header in headers_from(log.segments, segment.aborted.undecided):
+        base = header.base_offset
+        if base >= end:
+            break
+        if header.is_transactional:
+            marker = marker_of(place, position, header)
+            row = _record(producers, header, base, header.end, header.max_timestamp, marker)
+            if row is not None:
+                yield row

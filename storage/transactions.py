@@ -1,0 +1,101 @@
+"""Transactions of one log: the ongoing ones, and the producer states that a truncation may have to bring back.
+
+A transaction is decided by its marker, and stable once the marker is below the high watermark: until then a truncation
+may remove the marker, and the transaction is ongoing again. Rules as in Kafka's `ProducerStateManager`.
+"""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cordwood.storage.producers import ProducerStateEntry
+
+NO_TRANSACTION = -1
+"""Stands for the first offset of the current transaction of a producer that has none."""
+
+
+class ReplacedEntry(NamedTuple):
+    """State of a producer, if any, before the batch at `offset`, which is a marker or the first batch of an epoch."""
+
+    offset: int
+    producer_id: int
+    entry: "ProducerStateEntry | None"
+
+    @property
+    def first_offset(self) -> int:
+        """First offset of the transaction that the marker at `offset` decided; NO_TRANSACTION if there was none."""
+        return NO_TRANSACTION if self.entry is None else self.entry.current_transaction_first_offset
+
+
+class Transactions:
+    """Transactional state of one log."""
+
+    __slots__ = ("_changes", "_unstable", "complete_from", "end", "ongoing", "replaced")
+
+    def __init__(self) -> None:
+        self.ongoing: OrderedDict[int, int] = OrderedDict()
+        """Producer ids of the undecided transactions by first offset, in ascending order."""
+        self.replaced: list[ReplacedEntry] = []
+        """In ascending order of offsets; those below the high watermark are removed."""
+        self.complete_from = 0
+        """Offset from which on no entry was removed from `replaced`."""
+        self.end = 0
+        """End of the last batch of a transaction."""
+        self._changes = 0
+        self._unstable: tuple[int, int, int | None] = (-1, -1, None)
+        """The last result of `first_unstable`, with its high watermark and the count of changes."""
+
+    def began(self, first_offset: int, producer_id: int) -> None:
+        self._changes += 1
+        self.ongoing[first_offset] = producer_id
+
+    def replaces(self, replaced: ReplacedEntry) -> None:
+        """Record the entry that a marker or a new epoch replaces; a marker ends the entry's transaction."""
+        self._changes += 1
+        self.replaced.append(replaced)
+
+    def decided(self, first_offset: int) -> None:
+        self._changes += 1
+        del self.ongoing[first_offset]
+
+    def first_undecided(self, otherwise: int) -> int:
+        """Return the first offset of the oldest ongoing transaction; `otherwise` if there is none."""
+        return next(iter(self.ongoing), otherwise)
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """Return the first offset that is undecided, or decided by a marker that is not below the high watermark."""
+        known_watermark, known_changes, first = self._unstable
+        if (known_watermark, known_changes) == (high_watermark, self._changes):
+            return first
+        first = next(iter(self.ongoing), None)
+        for replaced in self.replaced[self._place_of(high_watermark) :]:
+            decided = replaced.first_offset
+            if decided != NO_TRANSACTION and (first is None or decided < first):
+                first = decided
+        self._unstable = (high_watermark, self._changes, first)
+        return first
+
+    def committed_to(self, end: int) -> None:
+        """Remove the entries of batches below `end`, which no truncation removes unless data are lost."""
+        self.complete_from = max(self.complete_from, end)
+        del self.replaced[: self._place_of(end)]
+
+    def restored_at(self, end: int) -> dict[int, "ProducerStateEntry | None"]:
+        """Return the states as of `end` of the producers whose entries were replaced at or above it, by id."""
+        later = self.replaced[self._place_of(end) :]
+        return {replaced.producer_id: replaced.entry for replaced in reversed(later)}
+
+    def truncate_end(self, end: int) -> None:
+        """Remove the entries of batches at or above `end`. The caller then sets the ongoing transactions."""
+        del self.replaced[self._place_of(end) :]
+        self.end, self.complete_from = min(self.end, end), min(self.complete_from, end)
+
+    def set_ongoing(self, ongoing: Iterable[tuple[int, int]]) -> None:
+        """Replace the ongoing transactions: pairs of first offset and producer id."""
+        self._changes += 1
+        self.ongoing = OrderedDict(sorted(ongoing))
+
+    def _place_of(self, offset: int) -> int:
+        return bisect_left(self.replaced, offset, key=lambda replaced: replaced.offset)
