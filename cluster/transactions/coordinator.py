@@ -27,10 +27,12 @@ from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 NAME_BYTES_MAX = 32_000
 """Largest length of a transactional id that fits the records."""
-SWEPT_AT_ONCE = 20
-"""Transitions of timed out or expired ids in one batch."""
-COMPLETION_WAIT_S = 0.1
-"""How long a request waits for the markers of the last transaction. After a refusal, clients wait for longer."""
+RECORDS_AT_ONCE = 20
+"""Transactional ids in one batch, where there are many to write."""
+COMPLETIONS_S = 0.5
+"""How long the record of a completion may wait for that of the next transaction."""
+BROKERS_WAIT_S = 0.1
+"""The longest wait of a broker's request for the markers of the last transaction: it is about several transactions."""
 
 UNKNOWN_TOPIC = UUID(int=0)
 """The topic id of a partition whose record has none, and whose topic is deleted."""
@@ -89,6 +91,7 @@ class TransactionCoordinator:
         self._names = PartitionNames()
         self._store = ShardStore(topic, self._open_shard, self._tasks, wall_clock, self._loaded, self._lost)
         self._markers = MarkerSender(leader_of, send_markers, self._tasks)
+        self._completions: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.Task[None] | None = None
         """The checks for timeouts and expiry. A broker that coordinates nothing has none."""
         self._sweeping: set[TransactionShard] = set()
@@ -101,6 +104,8 @@ class TransactionCoordinator:
         """Drop all transactional ids. They stay in the log."""
         self._store.close()
         self._markers.close()
+        if self._completions is not None:
+            self._completions.cancel()
         await self._tasks.close()
 
     async def place(self, transactional_id: str) -> int:
@@ -157,7 +162,7 @@ class TransactionCoordinator:
             )
 
         added = [self._named(partition) for partition in partitions]
-        await self._transition(transactional_id, add)
+        await self._transition(transactional_id, add, BROKERS_WAIT_S if is_v2 else None)
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
@@ -270,7 +275,9 @@ class TransactionCoordinator:
             raise Refused(ErrorCode.unknown_topic_or_partition)
         return self._names.intern(topic_id, partition.topic, partition.partition)
 
-    async def _transition(self, transactional_id: str, transition: _Transition) -> Transaction:
+    async def _transition(
+        self, transactional_id: str, transition: _Transition, wait_s: float | None = None
+    ) -> Transaction:
         """Make a transition durable. Return the new state.
 
         While another one is being written, or markers are, wait for them: sooner than a client would ask again.
@@ -290,7 +297,7 @@ class TransactionCoordinator:
             except Refused as refusal:
                 if refusal.code is not ErrorCode.concurrent_transactions:
                     raise
-                patience_ends = patience_ends or self._loop.time() + COMPLETION_WAIT_S
+                patience_ends = patience_ends or self._loop.time() + (wait_s or self._settings.completion_wait_s)
                 await asyncio.wait((shard.settled(transactional_id),), timeout=patience_ends - self._loop.time())
                 if self._loop.time() >= patience_ends:
                     raise
@@ -325,19 +332,25 @@ class TransactionCoordinator:
     def _complete(self, shard: TransactionShard, transactional_id: str) -> None:
         """Complete a transaction, all of whose markers are committed.
 
-        This does not wait until the completion is committed: what the producer does next comes after it in the log, and
-        if it is lost, the next coordinator writes the same markers again.
+        The record can wait: the producer's next transaction writes it along, and where it is lost, the next coordinator
+        writes the same markers again. A write of its own would delay that of the next transaction.
         """
-        completed = shard.transactions[transactional_id].complete(self._wall_clock())
-        try:
-            self._store.submit(shard, [record(transactional_id, completed)])
-        except Refused as refusal:
-            _events.warning("transactions.not_completed", transactional_id=transactional_id, error=str(refusal))
-            shard.uncompleted.add(transactional_id)
-            return
-        shard.uncompleted.discard(transactional_id)
-        shard.begin(transactional_id, completed)
-        shard.settle(transactional_id)
+        shard.complete(transactional_id, shard.transactions[transactional_id].complete(self._wall_clock()))
+        if self._completions is None:
+            self._completions = self._loop.call_later(COMPLETIONS_S, self._write_completions)
+
+    def _write_completions(self) -> None:
+        """Write the completions of producers that have begun no other transaction."""
+        self._completions = None
+        for shard in self._store.shards:
+            try:
+                for transactional_ids in chunks(shard.unwritten(), RECORDS_AT_ONCE):
+                    self._store.submit(shard, [record(one, shard.transactions[one]) for one in transactional_ids])
+                    shard.written(transactional_ids)
+            except Refused as refusal:
+                _events.warning("transactions.not_written", partition=shard.partition, error=str(refusal))
+        if self._completions is None and any(shard.unwritten() for shard in self._store.shards):
+            self._completions = self._loop.call_later(COMPLETIONS_S, self._write_completions)
 
     def _loaded(self, shard: TransactionShard) -> None:
         if self._sweeper is None:
@@ -354,7 +367,7 @@ class TransactionCoordinator:
         await asyncio.sleep(self._settings.sweep_interval_ms / 1000)
         for shard in self._store.shards:
             due = [] if shard in self._sweeping else list(self._due(shard, shard.transactions))
-            if due or shard.uncompleted:
+            if due:
                 self._sweeping.add(shard)
                 self._tasks.spawn(self._sweep_shard(shard, due), "transaction timeouts of a shard")
             # A shard has thousands of transactional ids.
@@ -362,9 +375,7 @@ class TransactionCoordinator:
 
     async def _sweep_shard(self, shard: TransactionShard, due: Sequence[str]) -> None:
         try:
-            for transactional_id in sorted(shard.uncompleted):
-                self._complete(shard, transactional_id)
-            for transactional_ids in chunks(due, SWEPT_AT_ONCE):
+            for transactional_ids in chunks(due, RECORDS_AT_ONCE):
                 # Much may have happened to them since they were found.
                 changes = self._due(shard, transactional_ids)
                 await self._write(shard, changes)

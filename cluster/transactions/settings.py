@@ -14,6 +14,8 @@ class TransactionSettings:
     max_timeout_ms: int = 900 * SECOND_MS
     id_expiration_ms: int = 7 * DAY_MS
     sweep_interval_ms: int = 2 * SECOND_MS
+    completion_wait_s: float = 1.0
+    """How long a request waits for the markers of the last transaction. After a refusal, clients ask again too late."""
 
 
 def transaction_settings(settings: Settings) -> TransactionSettings:

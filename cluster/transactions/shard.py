@@ -24,8 +24,8 @@ class TransactionShard(CoordinatorShard[str]):
         self._intern = intern
         self._pending: dict[str, Transaction] = {}
         self._settled: dict[str, asyncio.Future[None]] = {}
-        self.uncompleted: set[str] = set()
-        """Transactions with all markers, whose completion could not be written yet."""
+        self._unwritten: dict[str, None] = {}
+        """Completed transactional ids whose completion is not in the log yet."""
 
     def __len__(self) -> int:
         return len(self.transactions)
@@ -60,6 +60,7 @@ class TransactionShard(CoordinatorShard[str]):
     def settle(self, transactional_id: str) -> None:
         """Apply the transition, which is in the log."""
         transaction = self._pending.pop(transactional_id)
+        self._unwritten.pop(transactional_id, None)
         if transaction.state is TransactionState.DEAD:
             self.transactions.pop(transactional_id, None)
         else:
@@ -71,6 +72,21 @@ class TransactionShard(CoordinatorShard[str]):
         """Forget the transition, which could not be written."""
         del self._pending[transactional_id]
         self._wake(transactional_id)
+
+    def complete(self, transactional_id: str, completed: Transaction) -> None:
+        """Apply a completion before it is written: the markers are all that it says."""
+        self.transactions[transactional_id] = completed
+        self._unwritten[transactional_id] = None
+        self._wake(transactional_id)
+
+    def unwritten(self) -> list[str]:
+        """Return the ids whose completion is still to be written, except where a newer state is being written."""
+        return [transactional_id for transactional_id in self._unwritten if transactional_id not in self._pending]
+
+    def written(self, transactional_ids: Iterable[str]) -> None:
+        """Note that completions are in the log."""
+        for transactional_id in transactional_ids:
+            self._unwritten.pop(transactional_id, None)
 
     def let_go(self) -> None:
         """Wake all that wait for a transition: another broker coordinates them now."""

@@ -1,5 +1,6 @@
 """The handlers of the transaction APIs over a coordinator in memory, with requests and responses as bytes."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -57,7 +58,7 @@ class TransactionHandlers(AdminFixture):
             rng=self.services.rng,
         )
         self.services.transactions = TransactionCoordinator(
-            settings=transaction_settings(self.settings),
+            settings=replace(transaction_settings(self.settings), completion_wait_s=0.01),
             topic=self.topic.seen_by(FIRST),
             topic_id=lambda name: None if (topic := self.image.topics_by_name.get(name)) is None else topic.id,
             leader_of=lambda _: 1,

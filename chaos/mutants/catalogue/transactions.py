@@ -219,15 +219,6 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "timeouts-abort-what-is-being-written",
-        COORDINATOR,
-        "            if current is None or shard.is_pending(transactional_id):\n",
-        "            if current is None:\n",
-        "The timeout leaves a transition alone that is being written (transaction rule 4).",
-        BOTH,
-        Scenario.BROKERS,
-    ),
-    Mutant(
         "open-transactions-expire",
         TRANSACTION,
         "        return self.state in EXPIRING and now_ms - self.update_ms >= expiration_ms\n",

@@ -13,7 +13,7 @@ from transactions_fixture import ID, ONE, TWO, TransactionsFixture
 from virtual_time import run
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.transactions.coordinator import COMPLETION_WAIT_S, NAME_BYTES_MAX
+from cordwood.cluster.transactions.coordinator import COMPLETIONS_S, NAME_BYTES_MAX
 from cordwood.cluster.transactions.formats import decode_key
 from cordwood.cluster.transactions.states import TransactionState
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
@@ -71,6 +71,8 @@ async def test_one_transition_is_one_durable_write() -> None:
     assert transactions.topic.appends == 2
     await transactions.end("commit")
     await transactions.until_state(S.COMPLETE_COMMIT)
+    assert transactions.topic.appends == 3
+    await asyncio.sleep(2 * COMPLETIONS_S)
     assert transactions.topic.appends == 4
 
 
@@ -166,9 +168,9 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
     await transactions.end("commit")
     began = asyncio.get_running_loop().time()
     assert await transactions.code_of(transactions.add(TWO)) is ErrorCode.concurrent_transactions
-    assert asyncio.get_running_loop().time() - began == pytest.approx(COMPLETION_WAIT_S)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(transactions.settings.completion_wait_s)
     add = asyncio.ensure_future(transactions.add(TWO))
-    await asyncio.sleep(COMPLETION_WAIT_S / 2)
+    await asyncio.sleep(transactions.settings.completion_wait_s / 2)
     began = asyncio.get_running_loop().time()
     transactions.gate.set()
     await add
@@ -177,27 +179,22 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
 
 
 @story
-async def test_the_next_transaction_does_not_wait_until_the_completion_is_committed() -> None:
+async def test_a_completion_is_written_with_the_next_transaction() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
-    await transactions.add(ONE)
-    transactions.gate.clear()
-    await transactions.end("commit")
-    transactions.topic.hold()
-    transactions.gate.set()
-    await transactions.until_state(S.COMPLETE_COMMIT)
-    add = asyncio.ensure_future(transactions.add(TWO))
-    await asyncio.sleep(1)
-    # The records of both are in the log, in order, and neither is committed.
-    assert not add.done()
-    transactions.topic.release()
-    await add
+    for _ in range(10):
+        await transactions.add(ONE)
+        await transactions.end("commit")
+        await transactions.until_state(S.COMPLETE_COMMIT)
+    assert transactions.topic.appends == 1 + 2 * 10
     await transactions.restart()
-    assert transactions.coordinator.describe(ID).partitions == (TWO,)
+    # The last completion is lost, and its marker written again.
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    assert transactions.markers() == [(ONE, "commit", 0)] * 11
 
 
 @story
-async def test_a_completion_that_is_refused_is_written_later() -> None:
+async def test_a_completion_is_written_later_if_nothing_else_is() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
     await transactions.add(ONE)
@@ -205,12 +202,31 @@ async def test_a_completion_that_is_refused_is_written_later() -> None:
     await transactions.end("commit")
     transactions.topic.refusal = ErrorCode.coordinator_not_available
     transactions.gate.set()
-    await transactions.until(lambda: bool(transactions.written))
-    await asyncio.sleep(30)
-    assert transactions.state() is S.PREPARE_COMMIT
-    transactions.topic.refusal = None
     await transactions.until_state(S.COMPLETE_COMMIT)
+    await asyncio.sleep(30)
+    assert await transactions.code_of(transactions.add(ONE)) is ErrorCode.coordinator_not_available
+    transactions.topic.refusal = None
+    await asyncio.sleep(2 * COMPLETIONS_S)
+    await transactions.restart()
+    assert transactions.state() is S.COMPLETE_COMMIT
     assert len(transactions.written) == 1
+
+
+@story
+async def test_a_completion_is_not_written_after_the_next_transaction() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE)
+    await transactions.end("commit")
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    transactions.topic.hold()
+    add = asyncio.ensure_future(transactions.add(TWO))
+    await asyncio.sleep(3 * COMPLETIONS_S)
+    transactions.topic.release()
+    await add
+    await asyncio.sleep(3 * COMPLETIONS_S)
+    await transactions.restart()
+    assert transactions.coordinator.describe(ID).partitions == (TWO,)
 
 
 @story
@@ -475,7 +491,7 @@ async def test_waiting_requests_are_refused_when_another_broker_leads() -> None:
     transactions.gate.clear()
     await transactions.end("commit")
     add = asyncio.ensure_future(transactions.add(TWO))
-    await asyncio.sleep(COMPLETION_WAIT_S / 2)
+    await asyncio.sleep(transactions.settings.completion_wait_s / 2)
     began = asyncio.get_running_loop().time()
     transactions.elect(SECOND)
     assert await transactions.code_of(add) is ErrorCode.not_coordinator
