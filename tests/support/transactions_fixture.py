@@ -139,7 +139,7 @@ class TransactionsFixture:
         deadline = self._loop.time() + DEADLINE_S
         while not is_so():
             assert self._loop.time() < deadline, "it never came to be"
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.02)
 
     def markers(self) -> list[tuple[TopicPartition, str, int]]:
         """Return what was written: partition, verb and producer epoch."""

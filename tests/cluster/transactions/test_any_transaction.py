@@ -141,5 +141,5 @@ class AnyTransaction(RuleBasedStateMachine):
             assert all(0 <= producer.epoch < EPOCH_MAX for producer in self.handed_out)
 
 
-AnyTransaction.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AnyTransaction.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestAnyTransaction = AnyTransaction.TestCase

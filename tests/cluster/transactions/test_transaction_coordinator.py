@@ -652,7 +652,7 @@ async def test_an_open_transaction_takes_little_memory() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
     await transactions.add(ONE)
-    count = 2000
+    count = 500
     logs = transactions.topic.partitions
     tracemalloc.start()
     try:
