@@ -16,11 +16,7 @@ from cordwood.cluster.kafka.registry import HANDLERS, items_max_of, served_apis
 
 NOT_SERVED: Mapping[str, tuple[str, ...]] = {
     ("Transactions are not supported. A transactional producer is refused immediately instead of timing out."): (
-        "AddPartitionsToTxn",
-        "AddOffsetsToTxn",
-        "EndTxn",
-        "DescribeTransactions",
-        "ListTransactions",
+        "TxnOffsetCommit",
     ),
     "Authentication is not supported: run the cluster on a trusted network.": (
         "SaslHandshake",

@@ -1,12 +1,14 @@
 """Transaction coordinators over one `__transaction_state` in memory, and brokers that write markers, or refuse to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import wraps
 from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
+from virtual_time import run
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
@@ -22,6 +24,8 @@ from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 ID = "pay"
 TIMEOUT_MS = 60_000
 DEADLINE_S = 3600.0
+SECOND = FIRST + 1
+"""The broker that the tests elect."""
 ONE, TWO = TopicPartition("flights", 0), TopicPartition("flights", 1)
 
 
@@ -172,6 +176,17 @@ class TransactionsFixture:
         await asyncio.sleep(0)
         self.producer_ids += 1
         return self.producer_ids
+
+
+def told(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test in virtual time."""
+
+    @wraps(story)
+    def test() -> None:
+        run(story())
+
+    del test.__wrapped__  # type: ignore[attr-defined]
+    return test
 
 
 def _names(partitions: Collection[TopicIdPartition]) -> set[TopicPartition]:

@@ -1,0 +1,140 @@
+"""The next transaction coordinator: it goes on with what is committed, and the deposed one does nothing."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+from offsets_in_memory import FIRST
+from transactions_fixture import ONE, SECOND, TWO, TransactionsFixture, told
+
+from cordwood.cluster.transactions.states import TransactionState
+
+S = TransactionState
+
+
+@told
+async def test_the_next_coordinator_goes_on_with_the_transaction() -> None:
+    transactions = TransactionsFixture(brokers=2)
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.elect(SECOND)
+    await transactions.loaded()
+    await transactions.add(TWO)
+    await transactions.end("commit")
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    assert sorted(transactions.markers()) == [(ONE, "commit", 0), (TWO, "commit", 0)]
+
+
+@told
+async def test_the_next_coordinator_writes_the_markers_of_a_decision() -> None:
+    transactions = TransactionsFixture(brokers=2)
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.gate.clear()
+    await transactions.end("commit")
+    transactions.elect(SECOND)
+    transactions.gate.set()
+    await transactions.loaded()
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    epochs = {marker.coordinator_epoch for _, marker in transactions.written}
+    assert max(epochs) == transactions.topic.partitions[transactions.partition].leader_epoch == 1
+    assert {(partition, verb) for partition, verb, _ in transactions.markers()} == {(ONE, "commit")}
+
+
+@told
+async def test_a_decision_that_was_not_committed_is_not_answered() -> None:
+    transactions = TransactionsFixture(brokers=2)
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.topic.hold()
+    end = asyncio.ensure_future(transactions.end("commit"))
+    await asyncio.sleep(0)
+    transactions.elect(SECOND, keeping=0)
+    assert await transactions.code_of(end) is ErrorCode.not_coordinator
+    transactions.topic.release()
+    await transactions.loaded()
+    assert transactions.state() is S.ONGOING
+    assert not transactions.written
+
+
+@told
+async def test_a_deposed_coordinator_writes_nothing() -> None:
+    transactions = TransactionsFixture(brokers=2)
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.gate.clear()
+    await transactions.end("commit")
+    await asyncio.sleep(1)
+    transactions.elect(SECOND)
+    transactions.leader = FIRST
+    assert await transactions.code_of(transactions.end("commit")) is ErrorCode.not_coordinator
+    transactions.gate.set()
+    await asyncio.sleep(10)
+    assert transactions.topic.appends_too_late == 0
+
+
+@told
+async def test_a_deposed_coordinator_sends_no_more_markers() -> None:
+    transactions = TransactionsFixture(brokers=2)
+    transactions.codes = {ONE: [ErrorCode.transaction_coordinator_fenced] * 10_000}
+    await transactions.init()
+    await transactions.add(ONE)
+    await transactions.end("commit")
+    await asyncio.sleep(10)
+    transactions.elect(SECOND)
+    await transactions.loaded()
+    await asyncio.sleep(1)
+    before = len(transactions.requests)
+    await asyncio.sleep(10)
+    epochs = {marker.coordinator_epoch for _, rows in transactions.requests[before:] for marker, _ in rows}
+    assert epochs == {1}
+
+
+@told
+async def test_a_compaction_keeps_a_decision_that_is_being_written() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.topic.hold()
+    end = asyncio.ensure_future(transactions.end("commit"))
+    await asyncio.sleep(0)
+    store = transactions.coordinator._store
+    (shard,) = (shard for shard in store.shards if shard.transactions)
+    compaction = asyncio.ensure_future(store._compact(shard, transactions.topic.bounds(transactions.partition).end))
+    await asyncio.sleep(0)
+    transactions.gate.clear()
+    transactions.topic.release()
+    await asyncio.gather(end, compaction)
+    assert transactions.topic.bounds(transactions.partition).start > 0
+    await transactions.restart()
+    assert transactions.state() is S.PREPARE_COMMIT
+
+
+@told
+async def test_waiting_requests_are_refused_when_another_broker_leads() -> None:
+    transactions = TransactionsFixture(brokers=2)
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.gate.clear()
+    await transactions.end("commit")
+    add = asyncio.ensure_future(transactions.add(TWO))
+    await asyncio.sleep(transactions.settings.completion_wait_s / 2)
+    began = asyncio.get_running_loop().time()
+    transactions.elect(SECOND)
+    assert await transactions.code_of(add) is ErrorCode.not_coordinator
+    assert asyncio.get_running_loop().time() == began
+
+
+@told
+async def test_a_repeated_request_is_known_to_the_next_coordinator() -> None:
+    transactions = TransactionsFixture(brokers=2)
+    first = await transactions.init()
+    second = await transactions.init(expected=first)
+    transactions.elect(SECOND)
+    await transactions.loaded()
+    assert await transactions.init(expected=first) == second
+    await transactions.add(ONE, is_v2=True)
+    third = await transactions.end("commit", v2=True)
+    transactions.elect(FIRST)
+    await transactions.loaded()
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    assert await transactions.end("commit", v2=True, producer=second) == third

@@ -1,0 +1,107 @@
+"""Markers of decided transactions: sent again until acknowledged, to the leaders of the day, by topic id."""
+
+import asyncio
+
+import pytest
+from kio.schema.errors import ErrorCode
+from transactions_fixture import ONE, TWO, TransactionsFixture, told
+from virtual_time import run
+
+from cordwood.cluster.transactions.states import TransactionState
+from cordwood.storage.types import TopicPartition
+
+S = TransactionState
+
+
+@told
+async def test_markers_are_sent_again_until_they_are_acknowledged() -> None:
+    transactions = TransactionsFixture()
+    transactions.codes = {
+        ONE: [ErrorCode.not_leader_or_follower, ErrorCode.not_enough_replicas, ErrorCode.transaction_coordinator_fenced]
+    }
+    await transactions.init()
+    await transactions.add(ONE, TWO)
+    await transactions.end("commit")
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    assert [partitions for _, ((_, partitions),) in transactions.requests] == [{ONE, TWO}, {ONE}, {ONE}, {ONE}]
+    assert sorted(transactions.markers()) == [(ONE, "commit", 0), (TWO, "commit", 0)]
+
+
+@told
+async def test_a_broker_that_does_not_answer_delays_no_other() -> None:
+    transactions = TransactionsFixture()
+    transactions.leaders = {ONE: 5}
+    transactions.unreachable = {5}
+    await transactions.init()
+    await transactions.init(transactional_id="other")
+    other = transactions.producer
+    await transactions.init()
+    await transactions.add(ONE, TWO)
+    await transactions.end("commit")
+    await transactions.add(TWO, transactional_id="other", producer=other)
+    await transactions.end("abort", transactional_id="other", producer=other)
+    await transactions.until(lambda: transactions.state("other") is S.COMPLETE_ABORT)
+    assert transactions.state() is S.PREPARE_COMMIT
+    transactions.unreachable.clear()
+    await transactions.until_state(S.COMPLETE_COMMIT)
+
+
+@told
+async def test_markers_follow_their_partition_to_its_new_leader() -> None:
+    transactions = TransactionsFixture()
+    transactions.leaders = {ONE: 5}
+    transactions.gate.clear()
+    await transactions.init()
+    await transactions.add(ONE)
+    await transactions.end("commit")
+    await asyncio.sleep(1)
+    transactions.leaders = {ONE: 6}
+    transactions.tell_all()
+    await asyncio.sleep(1)
+    assert [broker for broker, _ in transactions.requests] == [5, 6]
+    transactions.gate.set()
+    await transactions.until_state(S.COMPLETE_COMMIT)
+
+
+@told
+async def test_markers_wait_for_a_leader() -> None:
+    transactions = TransactionsFixture()
+    transactions.leaders = {ONE: -1}
+    await transactions.init()
+    await transactions.add(ONE)
+    await transactions.end("commit")
+    await asyncio.sleep(100)
+    assert not transactions.requests
+    transactions.leaders = {}
+    transactions.tell_all()
+    await transactions.until_state(S.COMPLETE_COMMIT)
+
+
+@pytest.mark.parametrize("created_again", [False, True])
+def test_a_deleted_topic_needs_no_markers(created_again: bool) -> None:
+    async def whole() -> None:
+        transactions = TransactionsFixture()
+        transactions.gate.clear()
+        await transactions.init()
+        await transactions.add(ONE, TopicPartition("planes", 0))
+        await transactions.end("commit")
+        await asyncio.sleep(1)
+        transactions.delete_topic("flights", created_again=created_again)
+        transactions.codes = {ONE: [ErrorCode.unknown_topic_or_partition] * 9}
+        transactions.gate.set()
+        await transactions.until_state(S.COMPLETE_COMMIT)
+        assert transactions.markers() == [(TopicPartition("planes", 0), "commit", 0)]
+
+    run(whole())
+
+
+@told
+async def test_a_topic_that_is_created_again_does_not_get_the_markers_after_a_failover() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.delete_topic("flights", created_again=True)
+    await transactions.restart()
+    await transactions.end("commit")
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    assert transactions.markers() == []
