@@ -3,6 +3,8 @@
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 BACK = "The committed offset of a group goes back."
+AHEAD = "A consumer skips records that its group has not processed."
+TWICE = "A consumer processes records again that a transaction has processed."
 OUTSIDER = "A client that is not a member of the group commits an offset."
 
 MUTANTS = (
@@ -110,6 +112,96 @@ MUTANTS = (
         "        self.generation = max(self.generation, 1)\n",
         "Each rebalance starts a new generation.",
         OUTSIDER,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "pending-offsets-are-seen",
+        "cluster/groups/state_store.py",
+        "        shard.offsets.write_pending(producer.producer_id, start, changes)\n",
+        "        shard.offsets.settle(shard.offsets.begin(changes), changes)\n",
+        "Offsets that a transaction has committed count from its marker on (transaction rule 7).",
+        AHEAD,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "aborted-offsets-are-applied",
+        "cluster/coordination/open_transactions.py",
+        "            if is_commit and written is not None:\n",
+        "            if written is not None:\n",
+        "Offsets of an aborted transaction are dropped (transaction rule 7).",
+        AHEAD,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "markers-take-offsets-back",
+        "cluster/coordination/open_transactions.py",
+        "            if written is not None and written.position < position:\n                values[key] = None\n",
+        "            if written is not None and written.position < position:\n                pass\n",
+        "A marker does not replace an offset that was committed after the transaction's (transaction rule 7).",
+        BACK,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "compaction-removes-what-is-pending",
+        "cluster/groups/shard.py",
+        "        return end if first is None else min(end, first)\n",
+        "        return end\n",
+        "A compaction keeps the records of ongoing transactions (transaction rule 7).",
+        BACK,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "copies-replace-what-is-newer",
+        "cluster/coordination/replay.py",
+        "            self.newest.setdefault(key, value)\n",
+        "            self.newest[key] = value\n",
+        "A compaction's copy never replaces a value (transaction rule 7).",
+        BACK,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "copies-are-not-marked",
+        "cluster/coordination/shard_store.py",
+        "                    await self._append(shard, contents, COPY)\n",
+        "                    await self._append(shard, contents, ())\n",
+        "A compaction's copy never replaces a value (transaction rule 7).",
+        BACK,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "markers-during-the-load-are-missed",
+        "cluster/groups/shard.py",
+        "            self._ended.append((producer_id, is_commit))\n",
+        "            pass\n",
+        "A marker that is appended while a shard is loaded counts (transaction rule 7).",
+        BACK,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "offsets-of-open-transactions-expire",
+        "cluster/groups/removal.py",
+        "        keys = [key for key in found if (key.topic, key.partition) not in pending]\n",
+        "        keys = found\n",
+        "An offset does not expire while a transaction changes it.",
+        BACK,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "former-members-commit-in-transactions",
+        "cluster/groups/group.py",
+        "        if generation < 0 and (names_no_member or self.state is State.EMPTY):\n",
+        "        if True:\n",
+        "A transactional commit of a former member or generation is refused (KIP-447).",
+        OUTSIDER,
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "unstable-offsets-are-returned",
+        "cluster/kafka/handlers/offset_fetch.py",
+        "        if (name, index) in pending:\n",
+        "        if False:\n",
+        "OffsetFetch with require_stable refuses pending offsets (KIP-447).",
+        TWICE,
         Scenario.GROUPS,
     ),
 )

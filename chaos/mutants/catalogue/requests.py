@@ -2,6 +2,7 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
+HANGING = "A transaction that no coordinator ends holds the last stable offset."
 POISON = "The log has a batch that no consumer can read."
 
 MUTANTS = (
@@ -436,6 +437,61 @@ MUTANTS = (
         "                pass\n",
         "DeleteRecords returns once all in-sync replicas have deleted the records (KIP-107).",
         "Deleted records are visible again at the next leader.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "transactions-are-not-verified",
+        "cluster/kafka/handlers/produce.py",
+        "elif unverified or unchecked or not self._append(",
+        "elif unchecked or not self._append(",
+        "The first batch of a transaction waits for the transaction coordinator (transaction rule 8).",
+        HANGING,
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "refused-verifications-count",
+        "cluster/kafka/handlers/produce.py",
+        "        elif code := codes.get(place):\n",
+        "        elif (code := codes.get(place)) and False:\n",
+        "A batch that the transaction coordinator refuses is not appended (transaction rule 8).",
+        HANGING,
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "transactional-batches-without-an-id",
+        "cluster/kafka/handlers/produce.py",
+        "            if records[ATTRIBUTES_BYTE] & TRANSACTIONAL and outcome.pending.transactional_id is None:\n",
+        "            if False:\n",
+        "A transactional batch needs the transactional id of its request.",
+        HANGING,
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "several-producers-in-one-request",
+        "cluster/kafka/handlers/produce.py",
+        "                if producer is not None and producer.producer_id != header.producer_id:\n",
+        "                if False:\n",
+        "A Produce request has transactional batches of one producer id.",
+        HANGING,
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "nothing-is-frozen-during-a-verification",
+        "cluster/kafka/handlers/produce.py",
+        "        pending.slot.connection.freeze()\n        self._tasks.spawn(self._append_checked(",
+        "        pending.slot.connection.received.is_frozen = unverified is None\n"
+        "        self._tasks.spawn(self._append_checked(",
+        "The requests of one connection stay in order during a verification.",
+        HANGING,
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "verifications-for-one-id-at-once",
+        "cluster/kafka/transaction_verifier.py",
+        "            if transactional_id in taken or len(taken) == TRANSACTIONS_PER_REQUEST_MAX:\n",
+        "            if len(taken) == TRANSACTIONS_PER_REQUEST_MAX:\n",
+        "A request to a transaction coordinator has each transactional id once.",
+        HANGING,
         Scenario.BROKERS,
     ),
 )
