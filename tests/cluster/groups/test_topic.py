@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.coordination.topic import RECORD_BYTES_MAX, PartitionLeadership, ReplicatedTopic
+from cordwood.cluster.coordination.topic import RECORD_BYTES_MAX, PartitionLeadership, ReplicatedTopic, partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
@@ -31,8 +31,10 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import OnSynced, sync_all
 from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, encode
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 NOW_MS = 1_700_000_000_000
 ONE = BrokerId(1)
@@ -54,6 +56,7 @@ class NodeFixture:
         self.settings = Settings(log_dirs=("/data",), offsets_topic_num_partitions=3, **settings)
         self.rng = random.Random(1)
         self.disk = SimulatedDisk(self.rng)
+        self.verified: list[TopicPartition] = []
 
     async def start(self) -> None:
         end_of_tick = EndOfTickScheduler(asyncio.get_running_loop())
@@ -116,6 +119,22 @@ class NodeFixture:
     async def commit(self, offset: int) -> dict[tuple[str, int], ErrorCode]:
         return await self.groups.commit("group", MemberIdentity(), {("flights", 0): Commit(offset, -1, "")})
 
+    async def commit_in_transaction(self, offset: int, epoch: int = 0) -> dict[tuple[str, int], ErrorCode]:
+        async def verify(place: TopicPartition) -> None:
+            self.verified.append(place)
+
+        producer, commits = ProducerIdAndEpoch(7, epoch), {("flights", 0): Commit(offset, -1, "")}
+        return await self.groups.commit_in_transaction("group", MemberIdentity(), producer, commits, verify)
+
+    async def end(self, epoch: int = 0) -> None:
+        """Commit the transaction of producer 7, as the handler of its marker does."""
+        index, producer = partition_of("group", 3), ProducerIdAndEpoch(7, epoch)
+        leader = self.replicas.led(CONSUMER_OFFSETS, index).leader
+        await leader.committed(
+            leader.append_marker(producer, EndTransactionMarker(True, 0), NOW_MS, is_v2=False).end_offset
+        )
+        self.groups.transaction_ended(index, producer, True)
+
     async def offset(self) -> int:
         while True:
             try:
@@ -161,6 +180,40 @@ def test_the_topic_comes_with_the_first_group() -> None:
         assert len(topic.partitions) == 3
         assert topic.configs["cleanup.policy"] == "compact"
         assert topic.configs["segment.bytes"] == str(node.settings.offsets_topic_segment_bytes)
+
+    told(story)
+
+
+def test_offsets_of_a_transaction_are_transactional_batches_and_survive_a_power_cut() -> None:
+    async def story(node: NodeFixture) -> None:
+        assert await node.commit(5) == await node.commit_in_transaction(10) == {("flights", 0): ErrorCode.none}
+        assert await node.commit_in_transaction(11) == {("flights", 0): ErrorCode.none}
+        assert node.verified == [TopicPartition(CONSUMER_OFFSETS, partition_of("group", 3))]
+        await node.power_cut()
+        assert await node.offset() == 5
+        assert node.groups.pending_of("group") == {("flights", 0)}
+        await node.end()
+        assert await node.offset() == 11
+        await node.power_cut()
+        assert await node.offset() == 11
+        assert node.groups.pending_of("group") == frozenset()
+
+    told(story)
+
+
+def test_a_fenced_producer_and_one_whose_transaction_is_over_commit_no_offset() -> None:
+    async def story(node: NodeFixture) -> None:
+        await node.commit_in_transaction(10, epoch=3)
+        assert await refusal_of(node.commit_in_transaction(11, epoch=2)) is ErrorCode.invalid_producer_epoch
+
+        async def verify(_: TopicPartition) -> None:
+            await node.end(epoch=3)
+
+        await node.end(epoch=3)
+        producer, commits = ProducerIdAndEpoch(7, 3), {("flights", 0): Commit(12, -1, "")}
+        late = node.groups.commit_in_transaction("group", MemberIdentity(), producer, commits, verify)
+        assert await refusal_of(late) is ErrorCode.invalid_txn_state
+        assert await node.offset() == 10
 
     told(story)
 
