@@ -8,6 +8,7 @@ from coordinator_fixture import GROUP, PRODUCER, CoordinatorFixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
+from offsets_in_memory import BATCHES_PER_READ
 from virtual_time import run
 
 from cordwood.cluster.coordination.shard_store import COMPACTION_RECORDS_MIN
@@ -211,6 +212,8 @@ def test_a_marker_that_comes_while_the_group_is_loaded_counts() -> None:
     async def story(groups: CoordinatorFixture) -> None:
         await groups.commit_in_transaction(10)
         await groups.commit_in_transaction(20, OTHER, partition=1)
+        for offset in range(BATCHES_PER_READ - 2):
+            await groups.commit(offset, partition=2)
         await groups.coordinator.close()
         groups.topic.read_gate.clear()
         groups.open()
@@ -219,7 +222,9 @@ def test_a_marker_that_comes_while_the_group_is_loaded_counts() -> None:
         groups.end(OTHER, is_commit=False)
         groups.topic.read_gate.set()
         await groups.loaded()
-        assert (groups.offsets(), groups.pending()) == ({PLACE: 10}, set())
+        assert groups.topic.reads == 1, "the markers come after the records that are read"
+        last = BATCHES_PER_READ - 3
+        assert (groups.offsets(), groups.pending()) == ({PLACE: 10, ("flights", 2): last}, set())
 
     tell(story)
 
