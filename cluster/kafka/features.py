@@ -15,5 +15,5 @@ class Feature(NamedTuple):
 TRANSACTION_VERSION = Feature("transaction.version", 0, 2, 2)
 """Level 2: the first produce to a partition adds it to the transaction, and each EndTxn bumps the epoch (KIP-890)."""
 
-FEATURES: tuple[Feature, ...] = ()
+FEATURES: tuple[Feature, ...] = (TRANSACTION_VERSION,)
 """The announced features."""

@@ -89,7 +89,7 @@ class ConfluentProducer(TransactionalProducer):
         self._producer.abort_transaction(WAIT_S)
 
     def close(self) -> None:
-        self._producer.flush(0)
+        """Do nothing: a producer ends with the last reference to it."""
 
 
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)

@@ -1,0 +1,149 @@
+"""Transactions of the second protocol (KIP-890), which no Python client speaks, by requests as Java's."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from admin_fixture import message_of
+from broker_fixture import RunningBroker
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+from topics import make_topic
+from transactional_clients import committed_offset, read_confluent
+
+from cordwood.client.blocking import BlockingConnection, connect
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.storage.batch import TRANSACTIONAL
+from cordwood.storage.records import Record, encode
+from cordwood.storage.types import ProducerIdAndEpoch
+
+WAIT_S = 30.0
+GROUP = "a group"
+
+
+class Client:
+    """A client that sends one request after the other."""
+
+    def __init__(self, connection: BlockingConnection, topic: str) -> None:
+        self._connection, self.topic = connection, topic
+
+    def ask(self, api: ApiKey, version: int, **fields: Any) -> Any:
+        return self._connection.ask(message_of(load_request_schema(api, version), fields))
+
+    def init(self) -> ProducerIdAndEpoch:
+        """Return the next producer id and epoch, once no transaction is open any more."""
+        while True:
+            answer = self.ask(
+                ApiKey.INIT_PRODUCER_ID, 5, transactional_id=self.topic, transaction_timeout=timedelta(seconds=60),
+                producer_id=-1, producer_epoch=-1,
+            )  # fmt: skip
+            if answer.error_code not in (ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress):
+                assert answer.error_code is ErrorCode.none
+                return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+    def produce(self, producer: ProducerIdAndEpoch, sequence: int, value: bytes, partition: int = 0) -> ErrorCode:
+        """Append a record without adding its partition first, again while the transaction before ends."""
+        numbers = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
+        records = encode([Record(0, 1_700_000_000_000, None, value)], attributes=TRANSACTIONAL, **numbers)
+        data = ({"name": self.topic, "partition_data": ({"index": partition, "records": records},)},)
+        while True:
+            answer = self.ask(
+                ApiKey.PRODUCE, 12, transactional_id=self.topic, acks=-1, timeout=timedelta(seconds=30), topic_data=data
+            )
+            code: ErrorCode = answer.responses[0].partition_responses[0].error_code
+            if code not in (ErrorCode.concurrent_transactions, ErrorCode.not_enough_replicas):
+                return code
+
+    def commit_offset(self, producer: ProducerIdAndEpoch, offset: int) -> ErrorCode:
+        row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        fields = {"transactional_id": self.topic, "group_id": GROUP, "generation_id": -1, "member_id": ""}
+        answer = self.ask(
+            ApiKey.TXN_OFFSET_COMMIT, 5, producer_id=producer.producer_id, producer_epoch=producer.epoch,
+            topics=({"name": self.topic, "partitions": (row,)},), **fields,
+        )  # fmt: skip
+        code: ErrorCode = answer.topics[0].partitions[0].error_code
+        return code
+
+    def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> ProducerIdAndEpoch | ErrorCode:
+        """End the transaction. Return the producer id and epoch of the next one, or an error code."""
+        answer = self.ask(
+            ApiKey.END_TXN, 5, transactional_id=self.topic, producer_id=producer.producer_id,
+            producer_epoch=producer.epoch, committed=is_commit,
+        )  # fmt: skip
+        code: ErrorCode = answer.error_code
+        return code or ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+
+@pytest.fixture
+def client(shared: RunningBroker, request: pytest.FixtureRequest) -> Iterator[Client]:
+    topic = make_topic(shared.bootstrap, request.node.name.replace("_", "-"), 2)
+    admin = connect(shared.bootstrap, WAIT_S)
+    while admin.ask(_coordinator_of(topic)).coordinators[0].error_code is not ErrorCode.none:
+        pass
+    while admin.ask(_coordinator_of(GROUP, group=True)).coordinators[0].error_code is not ErrorCode.none:
+        pass
+    with connect(shared.bootstrap, WAIT_S) as connection:
+        yield Client(connection, topic)
+    admin.close()
+
+
+def _coordinator_of(key: str, *, group: bool = False) -> Any:
+    schema = load_request_schema(ApiKey.FIND_COORDINATOR, 6)
+    return message_of(schema, {"key_type": 0 if group else 1, "coordinator_keys": (key,)})
+
+
+def test_clients_are_told_that_the_cluster_speaks_the_second_protocol(client: Client) -> None:
+    answer = client.ask(ApiKey.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
+    assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
+        ("transaction.version", 0, 2)
+    ]
+    assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [("transaction.version", 2)]
+    newest = {api.api_key: api.max_version for api in answer.api_keys}
+    assert newest[ApiKey.PRODUCE] >= 12
+    assert newest[ApiKey.END_TXN] >= 5
+    assert newest[ApiKey.TXN_OFFSET_COMMIT] >= 5
+
+
+def test_the_first_append_adds_its_partition_and_each_end_raises_the_epoch(
+    shared: RunningBroker, client: Client
+) -> None:
+    producer = client.init()
+    for number, is_commit in enumerate((True, False, True, True)):
+        assert client.produce(producer, 0, f"{number}a".encode()) is ErrorCode.none
+        assert client.produce(producer, 1, f"{number}b".encode()) is ErrorCode.none
+        assert client.produce(producer, 0, b"", partition=1) is ErrorCode.none
+        assert client.commit_offset(producer, number) is ErrorCode.none
+        following = client.end(producer, is_commit=is_commit)
+        assert following == ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
+        assert client.end(producer, is_commit=is_commit) == following, (
+            "the answer was lost, and the request comes again"
+        )
+        assert client.produce(producer, 2, b"too late") is ErrorCode.invalid_producer_epoch
+        producer = following
+    assert client.produce(producer, 0, b"end") is ErrorCode.none
+    client.end(producer, is_commit=True)
+    values = read_confluent(shared.bootstrap, client.topic, committed=True)
+    assert values == [f"{number}{which}".encode() for number in (0, 2, 3) for which in "ab"]
+    assert committed_offset(shared.bootstrap, GROUP, client.topic) == 3
+
+
+def test_a_second_producer_fences_the_first_and_aborts_its_transaction(shared: RunningBroker, client: Client) -> None:
+    first = client.init()
+    assert client.produce(first, 0, b"lost") is ErrorCode.none
+    second = client.init()
+    assert second.epoch > first.epoch
+    assert client.produce(first, 1, b"lost") is ErrorCode.invalid_producer_epoch
+    assert client.end(first, is_commit=True) is ErrorCode.producer_fenced
+    assert client.produce(second, 0, b"kept") is client.produce(second, 1, b"end") is ErrorCode.none
+    assert client.end(second, is_commit=True) == ProducerIdAndEpoch(second.producer_id, second.epoch + 1)
+    assert read_confluent(shared.bootstrap, client.topic, committed=True) == [b"kept"]
+
+
+def test_an_empty_transaction_is_aborted_but_not_committed(client: Client) -> None:
+    producer = client.init()
+    assert client.end(producer, is_commit=True) is ErrorCode.invalid_txn_state
+    following = client.end(producer, is_commit=False)
+    assert following == ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
+    assert client.produce(following, 0, b"end") is ErrorCode.none
+    client.end(following, is_commit=True)
