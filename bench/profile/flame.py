@@ -85,5 +85,9 @@ def _from_the_loop_on(frames: tuple[str, ...]) -> tuple[str, ...]:
 def _colour(name: str) -> str:
     """Return warm colours for our own code, cool ones for all other; neighbours differ a little."""
     shade = crc32(name.encode()) % 30
-    is_ours = "cordwood/" in name or name.partition(" (")[2].rstrip(")") in ("produce.py", "fetch.py")
+    is_ours = "cordwood/" in name or name.partition(" (")[2].rstrip(")") in (
+        "produce.py",
+        "produce_response.py",
+        "fetch.py",
+    )
     return f"hsl({(20 if is_ours else 190) + shade} {75 if is_ours else 40}% {68 + shade % 8}%)"

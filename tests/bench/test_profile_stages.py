@@ -41,7 +41,8 @@ WORKER = "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81
          "replicate (push)"),
         (f"{SYNCED};EndOfTickScheduler.run (waiters.py:103);Connection.wake (connection.py:204);"
          "AnswerQueue.next_output (answer_queue.py:120);deque.extend (libc.so.6)", "send"),
-        (f"{SYNCED};PendingProduce.one_done (produce.py:83);encode (produce.py:147)", "respond (encode)"),
+        (f"{SYNCED};PendingProduce.one_done (produce_response.py:83);encode (produce_response.py:147)",
+         "respond (encode)"),
         (SYNCED, "flush (completion)"),
         (f"{LOOP};RaftQuorum._tick (cordwood/cluster/metadata/raft/voter.py:9);Connection._write (connection.py:108)",
          "metadata"),

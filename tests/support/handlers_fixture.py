@@ -234,12 +234,12 @@ def _provoked(code: ErrorCode, provoke: Provoke) -> Callable[[HandlersStory], Aw
 
 
 def codes_named_in(module: ModuleType) -> frozenset[ErrorCode]:
-    """Return the error codes that a handler may return: those in its source, and all of `code_of` if it calls that."""
+    """Return the error codes that a handler may return: those in its source, and all of `code_of` if it handles EXPECTED."""
     tree = ast.parse(inspect.getsource(module))
     named = {
         ErrorCode[node.attr]
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ErrorCode"
     }
-    asks = any(isinstance(node, ast.Name) and node.id == "code_of" for node in ast.walk(tree))
+    asks = any(isinstance(node, ast.Name) and node.id in ("code_of", "EXPECTED") for node in ast.walk(tree))
     return frozenset(named | (OF_EXPECTED if asks else frozenset())) - {ErrorCode.none}

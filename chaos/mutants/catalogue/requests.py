@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "repeats-are-told-an-offset-when-refused",
-        "cluster/kafka/handlers/produce.py",
+        "cluster/kafka/produce_response.py",
         "        self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)\n",
         "        self.code, self.message = int(code_of(error)), str(error)\n",
         "A produce response with an error has no base offset.",

@@ -9,7 +9,7 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.handlers.produce import ProduceOutcome, encode, encode_lone
+from cordwood.cluster.kafka.produce_response import ProduceOutcome, encode, encode_lone
 from cordwood.cluster.resources.turns import at_once
 
 

@@ -1,0 +1,201 @@
+"""The Produce response, hand-written: the outcome of each batch, and the pending request that they complete."""
+
+import functools
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.answer_queue import Slot
+from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.leader_hints import Leader, current_leader, node_endpoints
+from cordwood.cluster.kafka.refusals import code_of
+from cordwood.cluster.kafka.transaction_verifier import TransactionProtocol, for_produce
+from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
+from cordwood.cluster.resources.turns import Steps, some
+
+NO_OFFSET = NO_TIME = -1
+STEPS_AT_ONCE = 32
+"""A request of more steps is handled in slices of the loop's time."""
+PIECES_PER_STEP = 64
+"""Of the answer; a batch has one to five."""
+LEADERS_FROM = 10
+"""From this version on, NOT_LEADER_OR_FOLLOWER names the current leader (KIP-951)."""
+
+_HEAD = struct.Struct(">ii").pack
+_FRAME_V9 = struct.Struct(">iib").pack
+_HEAD_BYTES_V9 = 5
+_PARTITION_V3 = struct.Struct(">ihqq").pack
+_PARTITION_V5 = struct.Struct(">ihqqq").pack
+_NOT_THROTTLED = b"\x00\x00\x00\x00"
+_PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
+_LONE_V9 = struct.Struct(">ihqqqbbb6x").pack
+"""The end of a response with one partition: its topic's tags, throttle time 0 and the response's tags follow it."""
+
+
+Leaders = Mapping[tuple[Topic, int], Leader]
+"""Current leaders, by topic and partition, of the partitions that this broker does not lead."""
+
+
+@functools.lru_cache(1024)
+def _topic_field(topic: Topic) -> bytes:
+    return compact_string(topic) if isinstance(topic, str) else topic.bytes
+
+
+class ProduceOutcome:
+    """The outcome of one partition's batch: its offset, or a Kafka error."""
+
+    __slots__ = ("append_time", "base_offset", "code", "index", "log_start", "message", "pending")
+
+    def __init__(self, pending: "PendingProduce", index: int) -> None:
+        self.pending, self.index = pending, index
+        self.code: int = ErrorCode.none
+        self.base_offset = NO_OFFSET
+        self.append_time = NO_TIME
+        self.log_start = NO_OFFSET
+        self.message: str | None = None
+
+    @property
+    def deadline(self) -> float:
+        return self.pending.deadline
+
+    def refused(self, error: Exception) -> None:
+        self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)
+        self.pending.slot.refused(self.code)
+        if self.code == ErrorCode.not_leader_or_follower:
+            self.pending.is_misdirected = True
+
+    def refused_by_coordinator(self, code: ErrorCode, protocol: TransactionProtocol) -> None:
+        """Refuse a batch that the transaction coordinator has not verified."""
+        self.code, self.message = int(for_produce(code, protocol)), f"The transaction is not verified: {code.name}."
+        self.pending.slot.refused(self.code)
+
+    def reached(self) -> None:
+        self.pending.one_done()
+
+    def failed(self, reason: Exception) -> None:
+        self.refused(reason)
+        self.pending.one_done()
+
+
+Outcomes = Sequence[tuple[Topic, list[ProduceOutcome]]]
+"""The outcomes of a request, by topic."""
+
+FillLater = Callable[[Slot, Steps[bytes]], None]
+"""Encodes a response of very many partitions in slices of the loop's time, and fills its slot."""
+
+
+class PendingProduce:
+    """A request of which the batches are appended and wait for their acknowledgement."""
+
+    __slots__ = (
+        "deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics", "transactional_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        head: RequestHead,
+        slot: Slot,
+        deadline: float,
+        find_leader: Callable[[Topic, int, str], Leader | None],
+        fill_later: FillLater,
+        transactional_id: str | None,
+    ) -> None:
+        self.head, self.slot, self.deadline, self.transactional_id = head, slot, deadline, transactional_id
+        self.find_leader, self.fill_later = find_leader, fill_later
+        self.left = 1
+        self.is_misdirected = False
+        """Whether another broker leads one of the partitions."""
+        self.topics: list[tuple[Topic, list[ProduceOutcome]]] = []
+
+    def one_done(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            # An outcome refers to its request: clearing them here avoids a reference cycle for every request.
+            topics, self.topics = self.topics, []
+            lone = encode_lone(self.head, topics)
+            if lone is not None:
+                self.slot.fill([lone])
+                return
+            leaders = self._leaders(topics) if self.is_misdirected and self.head.version >= LEADERS_FROM else {}
+            encoding = encode(self.head, topics, leaders)
+            answer = some(encoding, STEPS_AT_ONCE)
+            if answer is None:
+                self.fill_later(self.slot, encoding)
+            else:
+                self.slot.fill([answer])
+
+    def _leaders(self, topics: Outcomes) -> Leaders:
+        listener = self.slot.connection.listener
+        found = {
+            (topic, outcome.index): self.find_leader(topic, outcome.index, listener)
+            for topic, outcomes in topics
+            for outcome in outcomes
+            if outcome.code == ErrorCode.not_leader_or_follower
+        }
+        return {place: leader for place, leader in found.items() if leader is not None}
+
+
+def encode(head: RequestHead, topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
+    """Return the response frame in the request's version."""
+    if head.version >= 9:
+        body = yield from _encode_flexible(topics, leaders)
+        return _FRAME_V9(_HEAD_BYTES_V9 + len(body), head.correlation_id, 0) + body
+    body = yield from _encode_legacy(head, topics)
+    return struct.pack(">i", len(body)) + body
+
+
+def encode_lone(head: RequestHead, topics: Outcomes) -> bytes | None:
+    """Return the flexible response frame of one acknowledged batch; None for any other response."""
+    topic, outcomes = topics[0] if len(topics) == 1 else ("", [])
+    if head.version < 9 or len(outcomes) != 1 or outcomes[0].message is not None:
+        return None
+    (o,) = outcomes
+    name_field = _topic_field(topic)
+    tail = _LONE_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0)
+    frame = _FRAME_V9(_HEAD_BYTES_V9 + 2 + len(name_field) + len(tail), head.correlation_id, 0)
+    return b"".join((frame, b"\x02", name_field, b"\x02", tail))
+
+
+def _encode_flexible(topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
+    out = [uvarint(len(topics) + 1)]
+    room = PIECES_PER_STEP
+    for topic, outcomes in topics:
+        out += (_topic_field(topic), uvarint(len(outcomes) + 1))
+        for o in outcomes:
+            if o.message is None:
+                out.append(_PARTITION_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0))
+            else:
+                message = o.message.encode()
+                out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
+                tags = current_leader(leaders.get((topic, o.index)))
+                out += (b"\x01", uvarint(len(message) + 1), message, tags)
+            if len(out) >= room:
+                room = len(out) + PIECES_PER_STEP
+                yield
+        out.append(b"\x00")
+    out += (_NOT_THROTTLED, node_endpoints(leaders.values()) if leaders else b"\x00")
+    return b"".join(out)
+
+
+def _encode_legacy(head: RequestHead, topics: Outcomes) -> Steps[bytes]:
+    version = head.version
+    out = [_HEAD(head.correlation_id, len(topics))]
+    room = PIECES_PER_STEP
+    for topic, outcomes in topics:
+        out += (legacy_string(str(topic)), struct.pack(">i", len(outcomes)))
+        for o in outcomes:
+            if version >= 5:
+                out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
+            elif version >= 2:
+                out.append(_PARTITION_V3(o.index, o.code, o.base_offset, o.append_time))
+            else:
+                out.append(struct.pack(">ihq", o.index, o.code, o.base_offset))
+            if version >= 8:
+                out += (b"\x00\x00\x00\x00", b"\xff\xff" if o.message is None else legacy_string(o.message))
+            if len(out) >= room:
+                room = len(out) + PIECES_PER_STEP
+                yield
+    if version >= 1:
+        out.append(b"\x00\x00\x00\x00")
+    return b"".join(out)
