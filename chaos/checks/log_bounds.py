@@ -10,10 +10,10 @@ watermark-regress: the high watermark of a partition goes back, as one client ob
 Neither Jepsen's kafka workload nor Adya has this class. The class violates monotonic reads, a session guarantee (Terry
 et al., 1994), with the client as the session.
 
-wrong-last-stable: a last stable offset that is not the high watermark, although there are no transactions.
+wrong-last-stable: a last stable offset above the high watermark.
 
-Neither Jepsen's kafka workload nor Adya has this class. With transactions, a last stable offset that is too high would
-appear as G1a, and one that is too low as `unseen`.
+Neither Jepsen's kafka workload nor Adya has this class. A last stable offset above the first undecided transaction
+appears as G1a, and one that is too low as `unseen`.
 """
 
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def wrong_last_stables(evidence: Evidence) -> Iterator[Anomaly]:
     is_told = (watermarks.last_stable != UNKNOWN) & (watermarks.high_watermark != UNKNOWN)
     yield from accuse(
         "wrong-last-stable",
-        "A last stable offset differed from the high watermark",
-        np.flatnonzero(is_told & (watermarks.last_stable != watermarks.high_watermark)),
+        "A last stable offset was above the high watermark",
+        np.flatnonzero(is_told & (watermarks.last_stable > watermarks.high_watermark)),
         lambda row: (watermarks.operation(row),),
     )

@@ -16,6 +16,8 @@ RACK_FROM = 11
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
 NO_EPOCH = -1
+READ_COMMITTED = 1
+"""Isolation level; 0 is read_uncommitted."""
 ITEMS_PER_STEP = 8
 
 _LIMITS = struct.Struct(">iiib")
@@ -38,6 +40,7 @@ class FetchRequest(NamedTuple):
     wanted: list[tuple[PartitionKey, FetchedPartition]]
     forgotten: list[PartitionKey]
     rack: str = ""
+    is_read_committed: bool = False
 
 
 def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
@@ -53,7 +56,7 @@ def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
 
 def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]:
     position += 4 if version <= REPLICA_ID_UNTIL else 0
-    wait_ms, bytes_min, bytes_max, _isolation = _LIMITS.unpack_from(frame, position)
+    wait_ms, bytes_min, bytes_max, isolation = _LIMITS.unpack_from(frame, position)
     position += _LIMITS.size
     session_id, session_epoch = NO_SESSION, FULL_EPOCH
     if version >= SESSIONS_FROM:
@@ -64,8 +67,18 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]
     if version >= SESSIONS_FROM:
         forgotten, position = yield from _read_forgotten(version, frame, position)
     rack = read_string(frame, position, version >= FLEXIBLE_FROM)[0] if version >= RACK_FROM else None
+    everything = list(wanted.items())
+    is_committed = isolation == READ_COMMITTED
     return FetchRequest(
-        wait_ms, bytes_min, max(bytes_max, 0), session_id, session_epoch, list(wanted.items()), forgotten, rack or ""
+        wait_ms,
+        bytes_min,
+        max(bytes_max, 0),
+        session_id,
+        session_epoch,
+        everything,
+        forgotten,
+        rack or "",
+        is_committed,
     )
 
 

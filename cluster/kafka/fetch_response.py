@@ -9,6 +9,7 @@ from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey
 from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
 from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.replication.channel import Chunk
+from cordwood.storage.aborted_index import AbortedTransaction
 from cordwood.storage.slices import Slice
 
 _FLEXIBLE_FROM = 12
@@ -25,18 +26,24 @@ _PARTITION_V12 = struct.Struct(">ihqqqBi").pack
 _PARTITION_V4 = struct.Struct(">ihqq").pack
 _INT = struct.Struct(">i").pack
 _LONG = struct.Struct(">q").pack
+_ABORTED = struct.Struct(">qq").pack
 _NULL_ARRAY = b"\xff\xff\xff\xff"
 
 
 class Row:
     """One partition of the response."""
 
-    __slots__ = ("code", "high_watermark", "key", "log_start", "piece", "preferred_replica", "slice")
+    __slots__ = (
+        "aborted", "code", "high_watermark", "key", "last_stable", "log_start", "piece", "preferred_replica", "slice",
+    )  # fmt: skip
 
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
         self.code: int = ErrorCode.none
         self.high_watermark = self.log_start = NOTHING
+        self.last_stable: int | None = None
+        """None if it is the high watermark."""
+        self.aborted: list[AbortedTransaction] | None = None
         self.preferred_replica = NOTHING
         self.slice: Slice | None = None
         self.piece: bytes | None = None
@@ -107,14 +114,22 @@ class _Writer:
     def _write_partition(self, row: Row) -> None:
         size = row.slice.size if row.slice is not None else 0
         index, watermark, texts = row.key[1], row.high_watermark, self._texts
-        if self._is_flexible:
-            texts.append(_PARTITION_V12(index, row.code, watermark, watermark, row.log_start, 0, row.preferred_replica))
+        stable = watermark if row.last_stable is None else row.last_stable
+        if self._is_flexible and not row.aborted:
+            texts.append(_PARTITION_V12(index, row.code, watermark, stable, row.log_start, 0, row.preferred_replica))
             texts.append(uvarint(size + 1))
+        elif self._is_flexible and row.aborted:
+            texts += (_PARTITION_V4(index, row.code, watermark, stable), _LONG(row.log_start))
+            self._write_aborted(row.aborted)
+            texts += (_INT(row.preferred_replica), uvarint(size + 1))
         else:
-            texts.append(_PARTITION_V4(index, row.code, watermark, watermark))
+            texts.append(_PARTITION_V4(index, row.code, watermark, stable))
             if self._version >= _LOG_START_FROM:
                 texts.append(_LONG(row.log_start))
-            texts.append(_NULL_ARRAY)
+            if row.aborted:
+                self._write_aborted(row.aborted)
+            else:
+                texts.append(_NULL_ARRAY)
             if self._version >= _READ_REPLICA_FROM:
                 texts.append(_INT(row.preferred_replica))
             texts.append(_INT(size))
@@ -126,6 +141,11 @@ class _Writer:
         if self._is_flexible:
             texts = self._texts
             texts.append(b"\x00")
+
+    def _write_aborted(self, aborted: list[AbortedTransaction]) -> None:
+        tags = b"\x00" if self._is_flexible else b""
+        self._texts.append(uvarint(len(aborted) + 1) if self._is_flexible else _INT(len(aborted)))
+        self._texts += [_ABORTED(*transaction) + tags for transaction in aborted]
 
     def _end_text(self) -> None:
         if self._texts:

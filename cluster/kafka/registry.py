@@ -50,6 +50,7 @@ from cordwood.cluster.kafka.handlers import (
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    write_txn_markers,
 )
 
 HANDLERS: tuple[ModuleType, ...] = (
@@ -93,11 +94,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     list_config_resources,
     describe_topic_partitions,
     unregister_broker,
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-    end_txn,
-    describe_transactions,
-    list_transactions,
+    write_txn_markers,
 )
 
 

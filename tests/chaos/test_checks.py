@@ -44,7 +44,7 @@ def planted() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:
         "altered-read": lambda scenario: scenario.acknowledged("a").polled("a", content=7),
         "uncommitted-read": lambda scenario: scenario.watermark(1, read_end=2),
         "stale-read": lambda scenario: scenario.acknowledged("a").polled("a").watermark(0, epoch=1),
-        "wrong-last-stable": lambda scenario: scenario.watermark(2, last_stable=1),
+        "wrong-last-stable": lambda scenario: scenario.watermark(2, last_stable=3),
         "wrong-epoch-end": lambda scenario: (
             scenario.read_batch(0, 2, epoch=1).read_batch(2, 3, epoch=2).told_end(1, 1, 3, epoch=2)
         ),

@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         "fetches-read-what-is-not-committed",
         "cluster/kafka/handlers/fetch.py",
-        "                watermark = partition.high_watermark\n",
-        "                watermark = partition.log.log_end\n",
+        " if has_some else partition.high_watermark\n",
+        " if has_some else partition.log.log_end\n",
         "A consumer fetch reads only below the high watermark (promise 2).",
         "A consumer reads records that the next leader may not have.",
         Scenario.BROKERS,
@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     Mutant(
         "shared-pieces-outlive-the-turn",
-        "cluster/kafka/handlers/fetch.py",
+        "cluster/kafka/shared_pieces.py",
         "            asyncio.get_running_loop().call_soon(self._forget)\n",
         "            pass\n",
         "Clients share a read within one event-loop iteration only.",

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producer state of partitions: id, epoch and last sequence number (KIP-664)."""
+"""DescribeProducers (61): the producer state of partitions: id, epoch, last sequence number, transaction (KIP-664)."""
 
 from functools import partial
 
@@ -14,8 +14,6 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.producers import ProducerStateEntry
 
 KEY, VERSIONS = ApiKey.DESCRIBE_PRODUCERS, range(1)
-
-NO_COORDINATOR_EPOCH = -1
 
 
 async def handle(request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
@@ -45,5 +43,6 @@ def _state(known: tuple[int, ProducerStateEntry]) -> ProducerState:
         producer_epoch=producer.epoch,
         last_sequence=producer.batches[-1].last_sequence if producer.batches else -1,
         last_timestamp=producer.last_timestamp,
-        coordinator_epoch=NO_COORDINATOR_EPOCH,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.current_transaction_first_offset,
     )

@@ -1,5 +1,7 @@
 """Fetch (1): committed record batches below the high watermark, immediately or as a long poll, with fetch sessions.
 
+With read_committed, only batches below the last stable offset, and the aborted transactions among them (KIP-98).
+
 Version notes: 5 adds the log start offset; 7 fetch sessions (KIP-227); 9 the leader epoch (KIP-320); 11 the client's
 rack and the preferred read replica (KIP-392); 13 names topics by id (KIP-516); 15 drops the replica id; 17
 and 18 have tagged fields of followers, which are ignored (KIP-853, KIP-1166).
@@ -36,6 +38,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
     WrongSessionEpoch,
 )
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.shared_pieces import Shared
 from cordwood.cluster.kafka.wire import decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.replication.log_directory import LogDirectory
@@ -43,8 +46,8 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, report
-from cordwood.storage.errors import DamagedLog, NotInMemory, StorageError
-from cordwood.storage.segment import Segment
+from cordwood.storage.aborted_index import AbortedTransaction
+from cordwood.storage.errors import DamagedLog, NotInMemory
 from cordwood.storage.slices import Slice
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 19)
@@ -58,6 +61,8 @@ SLOW_DISK_S = 0.1
 """How long a fetch waits for all its disks. After that, a slow disk delays only the partitions of its log directory."""
 READS_AHEAD_MAX = 256
 """Maximum number of running and queued read-aheads per log directory. Beyond it, a fetch does not wait for the disk."""
+ABORTED_BYTES = 150
+"""Memory of an aborted transaction and its part of the response."""
 SHARED_BYTES_MAX = 16 << 10
 """Up to this size the batches of a response are read into memory; the rest is read as the client takes it."""
 
@@ -69,34 +74,6 @@ async def handle(request: FetchRequest, call: Call) -> FetchResponse:
 
 Nearest = Callable[[Partition, str, int], int | None]
 """Finds the preferred read replica: an in-sync follower in the client's rack that has the offset (KIP-392), or None."""
-
-
-class Shared:
-    """A cache of the last short slice read, shared by all fetches of one event-loop iteration.
-
-    The cache is cleared after the iteration: the log may be truncated, and other records written at the same place.
-    """
-
-    def __init__(self) -> None:
-        self._place: tuple[Segment, int, int] | None = None
-        self._piece = b""
-
-    def read(self, found: Slice) -> bytes | None:
-        """Return the bytes of a slice; None if they are to be read while they are sent."""
-        place = (found.segment, found.start, found.stop)
-        if self._place == place:
-            return self._piece
-        try:
-            piece = bytes(found.segment.read(found.start, found.stop, wait=False))
-        except (NotInMemory, StorageError):
-            return None
-        if self._place is None:
-            asyncio.get_running_loop().call_soon(self._forget)
-        self._place, self._piece = place, piece
-        return piece
-
-    def _forget(self) -> None:
-        self._place, self._piece = None, b""
 
 
 class FetchHandler:
@@ -216,8 +193,8 @@ class DelayedFetch:
 
     __slots__ = (
         "_bytes_max", "_bytes_min", "_cold", "_fetching", "_has_missed", "_head", "_is_busy", "_is_done",
-        "_is_incremental", "_is_last_chance", "_rack", "_session", "_size", "_slot", "_timer", "_wait_s", "_wanted",
-        "_watched",
+        "_is_incremental", "_is_last_chance", "_is_read_committed", "_rack", "_session", "_size", "_slot", "_timer",
+        "_wait_s", "_wanted", "_watched",
     )  # fmt: skip
 
     def __init__(
@@ -232,7 +209,7 @@ class DelayedFetch:
     ) -> None:
         self._fetching, self._head, self._slot = fetching, head, slot
         self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
-        self._rack = request.rack
+        self._rack, self._is_read_committed = request.rack, request.is_read_committed
         self._wait_s = request.wait_ms / 1000
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max)
@@ -295,7 +272,8 @@ class DelayedFetch:
             return False
         fetched = spot.fetched
         partition = self._fetching.find(spot.key, fetched.leader_epoch, self._rack)
-        found = partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark, wait=False)
+        end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
+        found = partition.log.slice(fetched.offset, fetched.bytes_max, end, wait=False)
         size = 0 if found is None else found.size
         self._size += size - spot.size
         spot.size = size
@@ -395,7 +373,10 @@ class DelayedFetch:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
                 if partition.directory is directory:
                     count += 1
-                    partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark)
+                    end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
+                    found = partition.log.slice(fetched.offset, fetched.bytes_max, end)
+                    if found is not None and self._is_read_committed:
+                        _aborted(partition, fetched.offset, found, wait=True)
             except EXPECTED:
                 continue
         return count
@@ -418,26 +399,36 @@ class DelayedFetch:
             try:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
                 log = partition.log
-                watermark = partition.high_watermark
                 row.high_watermark, row.log_start = _told_watermark(partition), log.log_start
+                transactions = log.producers.transactions
+                has_some = transactions.ongoing or transactions.replaced
+                end = self._end_with_transactions(partition, row) if has_some else partition.high_watermark
                 if self._rack and (nearer := self._fetching.nearest(partition, self._rack, fetched.offset)) is not None:
                     row.preferred_replica = nearer
                     continue
                 room = self._bytes_max - size
-                if fetched.offset >= watermark and _may_be_there_soon(fetched.offset, partition):
+                if fetched.offset >= end and _may_be_there_soon(fetched.offset, partition):
                     if is_last_chance:
                         partition.known_high_watermark()
                     continue
                 if room <= 0 and size:
                     continue
                 wait = may_wait and partition.directory not in self._cold
-                found = log.slice(fetched.offset, min(fetched.bytes_max, max(room, 0)), watermark, wait=wait)
+                found = log.slice(fetched.offset, min(fetched.bytes_max, max(room, 0)), end, wait=wait)
                 if found is not None and (found.size <= room or not size):
+                    if self._is_read_committed and transactions.end > fetched.offset:
+                        row.aborted = _aborted(partition, fetched.offset, found, wait=wait)
                     row.slice = found
                     size += found.size
             except NOT_READ as error:
                 self._leave_out(row, partition, error)
         return rows, size
+
+    def _end_with_transactions(self, partition: Partition, row: Row) -> int:
+        """Return the end of what the client may read, and complete the row."""
+        stable = partition.last_stable_offset
+        row.last_stable = min(stable, row.high_watermark)
+        return stable if self._is_read_committed else partition.high_watermark
 
     def _leave_out(self, row: Row, partition: Partition | None, error: Exception) -> None:
         """Complete the row of a partition that cannot be read now. Raises NotInMemory if a read-ahead must begin."""
@@ -461,6 +452,8 @@ class DelayedFetch:
                 if row.slice is not None and (room := room - row.slice.size) >= 0:
                     row.piece = self._fetching.shared.read(row.slice)
                     self._slot.hold(row.slice.size)
+                if row.aborted:
+                    self._slot.hold(len(row.aborted) * ABORTED_BYTES)
             if number % PARTITIONS_PER_STEP == 0:
                 yield
         self._slot.fill((yield from encode(self._head, session_id, told)))
@@ -483,6 +476,11 @@ class DelayedFetch:
             # A partition that got data goes to the end of the session, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
         return is_news
+
+
+def _aborted(partition: Partition, offset: int, found: Slice, *, wait: bool) -> list[AbortedTransaction]:
+    """Return the aborted transactions among the batches of a slice that begins with `offset`. Raises as `Log.slice`."""
+    return partition.log.aborted(offset, found.next_offset(wait=wait), wait=wait)
 
 
 def _told_watermark(partition: Partition) -> int:

@@ -1,7 +1,10 @@
 """ListOffsets (2): the log start offset, the high watermark, or the offset of a timestamp.
 
-Version notes: 4 adds the leader epoch (KIP-320); 5 OFFSET_NOT_AVAILABLE in place of LEADER_NOT_AVAILABLE (KIP-207); 7
-the maximum timestamp (KIP-734); 8 the earliest local, 9 the latest tiered and 11 the earliest pending upload offset.
+With read_committed, the last stable offset is the end instead of the high watermark (KIP-98).
+
+Version notes: 2 adds the isolation level; 4 the leader epoch (KIP-320); 5 OFFSET_NOT_AVAILABLE in place of
+LEADER_NOT_AVAILABLE (KIP-207); 7 the maximum timestamp (KIP-734); 8 the earliest local, 9 the latest tiered and 11 the
+earliest pending upload offset.
 """
 
 from collections import Counter
@@ -14,6 +17,7 @@ from kio.schema.list_offsets.v11.response import ListOffsetsPartitionResponse, L
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.partition import Partition
@@ -44,12 +48,15 @@ async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse
     times: Counter[tuple[str, int]] = Counter()
     async for topic, wanted in call.turns.within(_asked(request)):
         times[topic, wanted.partition_index] += 1
-    debugs = request.replica_id == DEBUGGER
+    debugs, is_read_committed = request.replica_id == DEBUGGER, request.isolation_level == READ_COMMITTED
     found: list[Found | ErrorCode] = []
     async for topic, wanted in call.turns.within(_asked(request)):
         # As in Kafka, a partition that the request names several times is invalid.
         is_asked_once = times[topic, wanted.partition_index] == 1
-        found.append(await _find(topic, wanted, call, debugs=debugs) if is_asked_once else ErrorCode.invalid_request)
+        if is_asked_once:
+            found.append(await _find(topic, wanted, call, debugs=debugs, is_read_committed=is_read_committed))
+        else:
+            found.append(ErrorCode.invalid_request)
     answers = iter(found)
 
     def partition_row(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -65,14 +72,16 @@ def _asked(request: ListOffsetsRequest) -> Iterator[tuple[str, Iterable[ListOffs
     return ((topic.name, topic.partitions) for topic in request.topics)
 
 
-async def _find(topic: str, wanted: ListOffsetsPartition, call: Call, *, debugs: bool) -> Found | ErrorCode:
+async def _find(
+    topic: str, wanted: ListOffsetsPartition, call: Call, *, debugs: bool, is_read_committed: bool
+) -> Found | ErrorCode:
     """Return what the request asks for, or an error code: `none` if there is no such offset."""
     timestamp = wanted.timestamp
     if timestamp < 0 and (timestamp not in _FIRST_WITH or call.version < _FIRST_WITH[timestamp]):
         return ErrorCode.unsupported_version
     try:
         partition = call.services.replicas.led(topic, wanted.partition_index, wanted.current_leader_epoch)
-        found = await _look_up(partition, timestamp, call)
+        found = await _look_up(partition, timestamp, call, is_read_committed=is_read_committed)
         if debugs and timestamp == LATEST:
             found = Found(partition.log.log_end, NONE, partition.leader_epoch)
         return found or ErrorCode.none
@@ -100,8 +109,8 @@ def _code_of(error: Exception, version: int) -> ErrorCode:
     return code
 
 
-async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | None:
-    """Look up an offset among the committed records. A lookup by time reads and decodes the log in a thread."""
+async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_committed: bool) -> Found | None:
+    """Look up an offset among the committed or stable records. A lookup by time decodes batches in a thread."""
     log, decoding = partition.log, call.services.decoding.of(partition.directory)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
@@ -109,6 +118,8 @@ async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | 
         # There is no tiered storage (KIP-405).
         return None
     end = partition.known_high_watermark()
+    if is_read_committed:
+        end = partition.last_stable_offset
     if timestamp == LATEST:
         return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:

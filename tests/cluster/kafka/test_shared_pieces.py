@@ -6,7 +6,7 @@ from log_fixture import LogFixture
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_response import Row, encode
-from cordwood.cluster.kafka.handlers.fetch import Shared
+from cordwood.cluster.kafka.shared_pieces import Shared
 from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.slices import Slice
 

@@ -1,0 +1,209 @@
+"""WriteTxnMarkers by raw frames: markers on the partitions of transactions, and every refusal."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from handlers_fixture import HandlersStory, Provocations, tell
+from kio.schema.errors import ErrorCode
+from peer_fixture import FOLLOWER
+from replica_fixture import ME
+from roles_fixture import TOPIC
+from transactions import PRODUCER, write
+
+from cordwood.cluster.kafka.handlers import write_txn_markers as handler
+from cordwood.replication.partition import Partition
+
+NEWEST = handler.VERSIONS[-1]
+
+
+def marker(
+    *places: tuple[str, int],
+    commit: bool = True,
+    producer: int = PRODUCER,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
+) -> dict[str, Any]:
+    return {
+        "producer_id": producer,
+        "producer_epoch": epoch,
+        "transaction_result": commit,
+        "coordinator_epoch": coordinator_epoch,
+        "transaction_version": transaction_version,
+        "topics": tuple({"name": topic, "partition_indexes": (index,)} for topic, index in places or ((TOPIC, 0),)),
+    }
+
+
+def send(broker: HandlersStory, *markers: dict[str, Any], version: int = NEWEST) -> "asyncio.Future[Any]":
+    if version < 2:
+        for each in markers:
+            del each["transaction_version"]
+    return broker.client.send(handler.KEY, version, markers=markers)
+
+
+async def ask(broker: HandlersStory, *markers: dict[str, Any], version: int = NEWEST) -> list[list[ErrorCode]]:
+    """Return the codes of each marker's partitions."""
+    sent = send(broker, *markers, version=version)
+    await broker.sync()
+    return codes_of(await sent)
+
+
+def codes_of(response: Any) -> list[list[ErrorCode]]:
+    return [
+        [partition.error_code for topic in each.topics for partition in topic.partitions] for each in response.markers
+    ]
+
+
+def state_of(partition: Partition, producer: int = PRODUCER) -> tuple[int, int, int]:
+    """Return epoch, coordinator epoch and first offset of the transaction."""
+    known = dict(partition.log.producers)[producer]
+    return known.epoch, known.coordinator_epoch, known.current_transaction_first_offset
+
+
+@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_ends_the_transaction_of_its_producer(version: int, commit: bool) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        write(partition, "a")
+        write(partition, "b", producer=8)
+        await broker.sync()
+        assert await ask(broker, marker(commit=commit, coordinator_epoch=5), version=version) == [[ErrorCode.none]]
+        assert state_of(partition) == (0, 5, -1)
+        assert partition.last_stable_offset == 1
+        assert await ask(broker, marker(commit=commit, producer=8, epoch=2), version=version) == [[ErrorCode.none]]
+        assert state_of(partition, 8) == (2, 0, -1)
+        assert partition.last_stable_offset == 4
+        assert partition.log.aborted(0, 4) == ([] if commit else [(PRODUCER, 0), (8, 1)])
+
+    tell(story)
+
+
+def test_a_response_names_each_partition_of_each_marker() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        broker.elect(1)
+        markers = (
+            marker((TOPIC, 0), ("nowhere", 0), (TOPIC, 1)),
+            marker((TOPIC, 1), producer=8),
+        )
+        expected = [
+            [ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.none],
+            [ErrorCode.none],
+        ]
+        assert await ask(broker, *markers) == expected
+
+    tell(story)
+
+
+def test_no_marker_is_acknowledged_before_it_is_committed() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect(isr=(ME, FOLLOWER))
+        broker.follow()
+        write(partition, "a")
+        sent = send(broker, marker())
+        await broker.sync()
+        broker.report(1)
+        await broker.turn()
+        assert not sent.done()
+        assert partition.last_stable_offset == 0
+        broker.report(2)
+        await broker.turn()
+        assert codes_of(sent.result()) == [[ErrorCode.none]]
+        assert partition.last_stable_offset == 2
+
+    tell(story)
+
+
+def test_in_the_second_protocol_a_marker_has_an_epoch_of_its_own() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        write(partition, "a")
+        await broker.sync()
+        assert await ask(broker, marker(transaction_version=2)) == [[ErrorCode.invalid_producer_epoch]]
+        for _ in range(2):
+            assert await ask(broker, marker(transaction_version=2, epoch=1)) == [[ErrorCode.none]]
+        assert state_of(partition) == (1, 0, -1)
+        write(partition, "b", epoch=1)
+        assert await ask(broker, marker(transaction_version=2, epoch=1)) == [[ErrorCode.invalid_producer_epoch]]
+        assert await ask(broker, marker(transaction_version=1, epoch=1)) == [[ErrorCode.none]]
+
+    tell(story)
+
+
+PROVOKED = Provocations(
+    handler,
+    never=frozenset(
+        {
+            ErrorCode.corrupt_message,
+            ErrorCode.invalid_record,
+            ErrorCode.invalid_timestamp,
+            ErrorCode.message_too_large,
+            ErrorCode.out_of_order_sequence_number,
+            ErrorCode.invalid_txn_state,
+            ErrorCode.offset_out_of_range,
+            ErrorCode.fenced_leader_epoch,
+            ErrorCode.unknown_leader_epoch,
+            ErrorCode.offset_not_available,
+            ErrorCode.unknown_topic_id,
+            ErrorCode.unknown_server_error,
+        }
+    ),
+)
+"""The broker makes the batch itself, names topics by name, and the request has no leader epoch."""
+
+
+@PROVOKED.of(ErrorCode.unknown_topic_or_partition)
+async def _unknown(broker: HandlersStory) -> ErrorCode:
+    return (await ask(broker, marker(("nowhere", 0))))[0][0]
+
+
+@PROVOKED.of(ErrorCode.not_leader_or_follower)
+async def _deposed(broker: HandlersStory) -> ErrorCode:
+    write(broker.elect(isr=(ME, FOLLOWER)), "a")
+    sent = send(broker, marker())
+    await broker.sync()
+    assert not sent.done()
+    broker.begin_to_follow(epoch=2)
+    assert codes_of(await sent) == [[ErrorCode.not_leader_or_follower]]
+    return (await ask(broker, marker()))[0][0]
+
+
+@PROVOKED.of(ErrorCode.not_enough_replicas)
+async def _too_few_in_sync(broker: HandlersStory) -> ErrorCode:
+    partition = broker.elect(isr=(ME,), min_isr=2)
+    code = (await ask(broker, marker()))[0][0]
+    assert partition.log.log_end == 0
+    return code
+
+
+@PROVOKED.of(ErrorCode.invalid_producer_epoch)
+async def _older_producer_epoch(broker: HandlersStory) -> ErrorCode:
+    write(broker.elect(), "a", epoch=3)
+    return (await ask(broker, marker(epoch=2)))[0][0]
+
+
+@PROVOKED.of(ErrorCode.transaction_coordinator_fenced)
+async def _older_coordinator(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    assert await ask(broker, marker(coordinator_epoch=5)) == [[ErrorCode.none]]
+    return (await ask(broker, marker(coordinator_epoch=4)))[0][0]
+
+
+@PROVOKED.of(ErrorCode.request_timed_out)
+async def _nobody_confirms(broker: HandlersStory) -> ErrorCode:
+    broker.elect(isr=(ME, FOLLOWER))
+    sent = send(broker, marker())
+    await broker.sync()
+    return codes_of(await sent)[0][0]
+
+
+@PROVOKED.of(ErrorCode.kafka_storage_error)
+async def _failed_disk(broker: HandlersStory) -> ErrorCode:
+    broker.elect().directory.fail(OSError("the disk is gone"))
+    return (await ask(broker, marker()))[0][0]
+
+
+def test_every_error_code_of_the_handler_is_provoked() -> None:
+    PROVOKED.check_all()
