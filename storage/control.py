@@ -44,11 +44,16 @@ def encode_marker(producer: ProducerIdAndEpoch, marker: EndTransactionMarker, no
 
 
 def decode_marker(batch: Bytes) -> EndTransactionMarker | None:
-    """Return the marker of a control batch; None for a control record of another kind."""
+    """Return the marker of a control batch; None for a control record of another kind, and for a malformed one."""
     try:
-        record = next(RecordCursor(bytes(batch)).records(), None)
+        return read_marker(batch)
     except CorruptBatch:
         return None
+
+
+def read_marker(batch: Bytes) -> EndTransactionMarker | None:
+    """Return the marker of a control batch; None for a control record of another kind. Raises CorruptBatch."""
+    record = next(RecordCursor(bytes(batch)).records(), None)
     if record is None or record.key is None or record.value is None:
         return None
     if len(record.key) < _KEY.size or len(record.value) < _VALUE.size:

@@ -12,7 +12,7 @@ from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffset
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, by_leader, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check
-from cordwood.cluster.kafka.cluster_client import ANSWER_S, Unanswered
+from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
 from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
 from cordwood.cluster.resources.turns import Steps
@@ -20,7 +20,6 @@ from cordwood.storage.types import TopicPartition
 
 CONSUMER = -1
 """The replica id of a consumer, which gets the end of the committed records as the end."""
-READ_COMMITTED = 1
 RETRIED_FOR_S, RETRY_S = 3.0, 0.1
 
 
@@ -39,40 +38,44 @@ async def log_ends(context: Context, places: Iterable[TopicPartition]) -> Offset
     return await _known(context, places, LATEST, DEBUGGER)
 
 
-async def resolve(context: Context, position: Position, places: Iterable[TopicPartition]) -> Offsets:
+async def resolve(
+    context: Context, position: Position, places: Iterable[TopicPartition], isolation: int = READ_COMMITTED
+) -> Offsets:
     """Return the offset of a position in each partition, always within the log. Raises HttpRefusal."""
     names = list(places)
     match position:
         case Edge.EARLIEST:
-            return await _all(context, names, EARLIEST)
+            return await _all(context, names, EARLIEST, isolation)
         case Edge.LATEST:
-            return await _all(context, names, LATEST)
+            return await _all(context, names, LATEST, isolation)
         case AtOffset(offset):
-            return await clamped(context, dict.fromkeys(names, offset))
+            return await clamped(context, dict.fromkeys(names, offset), isolation)
         case AtTime(timestamp_ms):
-            found = await _all(context, names, timestamp_ms)
-            late = await _all(context, [name async for name in context.turns.each(names) if found[name] < 0], LATEST)
+            found = await _all(context, names, timestamp_ms, isolation)
+            none_so_late = [name async for name in context.turns.each(names) if found[name] < 0]
+            late = await _all(context, none_so_late, LATEST, isolation)
             return {**found, **late}
         case _:
             assert_never(position)
 
 
-async def clamped(context: Context, wanted: Mapping[TopicPartition, int]) -> Offsets:
+async def clamped(context: Context, wanted: Mapping[TopicPartition, int], isolation: int = READ_COMMITTED) -> Offsets:
     """Return the offsets, each limited to the range of its partition. Raises HttpRefusal."""
-    begins, ends = await _all(context, wanted, EARLIEST), await _all(context, wanted, LATEST)
+    begins = await _all(context, wanted, EARLIEST, isolation)
+    ends = await _all(context, wanted, LATEST, isolation)
     return {
         place: min(max(offset, begins[place]), ends[place])
         async for place, offset in context.turns.each(wanted.items())
     }
 
 
-async def _all(context: Context, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
+async def _all(context: Context, places: Iterable[TopicPartition], timestamp: int, isolation: int) -> Offsets:
     """Return the offset of every partition. Retries retriable errors for RETRIED_FOR_S. Raises HttpRefusal."""
     names, now = list(places), asyncio.get_running_loop().time
     deadline = now() + RETRIED_FOR_S
     while True:
         try:
-            return await _all_now(context, names, timestamp)
+            return await _all_now(context, names, timestamp, isolation)
         except HttpRefusal as refusal:
             # A leader may not have a new topic in its metadata yet.
             is_new = refusal.code is ErrorCode.unknown_topic_or_partition
@@ -81,7 +84,7 @@ async def _all(context: Context, places: Iterable[TopicPartition], timestamp: in
         await asyncio.sleep(RETRY_S)
 
 
-async def _all_now(context: Context, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
+async def _all_now(context: Context, places: Iterable[TopicPartition], timestamp: int, isolation: int) -> Offsets:
     names, turns = list(places), context.turns
     async for name in turns.each(names):
         if leader_of(name, context.image) is None:
@@ -90,7 +93,7 @@ async def _all_now(context: Context, places: Iterable[TopicPartition], timestamp
     found: Offsets = {}
     for leader, led in (await turns.run(by_leader(names, context.image))).items():
         try:
-            answer = await context.cluster.ask(leader, await turns.run(_request(led, timestamp, CONSUMER)))
+            answer = await context.cluster.ask(leader, await turns.run(_request(led, timestamp, CONSUMER, isolation)))
         except Unanswered as unanswered:
             raise HttpRefusal(NOT_NOW, str(unanswered), ErrorCode.broker_not_available) from unanswered
         async for name, row in turns.within((topic.name, topic.partitions) for topic in answer.topics):
@@ -112,7 +115,9 @@ async def _known(context: Context, places: Iterable[TopicPartition], timestamp: 
     }
 
 
-def _request(places: Iterable[TopicPartition], timestamp: int, asker: int) -> Steps[ListOffsetsRequest]:
+def _request(
+    places: Iterable[TopicPartition], timestamp: int, asker: int, isolation: int = READ_COMMITTED
+) -> Steps[ListOffsetsRequest]:
     by_topic: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for place in places:
         row = ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
@@ -120,7 +125,7 @@ def _request(places: Iterable[TopicPartition], timestamp: int, asker: int) -> St
         yield
     return ListOffsetsRequest(
         replica_id=asker,
-        isolation_level=READ_COMMITTED,
+        isolation_level=isolation,
         topics=tuple(ListOffsetsTopic(name=name, partitions=tuple(rows)) for name, rows in by_topic.items()),
         timeout=timedelta(seconds=ANSWER_S),
     )

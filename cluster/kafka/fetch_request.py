@@ -16,8 +16,8 @@ RACK_FROM = 11
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
 NO_EPOCH = -1
-READ_COMMITTED = 1
-"""Isolation level; 0 is read_uncommitted."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels."""
 ITEMS_PER_STEP = 8
 
 _LIMITS = struct.Struct(">iiib")

@@ -1,19 +1,16 @@
 """Record batches of a Fetch response: splitting, CRC checks, and filtering of aborted transactions (read_committed)."""
 
 import struct
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cordwood.spark.errors import CorruptRecords, RequestRefused
 from cordwood.storage.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import decode
 from cordwood.storage.types import TopicPartition
+from cordwood.storage.visibility import Visibility
 
 LENGTH_AT, MAGIC_AT = 8, 16
-ABORT = b"\x00\x00"
-"""The type of an abort marker: the second two bytes of its key, after a version (KIP-98)."""
 
 _LENGTH = struct.Struct(">i")
 
@@ -70,23 +67,10 @@ def _is_whole(data: bytes, position: int) -> bool:
 def visible(data: bytes, batches: Iterable[Framed], aborted: Iterable[Aborted]) -> Iterator[Framed]:
     """Yield the batches without control batches and without aborted transactions.
 
-    A producer's transactional batches are aborted from the first offset of its aborted transaction to the abort marker
-    that ends it (KIP-98). `aborted` comes from the same response, and is empty for read_uncommitted.
-    Raises CorruptBatch.
+    `aborted` comes from the same response, and is empty for read_uncommitted. Raises CorruptBatch.
     """
-    to_begin = deque(sorted(aborted, key=lambda each: each.first_offset))
-    giving_up: set[int] = set()
+    visibility, view = Visibility(aborted), memoryview(data)
     for batch in batches:
-        header = batch.header
-        while to_begin and to_begin[0].first_offset < header.end:
-            giving_up.add(to_begin.popleft().producer_id)
-        if header.is_control:
-            if header.producer_id in giving_up and _is_abort(data, batch):
-                giving_up.remove(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in giving_up):
+        position, header = batch
+        if visibility.shows(header, view[position : position + header.size]):
             yield batch
-
-
-def _is_abort(data: bytes, batch: Framed) -> bool:
-    markers = decode(data[batch.position : batch.position + batch.header.size])
-    return any(marker.key is not None and marker.key[2:4] == ABORT for marker in markers)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from cordwood.storage.batch import CODEC_MASK, headers, peek
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import LargeRecord, Record, RecordCursor
+from cordwood.storage.visibility import Visibility
 
 RECORDS_MAX = 500
 CONTENT_BYTES_MAX = 128 << 10
@@ -27,9 +28,20 @@ class Portion(NamedTuple):
 
 
 class Portions:
-    """The fetched batches of one partition, decoded within `offsets`, and only for `key` if it is set."""
+    """The fetched batches of one partition, decoded within `offsets`, and only for `key` if it is set.
 
-    def __init__(self, batches: bytes, offsets: range, key: bytes | None, records_max: int = RECORDS_MAX) -> None:
+    `aborted` are the aborted transactions among them, which are left out: producer id and first offset.
+    """
+
+    def __init__(
+        self,
+        batches: bytes,
+        offsets: range,
+        key: bytes | None,
+        records_max: int = RECORDS_MAX,
+        aborted: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._visibility = Visibility(aborted)
         self._batches, self._offsets, self._key = batches, offsets, key
         self._records_max = min(records_max, RECORDS_MAX)
         self._place, self._end = 0, offsets.start
@@ -82,14 +94,14 @@ class Portions:
         self._cursor, self._end = None, max(self._end, min(cursor.end, self._offsets.stop))
 
     def _next_batch(self) -> RecordCursor | None:
-        """Return the next batch; None for a control batch, which has no records for a reader."""
+        """Return the next batch; None for one without records for a reader: a control batch, or an aborted one."""
         header = peek(self._batches, self._place)
         behind = self._place + header.size
         if behind <= self._place or behind > len(self._batches):
             raise CorruptBatch(f"a batch of {header.size} bytes where {len(self._batches) - self._place} remain")
         batch, self._place = self._batches[self._place : behind], behind
-        if header.is_control:
-            self._end = header.end
+        if not self._visibility.shows(header, batch):
+            self._end = max(self._end, min(header.end, self._offsets.stop))
             return None
         return RecordCursor(batch, self._offsets.start)
 

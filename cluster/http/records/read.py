@@ -15,6 +15,7 @@ from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
+from cordwood.cluster.http.records.fetch import Isolation
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
 from cordwood.cluster.http.records.portions import RECORDS_MAX
 from cordwood.cluster.http.records.reader import Piece, RecordReader, Wanted
@@ -49,6 +50,8 @@ class ReadQuery(msgspec.Struct, frozen=True):
     key_encoding: Encoding = Encoding.TEXT
     """Of `key`, too."""
     value_encoding: Encoding = Encoding.TEXT
+    isolation: Isolation = Isolation.READ_COMMITTED
+    """read_uncommitted also returns the records of undecided and aborted transactions."""
 
 
 async def read_records(asked: ApiRequest[ReadQuery, Nothing]) -> web.StreamResponse:
@@ -139,15 +142,16 @@ async def _wanted(
     key = None if query.key is None else _key(query.key, query.key_encoding)
     records_max = RECORDS_MAX if query.limit is None else query.limit
     if follows and last_event_id:
-        return Wanted(await _resumed(places, last_event_id, context), None, key, records_max)
+        return Wanted(await _resumed(places, last_event_id, context), None, key, records_max, query.isolation)
     try:
         default = Edge.LATEST if follows else Edge.EARLIEST
         position = default if query.start is None else positions.parse(query.start)
     except positions.NoPosition as mistake:
         raise HttpRefusal(400, f"`from` is {query.start!r}, which is {mistake}") from None
-    starts = await offsets.resolve(context, position, places)
-    ends = None if follows else await offsets.resolve(context, Edge.LATEST, places)
-    return Wanted(starts, ends, key, records_max)
+    level = query.isolation.level
+    starts = await offsets.resolve(context, position, places, level)
+    ends = None if follows else await offsets.resolve(context, Edge.LATEST, places, level)
+    return Wanted(starts, ends, key, records_max, query.isolation)
 
 
 def _events(starts: Offsets) -> Events:

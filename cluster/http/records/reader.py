@@ -15,6 +15,7 @@ from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopi
 
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, by_leader
+from cordwood.cluster.http.records.fetch import Fetched, Isolation, fetch
 from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX, USUAL_RECORD_BYTES, Portion, Portions
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
 from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
@@ -78,6 +79,7 @@ class Wanted:
     ends: Offsets | None = None
     key: bytes | None = None
     records_max: int = RECORDS_MAX
+    isolation: Isolation = Isolation.READ_COMMITTED
 
 
 class RecordReader:
@@ -167,7 +169,8 @@ class RecordReader:
         try:
             connection = await self._context.cluster.open(leader)
             while reading:
-                fetched = await fetch(connection, {place: self._next[place] for place in reading}, self._follows)
+                starts = {place: self._next[place] for place in reading}
+                fetched = await fetch(connection, starts, self._wanted.isolation, self._follows)
                 if any(row.records for row in fetched):
                     deadline = self._now() + PATIENCE_S
                 reading = await self._take(fetched, deadline)
@@ -215,7 +218,7 @@ class RecordReader:
             return
         ends, wanted = self._wanted.ends, self._wanted
         offsets = range(start, 1 << 63 if ends is None else ends[place])
-        portions = Portions(row.records, offsets, wanted.key, wanted.records_max)
+        portions = Portions(row.records, offsets, wanted.key, wanted.records_max, row.aborted)
         while not portions.is_over:
             try:
                 yield self._piece(place, await self._decode(portions, USUAL_RECORD_BYTES))

@@ -15,7 +15,7 @@ from cordwood.cluster.http.records.portions import (
     Portion,
     Portions,
 )
-from cordwood.storage.batch import CONTROL, Compression
+from cordwood.storage.batch import CONTROL, TRANSACTIONAL, Compression
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import FRONT_BYTES, LargeRecord, Record, RecordCursor, encode
 
@@ -53,6 +53,16 @@ def test_a_reader_of_one_record_takes_no_memory_for_the_rest() -> None:
     tracemalloc.stop()
     assert (offsets(portion), portion.end) == ([0], 1)
     assert peak_bytes < 100_000
+
+
+def test_aborted_transactions_are_left_out_and_passed_over() -> None:
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    aborted = encode([Record(0, NOW_MS, None, b"x")], base_sequence=0, attributes=TRANSACTIONAL, **producer)
+    batches = aborted + batch(b"a", base=1)
+    assert [offsets(*all_of(Portions(batches, ALL, None, aborted=found))) for found in ((), [(7, 0)])] == [[0, 1], [1]]
+    portions = Portions(aborted, ALL, None, aborted=[(7, 0)])
+    assert portions.next() == Portion([], 1)
+    assert portions.is_over
 
 
 def test_portions_are_bounded_and_nothing_is_left_out() -> None:

@@ -59,6 +59,7 @@ def test_lines_end_when_it_is_enough(api: HttpClient, letters: str) -> None:
         ("limit=0", 400, "limit"),
         ("lmit=1", 400, "lmit"),
         ("value_encoding=hex", 400, "hex"),
+        ("isolation=serializable", 400, "serializable"),
         ("key=%23&key_encoding=base64", 400, "key"),
     ],
 )
