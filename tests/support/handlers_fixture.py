@@ -109,9 +109,8 @@ class HandlersStory(RolesFixture):
         producing = ProduceHandler(self.replicas, decoding, self._clock, self._find_leader, turns, self.verifier)
         measures = RequestMeasures(asyncio.get_running_loop().time)
         answers = AnswerMemory(Memory.unlimited().answers, lambda _: None)
-        self._dispatcher = Dispatcher(
-            Services(**here), producing, fetching, self.follower_connections, measures, answers
-        )
+        self.services = Services(**here)
+        self._dispatcher = Dispatcher(self.services, producing, fetching, self.follower_connections, measures, answers)
         self._here = InProcess(self.end_of_tick, self.replicas.read_piece, lambda _: None, 100 * MB)
         self.client = self.connect()
 

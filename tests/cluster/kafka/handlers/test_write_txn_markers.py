@@ -1,7 +1,7 @@
 """WriteTxnMarkers by raw frames: markers on the partitions of transactions, and every refusal."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from handlers_fixture import HandlersStory, Provocations, tell
@@ -11,8 +11,11 @@ from replica_fixture import ME
 from roles_fixture import TOPIC
 from transactions import PRODUCER, write
 
+from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.kafka.handlers import write_txn_markers as handler
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication.partition import Partition
+from cordwood.storage.types import ProducerIdAndEpoch
 
 NEWEST = handler.VERSIONS[-1]
 
@@ -128,6 +131,34 @@ def test_in_the_second_protocol_a_marker_has_an_epoch_of_its_own() -> None:
         write(partition, "b", epoch=1)
         assert await ask(broker, marker(transaction_version=2, epoch=1)) == [[ErrorCode.invalid_producer_epoch]]
         assert await ask(broker, marker(transaction_version=1, epoch=1)) == [[ErrorCode.none]]
+
+    tell(story)
+
+
+class Groups:
+    """A group coordinator that notes the ends of transactions."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[int, ProducerIdAndEpoch, bool]] = []
+
+    def transaction_ended(self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
+        self.ended.append((partition, producer, is_commit))
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_group_coordinator_learns_of_a_marker_once_it_is_committed(is_commit: bool) -> None:
+    async def story(broker: HandlersStory) -> None:
+        groups = Groups()
+        broker.services.groups = cast(GroupCoordinator, groups)
+        stuck = broker.elect(isr=(ME, FOLLOWER))
+        broker.partition(0, CONSUMER_OFFSETS)
+        answer = send(broker, marker((TOPIC, 0), (CONSUMER_OFFSETS, 0), commit=is_commit))
+        await broker.turn()
+        assert groups.ended == []
+        await broker.sync()
+        assert not answer.done(), "the other partition's marker is not committed"
+        assert stuck.high_watermark == 0
+        assert groups.ended == [(0, ProducerIdAndEpoch(PRODUCER, 0), is_commit)]
 
     tell(story)
 
