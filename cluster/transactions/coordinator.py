@@ -31,7 +31,7 @@ RECORDS_AT_ONCE = 20
 """Transactional ids in one batch, where there are many to write."""
 COMPLETIONS_S = 0.5
 """How long the record of a completion may wait for that of the next transaction."""
-BROKERS_WAIT_S = 0.1
+BROKERS_WAIT_S = 0.02
 """The longest wait of a broker's request for the markers of the last transaction: it is about several transactions."""
 
 UNKNOWN_TOPIC = UUID(int=0)
