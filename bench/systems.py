@@ -132,6 +132,7 @@ class System(ABC):
             "num.partitions": "6",
             "default.replication.factor": replicas,
             "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
             "min.insync.replicas": str(majority(self.brokers)),
             **self._session,
         }

@@ -137,6 +137,8 @@ def _settings(rng: random.Random) -> dict[str, object]:
         "leader_imbalance_check_interval_seconds": rng.choice((3, 300)),
         "offsets_topic_num_partitions": 2,
         "offsets_topic_replication_factor": REPLICATION_FACTOR,
+        "transaction_state_log_num_partitions": 2,
+        "transaction_state_log_replication_factor": REPLICATION_FACTOR,
         "min_insync_replicas": MIN_ISR,
         "default_replication_factor": REPLICATION_FACTOR,
         "controlled_shutdown_max_wait_ms": 5000,

@@ -10,8 +10,9 @@ from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
 from cordwood.cluster.transactions.markers import Codes, Row, Unacknowledged
 from cordwood.cluster.transactions.transaction import TopicIdPartition
 
-ANSWER_S = 5.0
-"""A broker that has not answered by then gets the markers again."""
+ANSWER_S = 35.0
+"""Longer than a broker waits for the commit of a marker: its answer acknowledges those that are committed. A broker that
+fails closes the connection sooner, or loses its partitions to another one."""
 
 _V2 = 2
 """The version of transactions in which each has an epoch of its own (KIP-890)."""

@@ -45,6 +45,7 @@ def shared_rows(brokers: int, voter_ports: Mapping[int, int], secret: str) -> di
     rows = {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
         "min.insync.replicas": "2" if brokers >= 3 else "1",
     }
     if brokers > 1:

@@ -26,6 +26,7 @@ def test_three_brokers_keep_the_metadata_where_there_are_as_many(brokers: int, v
 def test_what_is_acknowledged_is_on_two_disks_where_there_are_three(brokers: int, replicas: int, in_sync: int) -> None:
     settings = checked(OWN | shared_rows(brokers, {1: 10092}, "s"), ())
     assert (settings.default_replication_factor, settings.offsets_topic_replication_factor) == (replicas, replicas)
+    assert settings.transaction_state_log_replication_factor == replicas
     assert settings.min_insync_replicas == in_sync
 
 
