@@ -11,8 +11,10 @@ from cordwood.cluster.transactions.markers import Codes, Row, Unacknowledged
 from cordwood.cluster.transactions.transaction import TopicIdPartition
 
 ANSWER_S = 35.0
-"""Longer than a broker waits for the commit of a marker: its answer acknowledges those that are committed. A broker that
-fails closes the connection sooner, or loses its partitions to another one."""
+"""Longer than a broker waits for the commit of a marker: its answer then acknowledges those that are committed.
+
+A broker that fails closes its connections sooner, or loses its partitions.
+"""
 
 _V2 = 2
 """The version of transactions in which each has an epoch of its own (KIP-890)."""
