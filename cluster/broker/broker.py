@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
+from kio.schema.write_txn_markers.v2 import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.assignments import Assignments
@@ -24,11 +26,12 @@ from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
-from cordwood.cluster.kafka.call import Services
+from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.features import FEATURES
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
+from cordwood.cluster.kafka.handlers import write_txn_markers
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
@@ -367,10 +370,16 @@ class Broker:
             topic=topic,
             topic_id=self._topic_id,
             leader_of=self._leader_of,
-            send_markers=MarkerTransport(self._marker_client).send,
+            send_markers=MarkerTransport(self._marker_client, self._write_markers).send,
             next_producer_id=self._producer_ids.next,
             wall_clock=self._wall_clock,
         )
+
+    def _write_markers(self, request: WriteTxnMarkersRequest) -> Awaitable[WriteTxnMarkersResponse]:
+        """Write markers to the partitions that this broker leads."""
+        listener = inter_broker_listener(self._settings)
+        call = Call(self._services, write_txn_markers.VERSIONS[-1], "transactions", "", listener)
+        return write_txn_markers.handle(request, call)
 
     def _topic_id(self, name: str) -> UUID | None:
         topic = self._quorum.image.topics_by_name.get(name)
@@ -385,7 +394,7 @@ class Broker:
 
     def _build_server(self) -> None:
         settings = self._settings
-        services = Services(
+        self._services = services = Services(
             settings=settings,
             quorum=self._quorum,
             replicas=self._replicas,

@@ -1,6 +1,6 @@
 """The transport of transaction markers: WriteTxnMarkers requests to the brokers that lead the partitions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -20,17 +20,25 @@ _V2 = 2
 """The version of transactions in which each has an epoch of its own (KIP-890)."""
 
 
-class MarkerTransport:
-    """WriteTxnMarkers requests over the connections of a client."""
+WriteHere = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+"""Handles a request in this broker, without a connection."""
 
-    def __init__(self, client: ClusterClient) -> None:
-        self._client = client
+
+class MarkerTransport:
+    """WriteTxnMarkers requests to this broker itself, and to others over the connections of a client."""
+
+    def __init__(self, client: ClusterClient, write_here: WriteHere) -> None:
+        self._client, self._write_here = client, write_here
 
     async def send(self, broker: int, wanted: Sequence[Row]) -> Codes:
         """Write markers by a request to a broker. Return the code of each partition. Raises Unacknowledged."""
         request = WriteTxnMarkersRequest(markers=tuple(map(_marker, wanted)))
+        response: WriteTxnMarkersResponse
         try:
-            response: WriteTxnMarkersResponse = await self._client.ask(broker, request, ANSWER_S)
+            if broker == self._client.broker_id:
+                response = await self._write_here(request)
+            else:
+                response = await self._client.ask(broker, request, ANSWER_S)
         except Unanswered as error:
             raise Unacknowledged(str(error)) from error
         codes = {

@@ -28,6 +28,8 @@ PLANES = TopicIdPartition(UUID(int=2), "planes", 0)
 class ScriptedClient:
     """A client whose broker answers as the test says. `asked` has the requests by broker."""
 
+    broker_id = 1
+
     def __init__(self, answer: Callable[[WriteTxnMarkersRequest], WriteTxnMarkersResponse]) -> None:
         self._answer = answer
         self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
@@ -43,7 +45,11 @@ def row(producer_id: int, *partitions: TopicIdPartition, is_commit: bool = True,
 
 
 def sent(client: Any, *rows: Row) -> Codes:
-    return asyncio.run(MarkerTransport(client).send(2, rows))
+    return asyncio.run(MarkerTransport(client, not_here).send(2, rows))
+
+
+async def not_here(_: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    raise AssertionError("another broker is asked")
 
 
 def answered(*results: tuple[int, str, int, ErrorCode]) -> WriteTxnMarkersResponse:
@@ -97,3 +103,13 @@ def test_no_answer_acknowledges_nothing() -> None:
 
     with pytest.raises(Unacknowledged, match="Broker 2"):
         sent(ScriptedClient(hang_up), row(7, PLANES))
+
+
+def test_markers_for_this_broker_need_no_connection() -> None:
+    async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        assert [marker.producer_id for marker in request.markers] == [7]
+        return answered((7, "planes", 0, ErrorCode.none))
+
+    client: Any = ScriptedClient(lambda _: answered())
+    assert asyncio.run(MarkerTransport(client, here).send(1, [row(7, PLANES)])) == [{PLANES: ErrorCode.none}]
+    assert not client.asked
