@@ -27,7 +27,7 @@ from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Call, Services
-from cordwood.cluster.kafka.cluster_client import ClusterClient
+from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.features import FEATURES
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
@@ -54,6 +54,7 @@ from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
+from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
 from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
 from cordwood.cluster.transactions.transaction import TopicIdPartition
 from cordwood.replication.flusher import Flusher, FlushMeasures
@@ -128,7 +129,7 @@ class Broker:
         self._build_replication(directories)
         self._groups = self._build_groups()
         self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
-        self._marker_client = self._cluster_client("transactions")
+        self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
         self._transactions = self._build_transactions()
         self._verifier = TransactionVerifier(
             settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask

@@ -16,8 +16,11 @@ from cordwood.replication.tasks import Tasks, report
 from cordwood.storage.types import ProducerIdAndEpoch
 
 PARTITIONS_PER_REQUEST_MAX = 1000
-IN_FLIGHT_MAX = 2
-"""Requests to one broker at a time: the markers that arrive meanwhile share the next one."""
+IN_FLIGHT_MAX = 4
+"""Requests to one broker at a time: the markers that arrive meanwhile share the next one.
+
+A request is answered when all of its markers are committed. So a slow partition delays others, but not all at once.
+"""
 
 RETRY_S, RETRY_MAX_S = 0.02, 1.0
 """Backoff after markers that were refused: twice as long each time, until none is left over."""
