@@ -60,7 +60,6 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
 
 BETWEEN_BROKERS = frozenset(
     {
-        "WriteTxnMarkers",
         "Vote",
         "BeginQuorumEpoch",
         "EndQuorumEpoch",
