@@ -216,16 +216,15 @@ class MarkerSender:
         self.queue = MarkerQueue(leader_of)
         self._send, self._tasks = send, tasks
         self._loop = asyncio.get_running_loop()
-        self._is_scheduled = False
+        self._starting: set[int] = set()
+        """Brokers whose next request begins in the next event-loop iteration."""
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = RETRY_S
 
     def write(self, decision: Decision) -> None:
         """Write the markers of a decision. Those of one event-loop iteration share requests."""
         self._complete(self.queue.add(decision))
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._flush)
+        self._flush()
 
     def cancel(self, owner: object) -> None:
         """Forget the decisions of an owner, which coordinates them no more."""
@@ -241,18 +240,21 @@ class MarkerSender:
             self._retry.cancel()
 
     def _flush(self) -> None:
-        self._is_scheduled = False
         for broker in self.queue.ready():
-            batch = self.queue.take(broker)
-            if batch is not None:
-                self._tasks.spawn(self._write(batch), "transaction markers")
+            if broker not in self._starting:
+                self._starting.add(broker)
+                self._tasks.spawn(self._write(broker), "transaction markers")
         if not self.queue.has_parked:
             self._retry_s = RETRY_S
         elif self._retry is None:
             self._retry = self._loop.call_later(self._retry_s, self._retry_parked)
             self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write(self, broker: int) -> None:
+        self._starting.discard(broker)
+        batch = self.queue.take(broker)
+        if batch is None:
+            return
         codes: Codes | None = None
         try:
             codes = await self._send(batch.broker, [Row(row.decision, list(row.partitions)) for row in batch.rows])

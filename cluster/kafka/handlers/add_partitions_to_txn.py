@@ -58,7 +58,11 @@ async def handle(request: AddPartitionsToTxnRequest, call: Call) -> AddPartition
     async def one(transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         return await _result(transaction, call)
 
-    results = await call.turns.gather(one, request.transactions)
+    if len(request.transactions) == 1:
+        # A client's request, on the way of each of its transactions: no task of its own.
+        results = [await one(transaction) for transaction in request.transactions]
+    else:
+        results = await call.turns.gather(one, request.transactions)
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)
     )
