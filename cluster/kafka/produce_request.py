@@ -111,6 +111,8 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[ProduceReques
     acks, timeout_ms = _SETTINGS.unpack_from(frame, position)
     count, position = read_count(frame, position + _SETTINGS.size, flexible, 2)
     read_partitions = _read_flexible_partitions if flexible else _read_legacy_partitions
+    # A topic id takes twice as long as a name.
+    topics_per_step = ITEMS_PER_STEP // 2 if version >= TOPIC_IDS_FROM else ITEMS_PER_STEP
     topics: list[tuple[Topic, list[PartitionData]]] = []
     items = 0
     for _ in range(count):
@@ -118,7 +120,7 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[ProduceReques
         partitions, position = yield from read_partitions(frame, position, ITEMS_MAX - items)
         topics.append((topic, partitions))
         items += len(partitions)
-        if len(topics) % ITEMS_PER_STEP == 0:
+        if len(topics) % topics_per_step == 0:
             yield
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, items)
 

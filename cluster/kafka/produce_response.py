@@ -3,6 +3,7 @@
 import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -36,10 +37,7 @@ _LONE_V9 = struct.Struct(">ihqqqbbb6x").pack
 Leaders = Mapping[tuple[Topic, int], Leader]
 """Current leaders, by topic and partition, of the partitions that this broker does not lead."""
 
-
-@functools.lru_cache(1024)
-def _topic_field(topic: Topic) -> bytes:
-    return compact_string(topic) if isinstance(topic, str) else topic.bytes
+_compact_name = functools.lru_cache(1024)(compact_string)
 
 
 class ProduceOutcome:
@@ -151,7 +149,7 @@ def encode_lone(head: RequestHead, topics: Outcomes) -> bytes | None:
     if head.version < 9 or len(outcomes) != 1 or outcomes[0].message is not None:
         return None
     (o,) = outcomes
-    name_field = _topic_field(topic)
+    name_field = topic.bytes if type(topic) is UUID else _compact_name(topic)
     tail = _LONE_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0)
     frame = _FRAME_V9(_HEAD_BYTES_V9 + 2 + len(name_field) + len(tail), head.correlation_id, 0)
     return b"".join((frame, b"\x02", name_field, b"\x02", tail))
@@ -161,7 +159,9 @@ def _encode_flexible(topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
     out = [uvarint(len(topics) + 1)]
     room = PIECES_PER_STEP
     for topic, outcomes in topics:
-        out += (_topic_field(topic), uvarint(len(outcomes) + 1))
+        out += (topic.bytes if type(topic) is UUID else _compact_name(topic), uvarint(len(outcomes) + 1))
+        if not outcomes:
+            yield
         for o in outcomes:
             if o.message is None:
                 out.append(_PARTITION_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0))

@@ -204,6 +204,8 @@ class ProduceHandler:
             pending.topics.append((topic, outcomes))
             name = self._name_of(topic)
             code = _refusal(head.version, acks, name) or of_all
+            if not partitions:
+                yield
             for data in partitions:
                 outcome = ProduceOutcome(pending, data.partition)
                 outcomes.append(outcome)
