@@ -285,15 +285,10 @@ class Producers:
         Recovery finds later batches by reading them. In the snapshot, a lost one would be acknowledged as a duplicate.
         """
         transactions, out = self.transactions, bytearray()
-        restored = transactions.restored_at(end)
-        for producer_id, producer in self._by_id.items():
-            known = restored.pop(producer_id, producer)
+        as_of_end = {**self._by_id, **transactions.restored_at(end)}
+        for producer_id, known in as_of_end.items():
             if known is not None and _is_known_at(end, known):
                 out += _encoded(producer_id, known, end)
-        for producer_id, former in restored.items():
-            # Expired or evicted meanwhile, and perhaps in a transaction as of `end`.
-            if former is not None and _is_known_at(end, former):
-                out += _encoded(producer_id, former, end)
         replaced = [each for each in transactions.replaced if each.offset < end]
         head = _TRANSACTIONS.pack(transactions.complete_from, min(transactions.end, end), len(replaced), len(out))
         for offset, producer_id, former in replaced:

@@ -367,6 +367,15 @@ def test_recovery_finds_the_aborted_transactions_of_the_last_segment_again(log: 
     assert (log.damage, log.aborted()) == ([], expected)
 
 
+def test_an_aborted_transaction_is_found_from_all_its_segments(log: LogFixture) -> None:
+    aborting(log)
+    assert len(log.bases) > 4
+    for base in log.bases[:4]:
+        assert (1, 0) in log.aborted(base, base + 1)
+    log.close().reopen()
+    assert log.aborted(0, 1) == [(1, 0)]
+
+
 def test_the_checkpoint_has_the_transactions_of_each_segment(log: LogFixture) -> None:
     aborting(log)
     recovered = load(log.disk, DIRECTORY)

@@ -11,12 +11,26 @@ from cordwood.chaos.mutants.catalogue import (
     quorum,
     requests,
     sequences,
+    stable_offsets,
     storage,
     transactions,
 )
 from cordwood.chaos.mutants.mutant import Mutant
 
-_MODULES = (follower, groups, leader, logs, metadata, partitions, quorum, requests, sequences, storage, transactions)
+_MODULES = (
+    follower,
+    groups,
+    leader,
+    logs,
+    metadata,
+    partitions,
+    quorum,
+    requests,
+    sequences,
+    stable_offsets,
+    storage,
+    transactions,
+)
 ALL: tuple[Mutant, ...] = tuple(mutant for module in _MODULES for mutant in module.MUTANTS)
 
 BY_NAME: dict[str, Mutant] = {mutant.name: mutant for mutant in ALL}

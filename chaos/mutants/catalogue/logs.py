@@ -332,7 +332,7 @@ MUTANTS = (
     Mutant(
         "new-producer-epochs-begin-anywhere",
         "storage/producers.py",
-        "            if header.base_sequence != 0:\n",
+        "            if header.base_sequence > 0:\n",
         "            if False:\n",
         "The first batch of a new producer epoch has sequence 0.",
         "The log has a batch without the batches before it.",
@@ -360,8 +360,8 @@ MUTANTS = (
     Mutant(
         "a-producers-old-batches-survive-its-new-epoch",
         "storage/producers.py",
-        "        if known is None or header.producer_epoch > known.epoch:\n            known = self._by_id[",
-        "        if known is None:\n            known = self._by_id[",
+        "        if known is None or header.producer_epoch > known.epoch:\n            known = self._begin_epoch(",
+        "        if known is None:\n            known = self._begin_epoch(",
         "A new producer epoch replaces the state of the earlier epoch.",
         "A fenced producer continues to write.",
         Scenario.LOGS,
@@ -369,8 +369,8 @@ MUTANTS = (
     Mutant(
         "producers-never-expire",
         "storage/producers.py",
-        "if now_ms - producer.last_timestamp > expiry_ms]",
-        "if False]",
+        "            if now_ms - producer.last_timestamp > expiry_ms\n",
+        "            if False\n",
         "The state of an idle producer expires after producer.id.expiration.ms.",
         "Memory grows with each producer that ever wrote.",
         Scenario.LOGS,
@@ -378,7 +378,8 @@ MUTANTS = (
     Mutant(
         "producers-without-batches-stay",
         "storage/producers.py",
-        "            if not producer.batches:\n                del self._by_id[producer_id]\n",
+        "            if not producer.batches and not producer.is_in_transactions:\n"
+        "                del self._by_id[producer_id]\n",
         "",
         "A truncation of all batches of a producer removes its state.",
         "The broker refuses the producer's epoch or sequence.",
@@ -387,8 +388,8 @@ MUTANTS = (
     Mutant(
         "checkpointed-producers-have-no-time",
         "storage/producers.py",
-        "ProducerStateEntry(epoch, timestamp)\n            for _",
-        "ProducerStateEntry(epoch, 0)\n            for _",
+        "    known = ProducerStateEntry(epoch, timestamp)\n",
+        "    known = ProducerStateEntry(epoch, 0)\n",
         "A checkpoint keeps the timestamp of each producer's last batch.",
         "Producer state expires at the first restart.",
         Scenario.LOGS,
@@ -396,7 +397,8 @@ MUTANTS = (
     Mutant(
         "as-many-producers-as-there-are",
         "storage/producers.py",
-        "            if len(self._by_id) > PRODUCERS_MAX:\n                self._forget_oldest(header.producer_id)\n",
+        "        if len(self._by_id) - len(self.transactions.ongoing) > PRODUCERS_MAX:\n"
+        "            self._forget_oldest(producer_id)\n",
         "",
         "A log limits the number of producers that it keeps state for.",
         "Memory grows with the number of producers.",

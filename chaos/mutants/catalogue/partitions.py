@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "client-batches-are-not-admitted",
         "replication/leader_role.py",
-        "        admit(batch, header, log.config, now_ms)\n",
+        "        admit(batch, header, log.config, now_ms, is_own=is_own)\n",
         "",
         "The leader validates a client's batch against the topic's configuration.",
         "The log has a batch that no consumer can read.",

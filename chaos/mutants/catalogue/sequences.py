@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "truncated-batches-are-repeats",
         "storage/log.py",
-        "        self.producers.truncate_end(end)\n        self.recovery_point = min(",
+        "        self.producers.truncate_end(end, again)\n        self.recovery_point = min(",
         "        self.recovery_point = min(",
         "A truncation removes the truncated batches from the producer state.",
         GONE,
@@ -53,9 +53,9 @@ MUTANTS = (
     ),
     Mutant(
         "unflushed-batches-are-checkpointed",
-        "storage/log.py",
-        "self.producers.encode(self.flushed_end)",
-        "self.producers.encode(self.log_end)",
+        "storage/state.py",
+        "    producers = log.producers.encode(end)\n",
+        "    producers = log.producers.encode(log.log_end)\n",
         "A checkpoint of the producer state contains only flushed batches.",
         GONE,
         Scenario.REPLICAS,
@@ -63,8 +63,8 @@ MUTANTS = (
     Mutant(
         "producers-are-not-recovered",
         "storage/log_loader.py",
-        "        if header.producer_id >= 0:\n            self._log.producers.appended",
-        "        if False:\n            self._log.producers.appended",
+        "        elif header.producer_id >= 0:\n            producers.appended",
+        "        elif False:\n            producers.appended",
         "A restart recovers the last sequences of each producer from the log.",
         TWICE,
         Scenario.REPLICAS,
@@ -72,8 +72,8 @@ MUTANTS = (
     Mutant(
         "producers-are-not-replicated",
         "storage/log.py",
-        "        if header.producer_id >= 0:\n            self.producers.appended(header, base, end, now_ms)\n",
-        "        if header.producer_id >= 0 and header.leader_epoch < 0:\n"
+        "        elif header.producer_id >= 0:\n            self.producers.appended(header, base, end, now_ms)\n",
+        "        elif header.producer_id >= 0 and header.leader_epoch < 0:\n"
         "            self.producers.appended(header, base, end, now_ms)\n",
         "A follower builds its producer state from replicated batches.",
         TWICE,
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "producers-die-with-their-last-checkpoint",
         "storage/state.py",
-        "Producers.decode(rest)",
+        "Producers.decode(rest, has_transactions=has_transactions)",
         "Producers()",
         "A restart loads the producer state from the checkpoint.",
         TWICE,

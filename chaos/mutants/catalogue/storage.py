@@ -208,8 +208,8 @@ MUTANTS = (
     Mutant(
         "epochs-are-not-recovered",
         "storage/log_loader.py",
-        "        self._log.epochs.assign(header.leader_epoch, header.base_offset)\n        if header.producer_id",
-        "        if header.producer_id",
+        "        self._log.epochs.assign(header.leader_epoch, header.base_offset)\n        producers, base",
+        "        producers, base",
         "A restart recovers the leader epoch of each offset (rule 4).",
         "A follower does not truncate to the first common epoch.",
         Scenario.REPLICAS,

@@ -22,6 +22,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.storage.control import EndTransactionMarker
@@ -43,7 +44,8 @@ Appended = tuple[LeaderRole, int]
 async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
     appended = [_append(place, call) async for place in call.turns.each(_places(request))]
     deadline = asyncio.get_running_loop().time() + TIMEOUT_S
-    codes = iter([await _committed(outcome, deadline) async for outcome in call.turns.each(appended)])
+    ends = zip(_places(request), appended, strict=True)
+    codes = iter([await _end(place, outcome, deadline, call) async for place, outcome in call.turns.each(ends)])
 
     def partition_row(index: int) -> WritableTxnMarkerPartitionResult:
         return WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(codes))
@@ -79,8 +81,8 @@ def _append(place: Place, call: Call) -> Appended | ErrorCode:
     return leader, appended.end_offset
 
 
-async def _committed(outcome: Appended | ErrorCode, deadline: float) -> ErrorCode:
-    """Wait until a marker is committed, and return its code."""
+async def _end(place: Place, outcome: Appended | ErrorCode, deadline: float, call: Call) -> ErrorCode:
+    """Wait until a marker is committed, and return its code. The offsets that a transaction committed count then."""
     if isinstance(outcome, ErrorCode):
         return outcome
     leader, end = outcome
@@ -91,4 +93,8 @@ async def _committed(outcome: Appended | ErrorCode, deadline: float) -> ErrorCod
         return ErrorCode.request_timed_out
     except PartitionRefused as refused:
         return code_of(refused)
+    marker, topic, index = place
+    if topic.name == CONSUMER_OFFSETS:
+        producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
+        call.services.groups.transaction_ended(index, producer, marker.transaction_result)
     return ErrorCode.none

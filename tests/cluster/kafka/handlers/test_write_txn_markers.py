@@ -2,19 +2,21 @@
 
 import asyncio
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from handlers_fixture import HandlersStory, Provocations, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
-from replica_fixture import ME
+from replica_fixture import ME, NOW_MS
 from roles_fixture import TOPIC
 from transactions import PRODUCER, write
 
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.kafka.handlers import write_txn_markers as handler
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
-from cordwood.replication.partition import Partition
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.storage.types import ProducerIdAndEpoch
 
 NEWEST = handler.VERSIONS[-1]
@@ -238,3 +240,34 @@ async def _failed_disk(broker: HandlersStory) -> ErrorCode:
 
 def test_every_error_code_of_the_handler_is_provoked() -> None:
     PROVOKED.check_all()
+
+
+class RecordedGroups:
+    """A group coordinator that records which transactions have ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[int, ProducerIdAndEpoch, bool]] = []
+
+    def transaction_ended(self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
+        self.ended.append((partition, producer, is_commit))
+
+
+def test_the_offsets_of_a_transaction_count_once_its_marker_is_committed() -> None:
+    async def story(broker: HandlersStory) -> None:
+        groups = RecordedGroups()
+        broker.services.groups = cast(GroupCoordinator, groups)
+        place = TopicIdPartition(CONSUMER_OFFSETS, 3, UUID(int=9))
+        broker.replicas.open(place, broker.config, NOW_MS)
+        partition = broker.replicas.get(CONSUMER_OFFSETS, 3)
+        assert partition is not None
+        partition.assigned(Assignment(ME, 1, 1, (ME, FOLLOWER), frozenset({ME}), 1))
+        broker.elect()
+        sent = send(broker, marker((CONSUMER_OFFSETS, 3), (TOPIC, 0), commit=False), marker((CONSUMER_OFFSETS, 9)))
+        await broker.turn()
+        assert groups.ended == []
+        await broker.sync()
+        codes = codes_of(await sent)
+        assert codes == [[ErrorCode.none, ErrorCode.none], [ErrorCode.unknown_topic_or_partition]]
+        assert groups.ended == [(3, ProducerIdAndEpoch(PRODUCER, 0), False)]
+
+    tell(story)
