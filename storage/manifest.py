@@ -68,9 +68,13 @@ def lay_out(manifest: Manifest, bases: Sequence[int], log_start: int) -> Layout:
     )
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode(manifest: Manifest, *, has_transactions: bool = True) -> bytes:
     """Return the manifest as `decode` reads it."""
-    return _COUNT.pack(len(manifest)) + b"".join([_ROW.pack(*row) for row in manifest])
+    if has_transactions:
+        rows = [_ROW.pack(*row) for row in manifest]
+    else:
+        rows = [_ROW_BEFORE_TRANSACTIONS.pack(*row[:4]) for row in manifest]
+    return _COUNT.pack(len(manifest)) + b"".join(rows)
 
 
 def decode(content: bytes, *, has_transactions: bool = True) -> tuple[Manifest, bytes]:

@@ -361,6 +361,12 @@ class Producers:
         self._of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH}
 
 
+def before_transactions(snapshot: bytes) -> bytes | None:
+    """Return a snapshot as it was encoded before there were transactions; None if the log has had any."""
+    _, end_of_transactions, _, _ = _TRANSACTIONS.unpack_from(snapshot)
+    return None if end_of_transactions else snapshot[_TRANSACTIONS.size :]
+
+
 def _is_known_at(end: int, producer: ProducerStateEntry) -> bool:
     """Return whether the log below `end` has a batch or a marker of the producer."""
     return (

@@ -15,7 +15,7 @@ from cordwood.storage.disk import Disk
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.manifest import Manifest
-from cordwood.storage.producers import Producers
+from cordwood.storage.producers import Producers, before_transactions
 
 if TYPE_CHECKING:
     from cordwood.storage.log import Log
@@ -26,7 +26,7 @@ HEAD = struct.Struct(">qq")
 WITH_MANIFEST = 2
 """First version of `recovery` that has a manifest."""
 WITH_TRANSACTIONS = 3
-"""First version of `recovery` that has transactions. No log had any before."""
+"""First version of `recovery` that has transactions. A log without any has the version before."""
 _ACTIVE = struct.Struct(">qI")
 
 
@@ -152,9 +152,14 @@ def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
 
 
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:
-    head = HEAD.pack(state.log_start, state.recovery_point)
+    path, head = f"{directory}/{RECOVERY_FILE}", HEAD.pack(state.log_start, state.recovery_point)
+    if (producers := before_transactions(state.producers)) is not None:
+        # The same for less space, and earlier versions of Cordwood read it.
+        segments = manifest.encode(state.segments, has_transactions=False)
+        checkpoint.write(disk, path, head + segments + producers, WITH_MANIFEST)
+        return
     payload = head + manifest.encode(state.segments) + _ACTIVE.pack(*state.active) + state.producers
-    checkpoint.write(disk, f"{directory}/{RECOVERY_FILE}", payload, WITH_TRANSACTIONS)
+    checkpoint.write(disk, path, payload, WITH_TRANSACTIONS)
 
 
 def _read(disk: Disk, path: str, damage: list[DamagedLog]) -> Checkpoint | None:

@@ -3,6 +3,7 @@
 import pytest
 from log_fixture import DIRECTORY, LogFixture
 
+from cordwood.storage import checkpoint
 from cordwood.storage.batch import check
 from cordwood.storage.errors import (
     DamagedLog,
@@ -393,3 +394,26 @@ def test_a_log_whose_checkpoint_is_lost_reads_its_transactions_from_the_batches(
     log.disk.lose(f"{DIRECTORY}/recovery")
     log.reopen()
     assert (log.aborted(), log.last_stable()) == (expected, log.end - 1)
+
+
+def version(log: LogFixture) -> int:
+    found = checkpoint.load(log.disk, f"{DIRECTORY}/recovery")
+    assert found is not None
+    return found.version
+
+
+def test_the_checkpoint_of_a_log_without_transactions_has_the_version_before(log: LogFixture) -> None:
+    log.append(*"abcdefghijklmnopqrst")
+    log.send(0, "a", producer=3)
+    log.flush().checkpoint()
+    assert version(log) == 2
+    log.kill().reopen()
+    assert (log.damage, log.aborted(), log.send(0, "a", producer=3).is_duplicate) == ([], [], True)
+    send(log, 0)
+    log.abort()
+    log.flush().checkpoint()
+    assert version(log) == 3
+    log.kill().reopen()
+    assert (log.damage, log.aborted()) == ([], [(7, 21)])
+    log.truncate_fully(30)
+    assert version(log) == 2
