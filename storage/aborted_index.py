@@ -74,25 +74,27 @@ class UnsavedRows:
 class AbortedIndex:
     """Aborted transactions of one segment, in memory until a checkpoint has them and the segment is sealed."""
 
-    __slots__ = ("_disk", "_opened", "_rows", "_saved", "base_offset", "count", "path", "undecided")
+    __slots__ = ("_disk", "_opened", "_rows", "_saved", "_segment_path", "base_offset", "count", "undecided")
 
     def __init__(self, disk: Disk, segment_path: str, base_offset: int, opened: OpenSegments) -> None:
-        self._disk, self._opened = disk, opened
-        self.path = segment_path.removesuffix(".log") + SUFFIX
+        self._disk, self._opened, self._segment_path = disk, opened, segment_path
         self.base_offset = self.undecided = base_offset
         """First offset that was undecided where the segment begins, or that place: later markers end transactions that
         begin at or above it."""
         self.count = 0
-        self._rows: bytearray | None = bytearray()
-        """None if they are only on disk, and perhaps in the cache."""
+        self._rows: bytearray | None = None
+        """None if there are none, or if they are only on disk, and perhaps in the cache."""
         self._saved = 0
         """Number of rows in the file; 0 if the file has to be replaced."""
+
+    @property
+    def path(self) -> str:
+        return self._segment_path.removesuffix(".log") + SUFFIX
 
     def listed(self, undecided: int, count: int) -> None:
         """Take the number of rows in the file from a checkpoint. The rows are loaded when needed."""
         self.undecided, self.count = undecided, count
-        if count:
-            self._rows, self._saved = None, count
+        self._saved = count
 
     def recovered(self, undecided: int, count: int) -> DamagedLog | None:
         """Load the rows of a segment that takes appends. Return the damage if there are fewer: then there are none.
@@ -109,7 +111,7 @@ class AbortedIndex:
     @property
     def is_in_memory(self) -> bool:
         """Whether the rows are known without the file."""
-        return self._rows is not None
+        return self._rows is not None or not self.count
 
     def append(self, row: AbortedRow) -> None:
         self._in_memory().extend(_ROW.pack(*row))
@@ -195,6 +197,8 @@ class AbortedIndex:
 
     def _content(self, *, wait: bool) -> bytes | bytearray:
         rows = self._rows
+        if rows is None and not self.count:
+            return b""
         if rows is None:
             cached = self._opened.aborted_of(self)
             if cached is not None:
