@@ -29,16 +29,17 @@ class _Transaction(Generic[_KeyT, _ValueT]):
 class OpenTransactions(Generic[_KeyT, _ValueT]):
     """The pending values by producer id and key."""
 
-    __slots__ = ("_by_producer", "_holders")
+    __slots__ = ("_by_producer", "_count", "_holders")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, _Transaction[_KeyT, _ValueT]] = {}
         self._holders: dict[_KeyT, set[int]] = {}
         """The producers whose transactions have a value of the key."""
+        self._count = 0
 
     def __len__(self) -> int:
         """Return the number of pending values."""
-        return sum(len(transaction.values) for transaction in self._by_producer.values())
+        return self._count
 
     def __iter__(self) -> Iterator[_KeyT]:
         """Yield the pending keys."""
@@ -68,6 +69,7 @@ class OpenTransactions(Generic[_KeyT, _ValueT]):
         transaction = self._by_producer.get(producer_id)
         if transaction is None:
             transaction = self._by_producer[producer_id] = _Transaction(offset)
+        self._count += key not in transaction.values
         transaction.values[key] = written
         self._holders.setdefault(key, set()).add(producer_id)
 
@@ -104,5 +106,6 @@ class OpenTransactions(Generic[_KeyT, _ValueT]):
     def _let_go(self, key: _KeyT, producer_id: int) -> None:
         holders = self._holders[key]
         holders.remove(producer_id)
+        self._count -= 1
         if not holders:
             del self._holders[key]

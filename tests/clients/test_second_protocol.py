@@ -93,7 +93,7 @@ def _coordinator_of(key: str, *, group: bool = False) -> Any:
     return message_of(schema, {"key_type": 0 if group else 1, "coordinator_keys": (key,)})
 
 
-def test_clients_are_told_that_the_cluster_speaks_the_second_protocol(client: Client) -> None:
+def test_the_cluster_announces_the_second_protocol(client: Client) -> None:
     answer = client.ask(ApiKey.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
     assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
         ("transaction.version", 0, 2)

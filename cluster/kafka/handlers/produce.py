@@ -291,7 +291,7 @@ class ProduceHandler:
             codes: Codes = {}
             if unverified is not None and unverified.verification.partitions:
                 codes = await self._verifier.verify(unverified.verification)
-            for batch in unchecked:
+            async for batch in self._turns.each(unchecked):
                 if unverified is None:
                     await self._check_and_append(batch, acks, None)
                 else:

@@ -256,8 +256,8 @@ def test_members_are_fenced_by_generation_and_id() -> None:
         assert await commit() is ErrorCode.none, "producers before KIP-447 name no member"
         assert await commit(member_id, generation - 1) is ErrorCode.illegal_generation
         assert await commit(member_id, -1) is ErrorCode.illegal_generation
-        assert await commit("nobody", generation) is ErrorCode.unknown_member_id
-        assert await commit(member_id, generation, "nobody's") is ErrorCode.unknown_member_id
+        assert await commit("stranger", generation) is ErrorCode.unknown_member_id
+        assert await commit(member_id, generation, "other") is ErrorCode.unknown_member_id
         joining = asyncio.ensure_future(groups.join("berta"))
         await asyncio.sleep(0.01)
         assert await commit(member_id, generation) is ErrorCode.none, "the transaction has read in this generation"

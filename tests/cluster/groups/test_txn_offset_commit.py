@@ -44,7 +44,7 @@ def test_the_version_says_what_the_client_knows_of_transactions(broker: GroupsFi
 
 
 @pytest.mark.parametrize("version", offset_fetch.VERSIONS)
-def test_pending_offsets_are_unstable_for_those_who_ask_for_stable_ones(broker: GroupsFixture, version: int) -> None:
+def test_with_require_stable_pending_offsets_are_unstable(broker: GroupsFixture, version: int) -> None:
     broker.commit(41)
     broker.commit(41, partition=1)
     broker.commit_in_transaction(42)
@@ -80,7 +80,7 @@ def test_members_are_fenced(broker: GroupsFixture, version: int) -> None:
 
     assert commit(member_id, 1) is ErrorCode.none
     assert commit(member_id, 0) is ErrorCode.illegal_generation
-    assert commit("nobody", 1) is ErrorCode.unknown_member_id
+    assert commit("stranger", 1) is ErrorCode.unknown_member_id
     assert commit(member_id, 1, "rack") is ErrorCode.unknown_member_id
     assert commit("", -1) is ErrorCode.none
     assert commit(member_id, 1, group_id="other") is ErrorCode.illegal_generation

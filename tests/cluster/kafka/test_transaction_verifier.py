@@ -1,4 +1,4 @@
-"""Verification of transactional appends: who is asked, what is gathered, and which codes a client gets."""
+"""Verification of transactional appends: the coordinator that is asked, the gathered requests, and the codes for the client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -139,7 +139,7 @@ def test_a_caller_that_has_gone_is_not_asked_for() -> None:
     tell(story, OTHER)
 
 
-def test_whoever_waits_is_answered_when_the_broker_stops() -> None:
+def test_waiting_callers_are_answered_when_the_broker_stops() -> None:
     async def story(verifier: TransactionVerifier, transactions: ScriptedTransactions) -> None:
         transactions.gate.clear()
         asked = asyncio.ensure_future(verifier.verify(of("a")))
@@ -168,7 +168,7 @@ def test_a_partition_is_added_as_soon_as_the_transaction_before_has_ended(leader
     tell(story, leader)
 
 
-def test_a_client_of_the_first_protocol_is_told_at_once_that_its_transaction_ends() -> None:
+def test_a_client_of_the_first_protocol_waits_out_the_end_of_its_transaction_itself() -> None:
     async def story(verifier: TransactionVerifier, transactions: ScriptedTransactions) -> None:
         transactions.code = ErrorCode.concurrent_transactions
         assert await verifier.verify(of()) == dict.fromkeys(PLACES, ErrorCode.concurrent_transactions)
@@ -178,7 +178,7 @@ def test_a_client_of_the_first_protocol_is_told_at_once_that_its_transaction_end
 
 
 @pytest.mark.parametrize("protocol", [FIRST, ABORTABLE, ADDS])
-def test_producers_are_told_to_send_again_by_a_code_that_they_know(protocol: TransactionProtocol) -> None:
+def test_a_retriable_refusal_has_a_code_that_producers_know(protocol: TransactionProtocol) -> None:
     for code in (
         ErrorCode.network_exception,
         ErrorCode.not_coordinator,
