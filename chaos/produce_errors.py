@@ -36,6 +36,7 @@ PROMISES: dict[ErrorCode, tuple[ProduceGuarantee, str]] = {
     ),
     ErrorCode.out_of_order_sequence_number: (NOT_THIS, "Sequences are compared before the append."),
     ErrorCode.invalid_producer_epoch: (NOT_THIS, "Epochs are compared before the append."),
+    ErrorCode.invalid_txn_state: (NOT_THIS, "Transactions are compared before the append."),
     ErrorCode.unknown_producer_id: (NOT_THIS, "Producers are looked up before the append."),
     ErrorCode.not_enough_replicas_after_append: (NOTHING, "It is in the leader's log, as the name says."),
     ErrorCode.request_timed_out: (NOTHING, "It is in the leader's log; the followers were slow."),
