@@ -238,8 +238,8 @@ class Log:
 
         Raises DamagedLog, and NotInMemory as `slice`.
         """
-        later = [segment.aborted for segment in self.segments if segment.end_offset > start]
-        return aborted_between(later, start, end, wait=wait)
+        first = max(bisect_right(self.segments, start, key=lambda segment: segment.base_offset) - 1, 0)
+        return aborted_between((segment.aborted for segment in self.segments[first:]), start, end, wait=wait)
 
     def state_before_truncation(self, end: int) -> LogState | None:
         """Return the checkpoint to write (`lower_checkpoint`) before a truncation to `end`; None if none is needed.
