@@ -1,4 +1,4 @@
-"""Verification of transactional appends: the coordinator that is asked, the gathered requests, and the codes for the client."""
+"""Verification of transactional appends: which coordinator is asked, in which requests, and the codes for clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
