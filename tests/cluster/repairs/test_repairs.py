@@ -10,7 +10,6 @@ import pytest
 from quorum_in_memory import MetadataLog
 from replica_fixture import ME, NOW_MS, ReplicaFixture
 from structlog.testing import capture_logs
-from transactions import decide, write
 from virtual_time import run
 
 from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
@@ -133,42 +132,6 @@ def test_a_file_that_can_be_rebuilt_costs_no_isr_membership(name: str) -> None:
         cluster.start(broker)
         await cluster.settled()
         assert cluster.running[broker].damage.found == 0
-
-    run_scenario(story)
-
-
-@pytest.mark.parametrize("harm", ["flipped", "lost"])
-def test_an_aborted_index_is_found_again_in_the_batches(harm: str) -> None:
-    async def story(cluster: ReplicaCluster) -> None:
-        await filled(cluster)
-        leader = cluster.replica(cluster.leader())
-        for sequence in range(20):
-            write(leader, "a" * 100, sequence=sequence)
-            decide(leader, commit=False)
-        await cluster.settled()
-        broker = a_follower(cluster)
-        replica = cluster.replica(broker)
-        await cluster.running[broker].log_maintenance.checkpoint(replica)
-        expected = replica.log.aborted(0, replica.log.log_end)
-        assert len(expected) == 20
-        assert expected == leader.log.aborted(0, leader.log.log_end)
-        for segment in replica.log.segments[:-1]:
-            segment.release()
-        path = files(cluster, broker, ".txnindex")[1]
-        if harm == "lost":
-            cluster.disks[broker].lose(path)
-        else:
-            flip(cluster, broker, path, 40)
-        damage = cluster.running[broker].damage
-        await cluster.until(lambda: damage.found == damage.repaired == 1, "the index is rewritten", REPAIRED_S)
-        assert replica.log.aborted(0, replica.log.log_end) == expected
-        await cluster.kill(broker)
-        cluster.start(broker)
-        await cluster.settled()
-        replica = cluster.replica(broker)
-        assert (cluster.running[broker].damage.found, replica.log.damage) == (0, [])
-        assert replica.log.aborted(0, replica.log.log_end) == expected
-        assert replica.last_stable_offset == replica.high_watermark
 
     run_scenario(story)
 
