@@ -26,9 +26,10 @@ from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
+from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
-from cordwood.cluster.kafka.dispatch import Dispatcher
+from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
 from cordwood.cluster.kafka.features import FEATURES
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers import write_txn_markers
@@ -426,9 +427,8 @@ class Broker:
             services.turns,
         )
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
-        self._dispatcher = Dispatcher(
-            services, producing, fetching, self._follower_connections, self._requests, answers
-        )
+        fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
+        self._dispatcher = Dispatcher(services, fast_path, self._follower_connections, self._requests, answers)
         if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
             _events.warning(
                 "connections.limited",

@@ -1,10 +1,10 @@
 """The request dispatcher: API lookup, request decoding, handler call, response encoding and error handling."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -21,7 +21,7 @@ from cordwood.cluster.kafka.codec import (
     upgrade_request,
 )
 from cordwood.cluster.kafka.connection import Connection
-from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
+from cordwood.cluster.kafka.handlers import api_versions
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
@@ -69,22 +69,34 @@ class Api:
         return encoding(self.key, head.version, head.correlation_id, response, answer)
 
 
+class FastPathHandler(Protocol):
+    """The handler of an API whose requests are decoded, handled and answered without a task: Produce and Fetch."""
+
+    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
+        """Handle a request in the connection's callback, or refuse its version. `slot` is filled then or later.
+
+        Returns the remaining work of a large request, to be run in a task. Raises Malformed.
+        """
+
+    async def close(self) -> None:
+        """Cancel the requests that are still handled."""
+
+
 class Dispatcher:
     """The request handler of all connections of a broker."""
 
     def __init__(
         self,
         services: Services,
-        producing: produce.ProduceHandler,
-        fetching: fetch.FetchHandler,
+        fast_path: Mapping[int, FastPathHandler],
         follower_connections: FollowerConnections,
         measures: RequestMeasures,
         answers: AnswerMemory,
     ) -> None:
         self._answers = answers
         self._services, self._follower_connections, self._measures = services, follower_connections, measures
-        self._producing, self._fetching = producing, fetching
-        self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS}
+        self._fast_path = fast_path
+        self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS if module.KEY not in fast_path}
         self._tasks = Tasks()
 
     def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
@@ -100,10 +112,8 @@ class Dispatcher:
             head = read_head(frame, is_flexible)
             slot.began = self._measures.clock()
             slot.api = self._measures.by_api.get(head.api_key)
-            if head.api_key == ApiKey.PRODUCE:
-                self._producing.handle(head, frame, slot)
-            elif head.api_key == ApiKey.FETCH and head.version in fetch.VERSIONS:
-                rest = self._fetching.handle(head, frame, slot)
+            if head.api_key in self._fast_path:
+                rest = self._fast_path[head.api_key].handle(head, frame, slot)
                 if rest is not None:
                     self._start(rest, head, connection)
             else:
@@ -115,13 +125,12 @@ class Dispatcher:
             self._malformed(connection, head, malformed)
 
     async def close(self) -> None:
-        await self._producing.close()
         await self._tasks.close()
-        await self._fetching.tasks.close()
+        for handler in self._fast_path.values():
+            await handler.close()
 
     def _note_held(self, seconds: float, head: RequestHead, connection: Connection) -> None:
-        api = self._apis.get(head.api_key)
-        name = str(head.api_key) if api is None else api.key.name
+        name = ApiKey(head.api_key).name if head.api_key in self._measures.by_api else str(head.api_key)
         client_id = head.client_id[:CLIENT_ID_CHARS_TOLD]
         self._measures.note_held(Held(seconds, name, connection.client_host, client_id, head.correlation_id))
 

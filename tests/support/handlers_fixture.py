@@ -25,8 +25,9 @@ from cordwood.client.codec import ClientCodec
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka import refusals
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
+from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Services
-from cordwood.cluster.kafka.dispatch import Dispatcher
+from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
@@ -110,7 +111,8 @@ class HandlersStory(RolesFixture):
         measures = RequestMeasures(asyncio.get_running_loop().time)
         answers = AnswerMemory(Memory.unlimited().answers, lambda _: None)
         self.services = Services(**here)
-        self._dispatcher = Dispatcher(self.services, producing, fetching, self.follower_connections, measures, answers)
+        fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
+        self._dispatcher = Dispatcher(self.services, fast_path, self.follower_connections, measures, answers)
         self._here = InProcess(self.end_of_tick, self.replicas.read_piece, lambda _: None, 100 * MB)
         self.client = self.connect()
 

@@ -17,11 +17,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v18 import FetchResponse
 
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_request import FetchRequest, read_fetch
@@ -39,7 +37,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
 )
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.shared_pieces import Shared
-from cordwood.cluster.kafka.wire import decoded_bytes
+from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
@@ -67,11 +65,6 @@ SHARED_BYTES_MAX = 16 << 10
 """Up to this size the batches of a response are read into memory; the rest is read as the client takes it."""
 
 
-async def handle(request: FetchRequest, call: Call) -> FetchResponse:
-    """Raise NotImplementedError: `FetchHandler` answers in the connection's callback."""
-    raise NotImplementedError
-
-
 Nearest = Callable[[Partition, str, int], int | None]
 """Finds the preferred read replica: an in-sync follower in the client's rack that has the offset (KIP-392), or None."""
 
@@ -96,6 +89,8 @@ class FetchHandler:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
         """Answer a request, or begin a long poll. Return the remaining work of a large request. Raises Malformed."""
+        if head.version not in VERSIONS:
+            raise Malformed(f"Fetch in version {head.version}, which is not supported")
         if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(decoded_bytes(slot.size)):
             return None
         if slot.size > LARGE_REQUEST_BYTES:
@@ -105,6 +100,10 @@ class FetchHandler:
             return None
         self._begin(head, request, slot)
         return None
+
+    async def close(self) -> None:
+        """Cancel the requests that are still handled in slices or wait for a disk."""
+        await self.tasks.close()
 
     async def _handle_large(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         try:

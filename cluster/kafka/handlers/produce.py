@@ -15,17 +15,14 @@ from typing import NamedTuple
 
 import structlog
 from kio.schema.errors import ErrorCode
-from kio.schema.produce.v13 import ProduceRequest, ProduceResponse
 
 from cordwood.cluster.kafka import produce_request
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.leader_hints import FindLeader, Leader
-from cordwood.cluster.kafka.produce_request import PartitionData, read_lone, read_produce
-from cordwood.cluster.kafka.produce_request import ProduceRequest as Request
+from cordwood.cluster.kafka.produce_request import PartitionData, ProduceRequest, read_lone, read_produce
 from cordwood.cluster.kafka.produce_response import STEPS_AT_ONCE, PendingProduce, ProduceOutcome
 from cordwood.cluster.kafka.refusals import EXPECTED
 from cordwood.cluster.kafka.transaction_verifier import (
@@ -70,11 +67,6 @@ RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE = 4_000, 256 << 10
 """Checked in the connection's callback, for each request: some 2 ms."""
 
 _events = structlog.get_logger("request")
-
-
-async def handle(request: ProduceRequest, call: Call) -> ProduceResponse:
-    """Raise NotImplementedError: `ProduceHandler` answers in the connection's callback."""
-    raise NotImplementedError
 
 
 LOST_GUARD = VerificationGuard(Verifications(Producers()))
@@ -133,7 +125,7 @@ class ProduceHandler:
             if some(appending, STEPS_AT_ONCE) is None:
                 self._begin(slot, appending)
 
-    def _read_on(self, head: RequestHead, reading: Steps[Request], slot: Slot) -> Steps[bool]:
+    def _read_on(self, head: RequestHead, reading: Steps[ProduceRequest], slot: Slot) -> Steps[bool]:
         request = yield from reading
         slot.hold(request.partitions * OUTCOME_BYTES)
         return (yield from self._append_all(head, request, slot))
@@ -162,7 +154,7 @@ class ProduceHandler:
 
         self._tasks.spawn(fill())
 
-    def _pending(self, head: RequestHead, request: Request, slot: Slot) -> PendingProduce:
+    def _pending(self, head: RequestHead, request: ProduceRequest, slot: Slot) -> PendingProduce:
         """Begin a request, with a full budget for the check of its records."""
         self._budget.records, self._budget.unpacked_bytes = RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE
         deadline = self._now() + request.timeout_ms / 1000
@@ -176,7 +168,7 @@ class ProduceHandler:
         name = self._name_of(topic)
         return None if name is None else self._find_leader(name, index, listener)
 
-    def _append_lone(self, head: RequestHead, request: Request, slot: Slot) -> None:
+    def _append_lone(self, head: RequestHead, request: ProduceRequest, slot: Slot) -> None:
         """Append the only batch of a request. The same as `_append_all`, without the steps of a large request."""
         pending, acks = self._pending(head, request, slot), request.acks
         topic, (data,) = request.topics[0]
@@ -191,7 +183,7 @@ class ProduceHandler:
             return
         self._end(pending, acks)
 
-    def _append_all(self, head: RequestHead, request: Request, slot: Slot) -> Steps[bool]:
+    def _append_all(self, head: RequestHead, request: ProduceRequest, slot: Slot) -> Steps[bool]:
         """Append every batch, a step or more for each. Return False if some are left to be checked in a thread."""
         pending, acks = self._pending(head, request, slot), request.acks
         now_ms = self._wall_clock()
@@ -222,7 +214,7 @@ class ProduceHandler:
             self._end(pending, acks)
         return not unchecked
 
-    def _begin_verification(self, version: int, request: Request) -> Steps[tuple[Unverified | None, int]]:
+    def _begin_verification(self, version: int, request: ProduceRequest) -> Steps[tuple[Unverified | None, int]]:
         """Return what the transaction coordinator has to verify, if anything, and an error of the whole request, or 0.
 
         A request has the batches of one producer id.
