@@ -24,7 +24,7 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, markers_in
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
+from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
 from cordwood.storage.producers import Producers
@@ -98,8 +98,8 @@ class Log:
         """Append one batch from a client: stamp its offset and leader epoch, and write it to the page cache.
 
         `header` is `check(batch)`; `marker` is that of a control batch. A duplicate batch of an idempotent producer is
-        not written again. Raises OutOfOrderSequence, StaleProducerEpoch, InvalidTransactionState; OSError,
-        OutOfResources, DamagedLog or DiskFailed if the write failed. After an error nothing is appended.
+        not written again. Raises OutOfOrderSequence, StaleProducerEpoch, InvalidTransactionState; TruncationUnsynced;
+        OSError, OutOfResources, DamagedLog or DiskFailed if the write failed. After an error nothing is appended.
         """
         if header.producer_id >= 0 and (known := self.producers.check(header)) is not None:
             return Appended(known.base_offset, known.end_offset, is_duplicate=True)

@@ -29,9 +29,9 @@ class Segment:
     """Batches from `base_offset` to `end_offset`, in the first `size` bytes of a file."""
 
     __slots__ = (
-        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
-        "_opened", "aborted", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost",
-        "is_sealed", "path", "size", "truncations",
+        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_loaded_timestamp",
+        "_max_timestamp", "_open", "_opened", "aborted", "base_offset", "damaged", "decoded_to", "end_offset",
+        "first_timestamp", "is_lost", "is_sealed", "path", "size", "truncations",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments) -> None:
@@ -94,7 +94,7 @@ class Segment:
 
     def listing(self) -> SealedSegment:
         """Return this segment's row of the manifest."""
-        timestamp = UNKNOWN_TIMESTAMP if self._max_timestamp is None else self._max_timestamp
+        timestamp = self.max_timestamp if self.is_timed else UNKNOWN_TIMESTAMP
         aborted = self.aborted
         return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp, aborted.undecided, aborted.count)
 

@@ -23,7 +23,10 @@ class TopicPartition(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer id, and the epoch that fences earlier users of the id (KIP-98)."""
+    """A producer id, and the epoch that fences earlier producers with that id (KIP-98)."""
 
     producer_id: int
     epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id} epoch {self.epoch}"

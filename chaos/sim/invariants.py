@@ -15,7 +15,7 @@ from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.images import changes_fit
 from cordwood.chaos.sim.left_behind import LeaderRoles
-from cordwood.cluster.groups.topic import partition_of
+from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS

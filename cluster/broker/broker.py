@@ -23,8 +23,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import ReplicatedTopic
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
-from cordwood.cluster.http.pauses import Pauses
-from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call, Services

@@ -12,6 +12,7 @@ from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffset
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, by_leader, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check
+from cordwood.cluster.kafka.cluster_client import ANSWER_S, Unanswered
 from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
 from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position

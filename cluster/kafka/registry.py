@@ -94,6 +94,11 @@ HANDLERS: tuple[ModuleType, ...] = (
     list_config_resources,
     describe_topic_partitions,
     unregister_broker,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    describe_transactions,
+    list_transactions,
     write_txn_markers,
 )
 

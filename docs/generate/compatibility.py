@@ -15,9 +15,6 @@ import pages
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of, served_apis
 
 NOT_SERVED: Mapping[str, tuple[str, ...]] = {
-    ("Transactions are not supported. A transactional producer is refused immediately instead of timing out."): (
-        "TxnOffsetCommit",
-    ),
     "Authentication is not supported: run the cluster on a trusted network.": (
         "SaslHandshake",
         "SaslAuthenticate",

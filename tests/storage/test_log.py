@@ -10,7 +10,7 @@ from log_fixture import START_MS, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
-from cordwood.storage.errors import CorruptBatch, NotInMemory, OffsetOutOfRange, Truncated
+from cordwood.storage.errors import CorruptBatch, NotInMemory, OffsetOutOfRange, Truncated, TruncationUnsynced
 from cordwood.storage.records import Record, decode, encode
 
 DAY_MS = 24 * 3600 * 1000

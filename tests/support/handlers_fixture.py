@@ -235,7 +235,7 @@ def _provoked(code: ErrorCode, provoke: Provoke) -> Callable[[HandlersStory], Aw
 
 
 def codes_named_in(module: ModuleType) -> frozenset[ErrorCode]:
-    """Return the error codes that a handler may return: those in its source, and all of `code_of` if it handles EXPECTED."""
+    """Return the error codes that a handler may return: those in its source, and those of `code_of` if it uses it."""
     tree = ast.parse(inspect.getsource(module))
     named = {
         ErrorCode[node.attr]

@@ -21,6 +21,7 @@ _MODULES = (
     follower,
     groups,
     leader,
+    limits,
     logs,
     metadata,
     partitions,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
-from cordwood.cluster.http.client_connection import ClientConnection
+from cordwood.cluster.kafka.client_connection import ClientConnection
 from cordwood.cluster.kafka.fetch_request import READ_COMMITTED, READ_UNCOMMITTED
 from cordwood.storage.types import TopicPartition
 

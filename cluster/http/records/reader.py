@@ -4,14 +4,12 @@ One task per leader fetches more only after the last records were taken, so that
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import structlog
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, by_leader
@@ -35,24 +33,8 @@ RETRY_S = 0.2
 FAILED = "The broker failed to read the topic: see its log."
 PATIENCE_S = 15.0
 """The time after which a bounded reader fails if a partition has no leader."""
-ANSWER_BYTES_MAX = 512 << 10
-PARTITION_BYTES_MAX = 256 << 10
-WAIT_S = 20.0
-"""The long poll time: a leader without new records responds after it."""
-SILENCE_S = 10.0
-"""The time after the long poll until a request without a response fails."""
-READ_COMMITTED = 1
 
 _events = structlog.get_logger("http")
-
-
-class Fetched(NamedTuple):
-    """The fetched part of one partition: whole batches, or an error."""
-
-    place: TopicPartition
-    code: ErrorCode
-    log_start: int
-    records: bytes
 
 
 class Piece(NamedTuple):
@@ -242,41 +224,3 @@ class RecordReader:
             return Piece(place, records, end)
         _events.warning("records.undecodable", topic=place.topic, partition=place.partition, reason=damage)
         return Piece(place, (), end, range(self._next[place], end), damage)
-
-
-async def fetch(connection: ClientConnection, starts: Mapping[TopicPartition, int], waits: bool) -> Sequence[Fetched]:
-    """Fetch partitions from their leader. Return one row per partition, in the order of the response.
-
-    With `waits`, the request is a long poll, which ends once one partition has records. Raises HungUp, TimeoutError.
-    """
-    wait_s = WAIT_S if waits else 0.0
-    request = FetchRequest(
-        max_wait=timedelta(seconds=wait_s),
-        min_bytes=1,
-        max_bytes=ANSWER_BYTES_MAX,
-        isolation_level=READ_COMMITTED,
-        forgotten_topics_data=(),
-        topics=tuple(
-            FetchTopic(
-                topic=place.topic,
-                partitions=(
-                    FetchPartition(
-                        partition=place.partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES_MAX
-                    ),
-                ),
-            )
-            for place, offset in starts.items()
-        ),
-    )
-    async with asyncio.timeout(wait_s + SILENCE_S):
-        answer = await connection.ask(request)
-    return [
-        Fetched(
-            TopicPartition(topic.topic, row.partition_index),
-            row.error_code,
-            row.log_start_offset,
-            bytes(row.records or b""),
-        )
-        for topic in answer.responses
-        for row in topic.partitions
-    ]

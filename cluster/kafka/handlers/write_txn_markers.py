@@ -7,7 +7,8 @@ Version notes: 2 adds the transaction version. In version 2 of transactions each
 """
 
 import asyncio
-from collections.abc import Iterator
+import math
+from collections.abc import AsyncIterator
 
 from kio.schema.errors import ErrorCode
 from kio.schema.write_txn_markers.v2 import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -18,6 +19,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WritableTxnMarkerTopicResult,
 )
 
+from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
@@ -42,10 +44,9 @@ Appended = tuple[LeaderRole, int]
 
 
 async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
-    appended = [_append(place, call) async for place in call.turns.each(_places(request))]
+    appended = [_append(place, call) async for place in _places(request, call)]
     deadline = asyncio.get_running_loop().time() + TIMEOUT_S
-    ends = zip(_places(request), appended, strict=True)
-    codes = iter([await _end(place, outcome, deadline, call) async for place, outcome in call.turns.each(ends)])
+    codes = iter([await _committed(outcome, deadline) async for outcome in call.turns.each(appended)])
 
     def partition_row(index: int) -> WritableTxnMarkerPartitionResult:
         return WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(codes))
@@ -59,30 +60,51 @@ async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkers
     return WriteTxnMarkersResponse(markers=rows(marker_row, request.markers))
 
 
-def _places(request: WriteTxnMarkersRequest) -> Iterator[Place]:
-    for marker in request.markers:
-        for topic in marker.topics:
-            for index in topic.partition_indexes:
-                yield marker, topic, index
+async def _places(request: WriteTxnMarkersRequest, call: Call) -> AsyncIterator[Place]:
+    async for marker in call.turns.each(request.markers):
+        async for topic, index in call.turns.within((topic, topic.partition_indexes) for topic in marker.topics):
+            yield marker, topic, index
+
+
+class EndedInGroups:
+    """The end of a transaction for its group offsets in one partition, once the marker is committed.
+
+    If the leadership ends before, the next coordinator of the groups finds the marker in the log.
+    """
+
+    deadline = math.inf
+
+    def __init__(self, groups: GroupCoordinator, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
+        self._groups, self._partition, self._producer, self._is_commit = groups, partition, producer, is_commit
+
+    def reached(self) -> None:
+        self._groups.transaction_ended(self._partition, self._producer, self._is_commit)
+
+    def failed(self, reason: Exception) -> None: ...
 
 
 def _append(place: Place, call: Call) -> Appended | ErrorCode:
     marker, topic, index = place
+    producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     try:
         leader = call.services.replicas.led(topic.name, index).leader
         appended = leader.append_marker(
-            ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch),
+            producer,
             EndTransactionMarker(marker.transaction_result, marker.coordinator_epoch),
             call.services.wall_clock(),
             is_v2=marker.transaction_version >= WITH_AN_EPOCH_EACH,
         )
     except EXPECTED as error:
         return code_of(error)
+    if topic.name == CONSUMER_OFFSETS:
+        ended = EndedInGroups(call.services.groups, index, producer, marker.transaction_result)
+        if not leader.when_committed(appended.end_offset, ended):
+            ended.reached()
     return leader, appended.end_offset
 
 
-async def _end(place: Place, outcome: Appended | ErrorCode, deadline: float, call: Call) -> ErrorCode:
-    """Wait until a marker is committed, and return its code. The offsets that a transaction committed count then."""
+async def _committed(outcome: Appended | ErrorCode, deadline: float) -> ErrorCode:
+    """Wait until a marker is committed, and return its code."""
     if isinstance(outcome, ErrorCode):
         return outcome
     leader, end = outcome
@@ -93,8 +115,4 @@ async def _end(place: Place, outcome: Appended | ErrorCode, deadline: float, cal
         return ErrorCode.request_timed_out
     except PartitionRefused as refused:
         return code_of(refused)
-    marker, topic, index = place
-    if topic.name == CONSUMER_OFFSETS:
-        producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
-        call.services.groups.transaction_ended(index, producer, marker.transaction_result)
     return ErrorCode.none

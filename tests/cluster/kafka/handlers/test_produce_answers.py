@@ -273,7 +273,6 @@ PROVOKED = Provocations(
             ErrorCode.unknown_leader_epoch,
             ErrorCode.transaction_coordinator_fenced,
             ErrorCode.unknown_server_error,
-            ErrorCode.transaction_coordinator_fenced,
         }
     ),
 )
@@ -319,9 +318,24 @@ async def _replaced_producer(broker: HandlersStory) -> ErrorCode:
 
 
 @PROVOKED.of(ErrorCode.invalid_txn_state)
-async def _not_verified(broker: HandlersStory) -> ErrorCode:
+async def _outside_the_transaction(broker: HandlersStory) -> ErrorCode:
     broker.elect()
-    return (await produce(broker, batch(attributes=TRANSACTIONAL))).code
+    await produce(broker, in_transaction(0), transactional_id="x")
+    return (await produce(broker, sent(1))).code
+
+
+@PROVOKED.of(ErrorCode.transactional_id_authorization_failed)
+async def _no_transactional_id(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, in_transaction(0))).code
+
+
+@PROVOKED.of(ErrorCode.invalid_producer_id_mapping)
+async def _two_producers(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    answer = send(broker, in_transaction(0), in_transaction(0, producer=8), transactional_id="x")
+    await broker.sync()
+    return rows(answer.result())[0].code
 
 
 @PROVOKED.of(ErrorCode.kafka_storage_error)

@@ -137,34 +137,6 @@ def test_in_the_second_protocol_a_marker_has_an_epoch_of_its_own() -> None:
     tell(story)
 
 
-class Groups:
-    """A group coordinator that notes the ends of transactions."""
-
-    def __init__(self) -> None:
-        self.ended: list[tuple[int, ProducerIdAndEpoch, bool]] = []
-
-    def transaction_ended(self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
-        self.ended.append((partition, producer, is_commit))
-
-
-@pytest.mark.parametrize("is_commit", [True, False])
-def test_the_group_coordinator_learns_of_a_marker_once_it_is_committed(is_commit: bool) -> None:
-    async def story(broker: HandlersStory) -> None:
-        groups = Groups()
-        broker.services.groups = cast(GroupCoordinator, groups)
-        stuck = broker.elect(isr=(ME, FOLLOWER))
-        broker.partition(0, CONSUMER_OFFSETS)
-        answer = send(broker, marker((TOPIC, 0), (CONSUMER_OFFSETS, 0), commit=is_commit))
-        await broker.turn()
-        assert groups.ended == []
-        await broker.sync()
-        assert not answer.done(), "the other partition's marker is not committed"
-        assert stuck.high_watermark == 0
-        assert groups.ended == [(0, ProducerIdAndEpoch(PRODUCER, 0), is_commit)]
-
-    tell(story)
-
-
 PROVOKED = Provocations(
     handler,
     never=frozenset(
@@ -269,5 +241,23 @@ def test_the_offsets_of_a_transaction_count_once_its_marker_is_committed() -> No
         codes = codes_of(await sent)
         assert codes == [[ErrorCode.none, ErrorCode.none], [ErrorCode.unknown_topic_or_partition]]
         assert groups.ended == [(3, ProducerIdAndEpoch(PRODUCER, 0), False)]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_group_coordinator_learns_of_a_marker_once_it_is_committed(is_commit: bool) -> None:
+    async def story(broker: HandlersStory) -> None:
+        groups = RecordedGroups()
+        broker.services.groups = cast(GroupCoordinator, groups)
+        stuck = broker.elect(isr=(ME, FOLLOWER))
+        broker.partition(0, CONSUMER_OFFSETS)
+        answer = send(broker, marker((TOPIC, 0), (CONSUMER_OFFSETS, 0), commit=is_commit))
+        await broker.turn()
+        assert groups.ended == []
+        await broker.sync()
+        assert not answer.done(), "the other partition's marker is not committed"
+        assert stuck.high_watermark == 0
+        assert groups.ended == [(0, ProducerIdAndEpoch(PRODUCER, 0), is_commit)]
 
     tell(story)
