@@ -167,11 +167,15 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return for each partition `none` if it is in the ongoing transaction, else TRANSACTION_ABORTABLE."""
+        """Return for each partition `none` if it is in the ongoing transaction, else TRANSACTION_ABORTABLE.
+
+        A partition of a topic that was created again since it was added is another one: it would get no marker.
+        """
         current = self._shard(transactional_id).transactions.get(transactional_id)
         if current is None:
             raise Refused(ErrorCode.invalid_producer_id_mapping)
-        return current.verify(producer, partitions)
+        codes = current.verify(producer, [self._restored(None, *partition) for partition in partitions])
+        return dict(zip(partitions, codes, strict=True))
 
     async def end(
         self,
@@ -267,7 +271,11 @@ class TransactionCoordinator:
         return TransactionShard(leadership, self._restored)
 
     def _restored(self, topic_id: UUID | None, topic: str, partition: int) -> TopicIdPartition:
-        return self._names.intern(topic_id or self._topic_id(topic) or UNKNOWN_TOPIC, topic, partition)
+        known = topic_id or self._topic_id(topic)
+        if known is None:
+            # There may be several such topics.
+            return TopicIdPartition(UNKNOWN_TOPIC, topic, partition)
+        return self._names.intern(known, topic, partition)
 
     def _named(self, partition: TopicPartition) -> TopicIdPartition:
         topic_id = self._topic_id(partition.topic)

@@ -8,7 +8,7 @@ each transaction. Clients get epochs up to EPOCH_MAX - 1, so that one is always 
 transactional id gets another producer id.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from cordwood.cluster.transactions.states import (
     TransactionState,
     may_follow,
 )
-from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
+from cordwood.storage.types import ProducerIdAndEpoch
 
 EPOCH_MAX = (1 << 15) - 1
 NO_PRODUCER_EPOCH = -1
@@ -164,17 +164,12 @@ class Transaction(NamedTuple):
             connection=max(connection, self.connection),
         )
 
-    def verify(
-        self, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+    def verify(self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicIdPartition]) -> list[ErrorCode]:
         """Return for each partition whether it is in the transaction: `none` or TRANSACTION_ABORTABLE."""
         self._check_current(producer)
         self._check_settled(is_pending=False)
-        known = {(partition.topic, partition.partition) for partition in self.partitions}
-        return {
-            partition: ErrorCode.none if partition in known else ErrorCode.transaction_abortable
-            for partition in partitions
-        }
+        known = frozenset(self.partitions)
+        return [ErrorCode.none if partition in known else ErrorCode.transaction_abortable for partition in partitions]
 
     def end(
         self,
@@ -195,8 +190,8 @@ class Transaction(NamedTuple):
         if not is_retry:
             self._check_current(producer)
             if is_v2 and self.state in DECIDED:
-                # The epoch of a decided transaction is the next one's, which no client has yet.
-                raise Refused(ErrorCode.producer_fenced)
+                # The client has the epoch of its next transaction already, which waits for the markers of this one.
+                raise Refused(ErrorCode.concurrent_transactions)
         if is_pending:
             raise Refused(ErrorCode.concurrent_transactions)
         self._check_connection(connection, is_v2=is_v2)
@@ -249,15 +244,17 @@ class Transaction(NamedTuple):
         return ProducerIdAndEpoch(self.producer_id if self.epoch else self.previous_producer_id, self.last_epoch)
 
     def _check_current(self, producer: ProducerIdAndEpoch) -> None:
-        if producer.producer_id != self.producer_id:
+        # The next one: after the last epoch, the client has its new producer id before the markers are written.
+        current = self.next_producer
+        if producer.producer_id != current.producer_id:
             raise Refused(ErrorCode.invalid_producer_id_mapping)
-        if producer.epoch != self.epoch:
+        if producer.epoch != current.epoch:
             raise Refused(ErrorCode.producer_fenced)
 
     def _check_expected(self, expected: ProducerIdAndEpoch | None) -> None:
         if expected is None or self.epoch == NO_PRODUCER_EPOCH:
             return
-        if expected not in (self.producer, self._last):
+        if expected not in (self.next_producer, self._last):
             raise Refused(ErrorCode.producer_fenced)
 
     def _check_settled(self, *, is_pending: bool) -> None:

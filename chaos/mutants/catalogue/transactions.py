@@ -148,8 +148,8 @@ MUTANTS = (
     Mutant(
         "fenced-producers-add",
         TRANSACTION,
-        "        if producer.epoch != self.epoch:\n",
-        "        if producer.epoch > self.epoch:\n",
+        "        if producer.epoch != current.epoch:\n",
+        "        if producer.epoch > current.epoch:\n",
         "A producer with an earlier epoch is refused (transaction rule 5).",
         ZOMBIE,
         Scenario.BROKERS,

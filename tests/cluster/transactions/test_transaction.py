@@ -13,7 +13,7 @@ from cordwood.cluster.transactions.transaction import (
     TopicIdPartition,
     Transaction,
 )
-from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
+from cordwood.storage.types import ProducerIdAndEpoch
 
 TIMEOUT_MS, NOW_MS = 60_000, 1_700_000_000_000
 ONE, TWO = (TopicIdPartition(UUID(int=1), "flights", partition) for partition in (0, 1))
@@ -238,6 +238,21 @@ def test_a_v2_transaction_at_the_last_epoch_ends_with_another_producer_id() -> N
     assert transaction.producer == (8, 0)
 
 
+def test_the_client_may_use_its_new_producer_id_before_the_markers_are_written() -> None:
+    transaction = TransactionFixture(epoch=LAST_EPOCH).add(is_v2=True).end("commit", v2=True, spare_id=8)
+    new = (8, 0)
+    assert transaction.add(producer=new, is_v2=True).code is ErrorCode.concurrent_transactions
+    assert transaction.end("abort", v2=True, producer=new).code is ErrorCode.concurrent_transactions
+    assert transaction.init(expected=new).code is ErrorCode.concurrent_transactions
+    with pytest.raises(Refused) as refused:
+        transaction.now.verify(ProducerIdAndEpoch(*new), [ONE])
+    assert refused.value.code is ErrorCode.concurrent_transactions
+    assert transaction.add(producer=(7, EPOCH_MAX), is_v2=True).code is ErrorCode.invalid_producer_id_mapping
+    assert transaction.add(producer=(8, 1), is_v2=True).code is ErrorCode.producer_fenced
+    transaction.complete()
+    assert transaction.add(producer=new, is_v2=True).code is ErrorCode.none
+
+
 # AddPartitionsToTxn.
 
 
@@ -270,15 +285,16 @@ def test_a_pending_transition_refuses_others(transaction: TransactionFixture) ->
 
 
 def test_verification_knows_the_partitions_of_the_transaction(transaction: TransactionFixture) -> None:
-    one, two = TopicPartition("flights", 0), TopicPartition("flights", 1)
+    created_again = ONE._replace(topic_id=UUID(int=2))
     transaction.add(ONE)
-    assert transaction.now.verify(transaction.producer, [one, two]) == {
-        one: ErrorCode.none,
-        two: ErrorCode.transaction_abortable,
-    }
+    assert transaction.now.verify(transaction.producer, [ONE, TWO, created_again]) == [
+        ErrorCode.none,
+        ErrorCode.transaction_abortable,
+        ErrorCode.transaction_abortable,
+    ]
     transaction.end("commit")
     with pytest.raises(Refused) as refused:
-        transaction.now.verify(transaction.producer, [one])
+        transaction.now.verify(transaction.producer, [ONE])
     assert refused.value.code is ErrorCode.concurrent_transactions
 
 
@@ -305,8 +321,10 @@ def test_a_v2_end_is_repeated_with_the_epoch_before(transaction: TransactionFixt
     transaction.add(is_v2=True).end(verb, v2=True)
     assert transaction.end(verb, v2=True, producer=(7, 0)).code is ErrorCode.concurrent_transactions
     assert transaction.end(other, v2=True, producer=(7, 0)).code is ErrorCode.invalid_txn_state
-    # The stored epoch is the next transaction's.
-    assert transaction.end(verb, v2=True, producer=(7, 1)).code is ErrorCode.producer_fenced
+    # The stored epoch is the next transaction's: its client waits.
+    for either in (verb, other):
+        assert transaction.end(either, v2=True, producer=(7, 1)).code is ErrorCode.concurrent_transactions
+    assert transaction.end(verb, v2=True, producer=(7, 2)).code is ErrorCode.producer_fenced
     complete = transaction.complete().now
     assert transaction.end(verb, v2=True, producer=(7, 0)).now is complete
     assert transaction.now.next_producer == (7, 1)

@@ -256,6 +256,23 @@ async def test_exhausted_epochs_take_another_producer_id() -> None:
 
 
 @told
+async def test_the_next_transaction_with_another_producer_id_waits_for_the_markers_too() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    (shard,) = (shard for shard in transactions.coordinator._store.shards if shard.transactions)
+    shard.transactions[ID] = shard.transactions[ID]._replace(epoch=32_766)
+    transactions.producer = ProducerIdAndEpoch(1, 32_766)
+    transactions.gate.clear()
+    await transactions.add(ONE, is_v2=True)
+    assert await transactions.end("commit", v2=True) == (2, 0)
+    assert await transactions.code_of(transactions.add(ONE, is_v2=True)) is ErrorCode.concurrent_transactions
+    assert await transactions.code_of(transactions.end("abort", v2=True)) is ErrorCode.concurrent_transactions
+    transactions.gate.set()
+    await transactions.add(ONE, is_v2=True)
+    assert transactions.coordinator.describe(ID).producer == (2, 0)
+
+
+@told
 async def test_a_v1_request_that_was_delayed_on_an_older_connection_tears_nothing() -> None:
     transactions = TransactionsFixture()
     await transactions.init()

@@ -4,9 +4,12 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST
-from transactions_fixture import ONE, SECOND, TWO, TransactionsFixture, told
+from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, told
 
+from cordwood.cluster.transactions.formats import encode_key
 from cordwood.cluster.transactions.states import TransactionState
+from cordwood.storage.records import Record, encode
+from cordwood.storage.types import TopicPartition
 
 S = TransactionState
 
@@ -138,3 +141,20 @@ async def test_a_repeated_request_is_known_to_the_next_coordinator() -> None:
     await transactions.loaded()
     await transactions.until_state(S.COMPLETE_COMMIT)
     assert await transactions.end("commit", v2=True, producer=second) == third
+
+
+@told
+async def test_records_of_kafka_name_partitions_of_deleted_topics() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    # Version 0, without topic ids: producer 1, epoch 0, 60 s, Ongoing, flights-0 and trains-0, times 0.
+    topics = "".join(f"0007{name.encode().hex()}00000001" + "00000000" for name in ("flights", "trains_"))
+    value = bytes.fromhex(f"0000{1:016x}0000{60_000:08x}0100000002{topics}{0:032x}")
+    transactions.topics.clear()
+    record = encode([Record(0, 0, encode_key(ID), value)])
+    transactions.topic.partitions[transactions.partition].append(record)
+    transactions.topic.release()
+    await transactions.restart()
+    assert transactions.coordinator.describe(ID).partitions == (ONE, TopicPartition("trains_", 0))
+    await transactions.until_state(S.COMPLETE_ABORT)
+    assert transactions.markers() == []

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from kio.schema.errors import ErrorCode
-from transactions_fixture import ONE, TWO, TransactionsFixture, told
+from transactions_fixture import ID, ONE, TWO, TransactionsFixture, told
 from virtual_time import run
 
 from cordwood.cluster.transactions.states import TransactionState
@@ -105,3 +105,21 @@ async def test_a_topic_that_is_created_again_does_not_get_the_markers_after_a_fa
     await transactions.end("commit")
     await transactions.until_state(S.COMPLETE_COMMIT)
     assert transactions.markers() == []
+
+
+@told
+async def test_a_topic_that_is_created_again_is_not_in_the_transaction_before_it_is_added() -> None:
+    transactions = TransactionsFixture()
+    producer = await transactions.init()
+    await transactions.add(ONE, TWO)
+    transactions.delete_topic("flights", created_again=True)
+
+    def codes() -> dict[TopicPartition, ErrorCode]:
+        return transactions.coordinator.verify_partitions(ID, producer, [ONE, TWO])
+
+    assert codes() == dict.fromkeys((ONE, TWO), ErrorCode.transaction_abortable)
+    await transactions.add(ONE)
+    assert codes() == {ONE: ErrorCode.none, TWO: ErrorCode.transaction_abortable}
+    await transactions.end("commit")
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    assert transactions.markers() == [(ONE, "commit", 0)]
