@@ -147,10 +147,11 @@ class MarkerQueue:
         touched = []
         for number, (decision, partitions) in enumerate(batch.rows):
             row_codes = codes[number] if codes is not None else {}
+            # Partitions that moved meanwhile are no longer in the row: the marker that their new leaders get must not
+            # arrive in the producer's next transaction, so that this one waits for their answers.
             decision.missing.difference_update(
-                partition for partition, code in row_codes.items() if is_acknowledged(code)
+                partition for partition in partitions if is_acknowledged(row_codes.get(partition))
             )
-            # Partitions that moved meanwhile are no longer in the row.
             refused = [partition for partition in partitions if partition in decision.missing]
             if refused:
                 self._parked.append(Row(decision, refused))
@@ -275,8 +276,8 @@ class MarkerSender:
             decision.completed()
 
 
-def is_acknowledged(code: ErrorCode) -> bool:
-    """Return True if a partition needs this marker no more.
+def is_acknowledged(code: ErrorCode | None) -> bool:
+    """Return True if a partition needs this marker no more. None stands for no answer.
 
     With INVALID_PRODUCER_EPOCH it has a newer epoch of the producer, which begins only after all markers of this
     transaction; so another coordinator, or an operator, has ended it there.
