@@ -15,16 +15,17 @@ from cordwood.storage.producers import Producers, is_later
 from cordwood.storage.types import ProducerIdAndEpoch
 
 PRODUCERS_MAX = 10_000
-"""Guards of a partition. Past it the oldest is removed: its producer sends the batch again."""
+"""Guards of a partition. Past it the oldest is evicted: its producer sends the batch again."""
 
 
 class VerificationGuard:
     """One verification of one leader role, by identity."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("is_evicted", "owner")
 
     def __init__(self, owner: "Verifications") -> None:
         self.owner = owner
+        self.is_evicted = False
 
 
 @dataclass(slots=True)
@@ -43,6 +44,10 @@ class Verifications:
     def __init__(self, producers: Producers) -> None:
         self._producers = producers
         self._by_producer: OrderedDict[int, _Verification] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of guards."""
+        return len(self._by_producer)
 
     def is_needed(self, header: BatchHeader) -> bool:
         """Return whether the batch may only be appended with a guard: it would begin a transaction here.
@@ -71,7 +76,8 @@ class Verifications:
             known = _Verification(VerificationGuard(self), header.producer_epoch, header.base_sequence, is_v2)
             self._by_producer[header.producer_id] = known
             if len(self._by_producer) > PRODUCERS_MAX:
-                self._by_producer.popitem(last=False)
+                _, oldest = self._by_producer.popitem(last=False)
+                oldest.guard.is_evicted = True
         elif is_later(known.lowest_sequence, header.base_sequence):
             known.lowest_sequence = header.base_sequence
         return known.guard
@@ -80,8 +86,8 @@ class Verifications:
         """Check a transactional batch that is about to be appended.
 
         Raises InvalidTransactionState without a valid guard; PartitionRefused if an earlier batch of the transaction
-        has to come first, which is sent again after a retriable error, or if the leadership was lost since the guard
-        was given; and what `Producers.check` raises.
+        has to come first, which is sent again after a retriable error, or if the guard was evicted or the leadership
+        lost since it was given; and what `Producers.check` raises.
         """
         if self._producers.has_begun(header):
             return
@@ -94,12 +100,20 @@ class Verifications:
             return
         if guard is not None and guard.owner is not self:
             raise PartitionRefused(Refusal.NOT_LEADER)
+        if guard is not None and guard.is_evicted:
+            raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
         if known is None or not is_current or guard is not known.guard:
             raise InvalidTransactionState(
                 f"the transaction coordinator has not verified a transaction of producer {header.producer_id}"
             )
         if known.is_v2 and header.base_sequence > 0 and not self._producers.has_batches(header.producer_id):
             raise OutOfOrderSequence(f"producer {header.producer_id} is not known, and must begin at sequence 0")
+
+    def refused(self, producer_id: int, guard: VerificationGuard) -> None:
+        """Remove the guard of batches that the coordinator has refused, unless they come again."""
+        known = self._by_producer.get(producer_id)
+        if known is not None and known.guard is guard:
+            del self._by_producer[producer_id]
 
     def appended(self, producer_id: int) -> None:
         """Remove the guard: the log has a part of the transaction, and later batches need none."""

@@ -44,6 +44,8 @@ UNREACHED = frozenset(
     }
 )
 """Codes with which no transaction coordinator has verified anything, and a later attempt may succeed."""
+RETRIED = UNREACHED | {ErrorCode.concurrent_transactions}
+"""Codes after which a client sends its batch again."""
 
 Codes = dict[TopicPartition, ErrorCode]
 Ask = Callable[[BrokerId, Any], Awaitable[Any]]

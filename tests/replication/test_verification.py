@@ -105,9 +105,21 @@ def test_so_many_guards_are_kept(verifications: Verifications) -> None:
         verifications.begin(sample._replace(producer_id=producer), is_v2=False)
     verifications.check(header(producer=0), first)
     last = verifications.begin(header(producer=PRODUCERS_MAX), is_v2=False)
-    with pytest.raises(InvalidTransactionState):
+    # Its batch has to be sent and verified again: the transaction goes on.
+    with pytest.raises(PartitionRefused):
         verifications.check(header(producer=0), first)
+    verifications.check(header(producer=0), verifications.begin(header(producer=0), is_v2=False))
     verifications.check(header(producer=PRODUCERS_MAX), last)
+
+
+def test_a_refusal_removes_its_own_guard(verifications: Verifications) -> None:
+    old = verifications.begin(header(), is_v2=False)
+    new = verifications.begin(header(epoch=1), is_v2=False)
+    verifications.refused(PRODUCER, old)
+    verifications.check(header(epoch=1), new)
+    verifications.refused(PRODUCER, new)
+    with pytest.raises(InvalidTransactionState):
+        verifications.check(header(epoch=1), new)
 
 
 def test_only_the_first_batch_of_a_transaction_needs_a_guard() -> None:

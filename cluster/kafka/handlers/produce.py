@@ -26,6 +26,7 @@ from cordwood.cluster.kafka.produce_request import PartitionData, ProduceRequest
 from cordwood.cluster.kafka.produce_response import STEPS_AT_ONCE, PendingProduce, ProduceOutcome
 from cordwood.cluster.kafka.refusals import EXPECTED
 from cordwood.cluster.kafka.transaction_verifier import (
+    RETRIED,
     Codes,
     TransactionProtocol,
     TransactionVerifier,
@@ -303,6 +304,8 @@ class ProduceHandler:
             outcome.refused(unverified.errors[place])
         elif code := codes.get(place):
             outcome.refused_by_coordinator(code, unverified.verification.protocol)
+            if guard is not None and code not in RETRIED:
+                guard.owner.refused(unverified.verification.producer.producer_id, guard)
         else:
             budget = Budget(records=RECORDS_AT_ONCE, unpacked_bytes=UNPACKED_BYTES_AT_ONCE)
             if not self._append(topic, data, outcome, acks, self._wall_clock(), budget, guard):

@@ -197,6 +197,18 @@ def test_later_batches_wait_for_the_first_one_that_was_refused() -> None:
     tell(story)
 
 
+def test_later_batches_do_not_wait_for_one_that_does_not_come_again() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        broker.transactions.code = ErrorCode.invalid_txn_state
+        assert (await produce(broker, in_transaction(0), version=10)).code is ErrorCode.invalid_txn_state
+        assert len(partition.leader.verifications) == 0
+        broker.transactions.code = ErrorCode.none
+        assert await produce(broker, in_transaction(1), version=10) == Row(ErrorCode.none, 0)
+
+    tell(story)
+
+
 def test_an_answer_about_a_transaction_that_has_ended_does_not_count_for_the_next() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.transactions.leader = OTHER
