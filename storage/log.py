@@ -265,7 +265,8 @@ class Log:
             return
         segment, position, end = self._truncation_point(end)
         again = producers_again(self, segment, end)
-        segment.aborted.truncate(end)
+        if end > segment.base_offset:
+            segment.aborted.truncate(end)
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end, again)
         self.recovery_point = min(self.recovery_point, end)

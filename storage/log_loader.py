@@ -118,7 +118,10 @@ class _Opening:
     def _append_lost(self, base: int, end: int) -> None:
         """Add a segment of which only the offsets are known."""
         log = self._log
-        row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP, log.producers.transactions.first_undecided(base))
+        transactions = self._active
+        if transactions is None or end != self._replay_from:
+            transactions = ActiveSegment(log.producers.transactions.first_undecided(base))
+        row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP, *transactions)
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True
         log.segments.append(lost)

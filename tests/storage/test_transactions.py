@@ -354,6 +354,30 @@ def test_a_lost_aborted_index_is_found_by_reads_and_scrubbing(log: LogFixture, h
     assert (log.damage, log.aborted()) == ([], expected)
 
 
+def test_a_segment_that_is_lost_at_the_recovery_point_keeps_its_aborted_transactions(log: LogFixture) -> None:
+    send(log, 0, producer=1)
+    log.append(*"abcdefghijklmn")
+    log.abort(producer=1)
+    log.flush().checkpoint()
+    log.configure(segment_bytes=1).append("o").flush()
+    log.disk.remove(log.path(log.bases[-2], "log"))
+    log.reopen()
+    assert [damage.path for damage in log.damage] == [log.path(log.bases[-2])]
+    assert log.aborted(0, 1) == [(1, 0)]
+
+
+def test_a_segment_is_removed_unread_whatever_is_in_its_aborted_index(log: LogFixture) -> None:
+    aborting(log)
+    log.close().reopen()
+    base = log.bases[3]
+    for other in log.bases[3:]:
+        if log.disk.exists(log.path(other, "txnindex")):
+            log.disk.lose(log.path(other, "txnindex"))
+    log.truncate(base)
+    assert (log.end, log.last_stable()) == (base, 0)
+    assert log.aborted() == [(2, at) for at in range(1, base - 1, 2)]
+
+
 def test_recovery_finds_the_aborted_transactions_of_the_last_segment_again(log: LogFixture) -> None:
     expected = aborting(log)
     send(log, 0, producer=3)
