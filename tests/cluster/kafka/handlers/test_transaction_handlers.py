@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from offsets_in_memory import FIRST
 from transaction_handlers import ID, NOW_MS, TransactionHandlers
 
 from cordwood.cluster.kafka.handlers import (
@@ -275,6 +276,49 @@ def test_another_broker_coordinates(broker: TransactionHandlers) -> None:
     assert broker.end(5, producer).error_code is code
     states = broker.ask(describe_transactions, 0, transactional_ids=(ID,)).transaction_states
     assert [state.error_code for state in states] == [code]
+
+
+def codes_of_all(broker: TransactionHandlers, producer: dict[str, Any]) -> dict[str, ErrorCode]:
+    """Return the code of a request to each API that changes a transaction."""
+    return {
+        "init": broker.init().error_code,
+        "add": broker.add(3, producer, FLIGHTS)[0],
+        "add for a client of version 2": broker.add(5, producer, FLIGHTS)[0],
+        "offsets": broker.add_offsets(4, producer),
+        "end": broker.end(4, producer).error_code,
+    }
+
+
+def test_while_markers_are_missing_no_other_transaction_begins(broker: TransactionHandlers) -> None:
+    broker.acknowledges = False
+    producer = broker.producer()
+    broker.add(3, producer, FLIGHTS)
+    assert broker.end(4, producer).error_code is ErrorCode.none
+    assert set(codes_of_all(broker, producer).values()) == {ErrorCode.concurrent_transactions}
+
+
+def test_a_decision_that_cannot_be_written_is_not_made(broker: TransactionHandlers) -> None:
+    producer = broker.producer()
+    broker.add(3, producer, ("flights", 1))
+    broker.topic.refusal = ErrorCode.coordinator_not_available
+    assert set(codes_of_all(broker, producer).values()) == {ErrorCode.coordinator_not_available}
+    broker.topic.refusal = None
+    assert describe(broker).transaction_state == "Ongoing"
+    assert broker.end(4, producer).error_code is ErrorCode.none
+
+
+def test_while_the_coordinator_loads_it_knows_nothing(broker: TransactionHandlers) -> None:
+    producer = broker.producer()
+    broker.topic.read_gate.clear()
+    for index in range(len(broker.topic.partitions)):
+        broker.topic.elect(index, FIRST)
+    code = ErrorCode.coordinator_load_in_progress
+    assert set(codes_of_all(broker, producer).values()) == {code}
+    assert broker.add(5, producer, FLIGHTS, verify_only=True) == [code]
+    assert describe(broker).error_code is code
+    answer = broker.ask(list_transactions, 2)
+    assert (answer.error_code, answer.transaction_states) == (code, ())
+    broker.topic.read_gate.set()
 
 
 # DescribeTransactions and ListTransactions.
