@@ -9,10 +9,14 @@ import io
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kio.index import load_response_schema
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TransactionState
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i64
 
 CORRELATION_ID_MAX = (1 << 31) - 1
 FRAME_BYTES_MAX = 128 << 20
@@ -23,6 +27,7 @@ LENGTH_BYTES = 4
 _HEAD = struct.Struct(">ihhih")
 """Frame length, API key, version, correlation id, and length of the client id."""
 _INT = struct.Struct(">i")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Bytes = bytes | bytearray | memoryview
 WaiterT = TypeVar("WaiterT")
@@ -222,4 +227,32 @@ def _writer(schema: Any) -> Callable[[io.BytesIO, Any], None]:
 def _readers(request: Any) -> tuple[_Read, _Read]:
     """Return the readers of the response's header and body. Only ApiVersions has header version 0 in all versions."""
     schema: Any = load_response_schema(request.__api_key__, request.__version__)
-    return entity_reader(schema.__header_schema__), entity_reader(schema)
+    read = _read_transactions if schema is DescribeTransactionsResponse else entity_reader(schema)
+    return entity_reader(schema.__header_schema__), read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TransactionState(TransactionState):  # type: ignore[misc]
+    transaction_start_time: i64 = field(metadata={"kafka_type": "int64"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TransactionStates(DescribeTransactionsResponse):  # type: ignore[misc]
+    transaction_states: tuple[_TransactionState, ...]
+
+
+def _read_transactions(frame: memoryview, position: int) -> tuple[DescribeTransactionsResponse, int]:
+    """Read a response with transactions that have no start: brokers send -1, which kio does not take for a time.
+
+    That is one millisecond before 1970.
+    """
+    read: _Read = entity_reader(_TransactionStates)
+    found, size = read(frame, position)
+    states = tuple(map(_with_start_time, found.transaction_states))
+    return DescribeTransactionsResponse(throttle_time=found.throttle_time, transaction_states=states), size
+
+
+def _with_start_time(state: _TransactionState) -> TransactionState:
+    start_time: Any = _EPOCH + timedelta(milliseconds=state.transaction_start_time)
+    rest = {known.name: getattr(state, known.name) for known in fields(TransactionState)}
+    return TransactionState(**{**rest, "transaction_start_time": start_time})

@@ -3,13 +3,15 @@
 import io
 import struct
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from kio.index import load_request_schema
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersion, ApiVersionsResponse
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TopicData, TransactionState
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v1.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v1.response import FindCoordinatorResponse
@@ -228,3 +230,24 @@ def test_the_buffer_of_a_large_response_is_freed_unless_it_is_kept() -> None:
         frames = ResponseFrames(kept_bytes=kept_bytes)
         assert len(list(frames.feed(large))) == 1
         assert len(frames.room()) == left
+
+
+def test_a_transaction_without_a_start_is_read() -> None:
+    states = tuple(
+        TransactionState(
+            error_code=ErrorCode.none,
+            transactional_id=name,
+            transaction_state="Empty",
+            transaction_timeout=timedelta(seconds=60),
+            transaction_start_time=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=start_ms),
+            producer_id=7,
+            producer_epoch=0,
+            topics=(TopicData(topic="flights", partitions=(1, 2)),),
+        )
+        for name, start_ms in (("none", -1), ("some", 1_700_000_000_000))
+    )
+    answer = DescribeTransactionsResponse(throttle_time=NO_WAIT, transaction_states=states)
+    codec = ClientCodec[str]("me")
+    codec.encode(DescribeTransactionsRequest(transactional_ids=("none", "some")), "mine")
+    frame = struct.pack(">i", 1) + b"\x00" + body(answer)
+    assert codec.take(memoryview(frame)).message == answer
