@@ -17,7 +17,9 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
+from cordwood.storage.producers import Producers
 from cordwood.storage.state import LogState, lower_checkpoint, state_of_new_log
+from cordwood.storage.transaction_log import must_read_again
 from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ TRUNCATIONS_PER_TURN = 20
 _events = structlog.get_logger("replication")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Truncation:
     """Truncation of a replica's log: everything at or above `end`, or with `is_full` the whole log."""
 
@@ -40,6 +42,10 @@ class Truncation:
     """Checkpoint that must be on disk before; None if it already is."""
     is_wanted: Callable[[], bool]
     """Called right before the truncation: whether the replica still has the role that requires it."""
+    must_read: bool = False
+    """Whether `prepare` has to read batches, and makes the checkpoint then."""
+    again: Producers | None = None
+    """What `prepare` has read: the transactional producers at `end`."""
 
 
 OnTruncated = Callable[[bool], None]
@@ -49,9 +55,10 @@ OnTruncated = Callable[[bool], None]
 def truncation_to(partition: "Partition", end: int, is_wanted: Callable[[], bool]) -> Truncation:
     """Return a truncation, with the flushed end already lowered. Raises OSError, StorageError."""
     log = partition.log
-    state = log.state_before_truncation(end)
+    must_read = must_read_again(log.producers, end)
+    state = None if must_read else log.state_before_truncation(end)
     lower_flushed_end(partition, end)
-    return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted)
+    return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted, must_read=must_read)
 
 
 def full_truncation(partition: "Partition", offset: int, is_wanted: Callable[[], bool]) -> Truncation:
@@ -150,6 +157,9 @@ def prepare(truncations: Sequence[Truncation]) -> dict[Truncation, Exception]:
                 # A replica without a first record has no directory yet.
                 for changed in log.disk.make_directories(log.directory):
                     sync_directory(log.disk, changed)
+            if truncation.must_read:
+                truncation.again = log.producers_before_truncation(truncation.end)
+                truncation.state = log.state_before_truncation(truncation.end, truncation.again)
             if truncation.state is not None:
                 lower_checkpoint(log.disk, log.directory, truncation.state)
         except Exception as error:
@@ -173,13 +183,16 @@ def finish(truncation: Truncation, failure: Exception | None = None) -> bool:
 def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
     partition = truncation.partition
     log = partition.log
+    if isinstance(failure, DamagedLog):
+        partition.report_damage(failure)
+        return False
     if failure is not None:
         return _truncation_failed(partition, failure)
     try:
         if truncation.is_full:
             log.truncate_fully(truncation.end)
         else:
-            log.truncate(truncation.end)
+            log.truncate(truncation.end, truncation.again)
         partition.truncated()
         partition.flush_mark.note(log.flushed_end, log.epochs.latest)
         # Also with flush.policy=os: what follows waits for this flush.

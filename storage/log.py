@@ -241,19 +241,24 @@ class Log:
         first = max(bisect_right(self.segments, start, key=lambda segment: segment.base_offset) - 1, 0)
         return aborted_between((segment.aborted for segment in self.segments[first:]), start, end, wait=wait)
 
-    def state_before_truncation(self, end: int) -> LogState | None:
+    def producers_before_truncation(self, end: int) -> Producers | None:
+        """Return what a truncation to `end` reads from the batches, if anything. Blocks on the disk."""
+        segment, _, end = self._truncation_point(end)
+        return producers_again(self, segment, end)
+
+    def state_before_truncation(self, end: int, again: Producers | None = None) -> LogState | None:
         """Return the checkpoint to write (`lower_checkpoint`) before a truncation to `end`; None if none is needed.
 
-        Raises as `truncate`.
+        `again` is what `producers_before_truncation` has returned. Raises as `truncate`.
         """
         if end >= self.log_end:
             return None
         segment, _, end = self._truncation_point(end)
         if end >= self.recovery_point:
             return None
-        return state_after_truncation(self, end, producers_again(self, segment, end))
+        return state_after_truncation(self, end, producers_again(self, segment, end, again))
 
-    def truncate(self, end: int) -> None:
+    def truncate(self, end: int, again: Producers | None = None) -> None:
         """Remove every batch with a record at or above `end` (a follower whose leader does not have them).
 
         `state_before_truncation` must be on disk already: the recovery point is lowered before bytes are removed, or a
@@ -264,7 +269,7 @@ class Log:
         if end >= self.log_end:
             return
         segment, position, end = self._truncation_point(end)
-        again = producers_again(self, segment, end)
+        again = producers_again(self, segment, end, again)
         if end > segment.base_offset:
             segment.aborted.truncate(end)
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)

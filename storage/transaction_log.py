@@ -59,15 +59,18 @@ def marker_of(segment: Segment, position: int, header: BatchHeader) -> EndTransa
     return decode_marker(segment.file.pread(header.size, position))
 
 
-def producers_again(log: "Log", segment: Segment, end: int) -> Producers | None:
+def must_read_again(producers: Producers, end: int) -> bool:
+    """Return whether a truncation to `end` reads batches: it may remove a marker below the high watermark."""
+    return end < min(producers.transactions.end, producers.transactions.complete_from)
+
+
+def producers_again(log: "Log", segment: Segment, end: int, again: Producers | None = None) -> Producers | None:
     """Return the states of transactional producers at `end`, in `segment`, before a truncation to `end`.
 
-    None if those in memory suffice: the truncation removes no marker below the high watermark. Blocks on the disk.
-    Damaged batches are left out.
+    None if those in memory suffice; `again` if they have been read. Blocks on the disk. Damaged batches are left out.
     """
-    transactions = log.producers.transactions
-    if end >= min(transactions.end, transactions.complete_from):
-        return None
+    if again is not None or not must_read_again(log.producers, end):
+        return again
     producers = Producers()
     with suppress(DamagedLog):
         for _ in _rows_again(log, segment, end, producers):

@@ -7,6 +7,7 @@ import pytest
 from peer_fixture import FollowerFixture
 from raw_batches import NOW_MS
 from replica_fixture import ME, ReplicaFixture
+from transactions import PRODUCER, decide, write
 from virtual_time import run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -14,7 +15,7 @@ from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import truncation_at_damage
-from cordwood.replication.truncation import Truncations
+from cordwood.replication.truncation import Truncations, truncation_to
 from cordwood.storage.batch import check, stamp
 from cordwood.storage.errors import LostTail, TruncationUnsynced
 
@@ -283,6 +284,35 @@ def test_a_damaged_end_is_given_up_without_a_sync_on_the_loop(offset: int) -> No
         broker.let_go()
         assert await truncating
         assert broker.values_after_a_power_cut() == ["a"][:offset]
+
+    run(scenario())
+
+
+def test_batches_that_an_unclean_truncation_needs_again_are_not_read_on_the_loop() -> None:
+    async def scenario() -> None:
+        threads = Threads()
+        broker = ReplicaFixture(run_blocking=threads.run)
+        partition = broker.partition()
+        for sequence in (0, 1):
+            write(partition, "a", sequence=sequence)
+            decide(partition, commit=False)
+        await broker.turn()
+        broker.let_go()
+        assert partition.high_watermark == 4
+        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+        cut = truncation_to(partition, 3, lambda: True)
+        assert (cut.must_read, cut.state, cut.again) == (True, None, None)
+        truncating = asyncio.ensure_future(Truncations().truncate(cut))
+        await asyncio.sleep(1)
+        broker.let_go()
+        assert await truncating
+        assert cut.again is not None
+        log = partition.log
+        assert (log.log_end, log.producers.transactions.first_undecided(3), log.aborted(0, 3)) == (
+            3,
+            2,
+            [(PRODUCER, 0)],
+        )
 
     run(scenario())
 

@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "no-truncation",
         "replication/truncation.py",
-        "            log.truncate(truncation.end)\n",
+        "            log.truncate(truncation.end, truncation.again)\n",
         "            pass\n",
         "A follower truncates the records that its leader does not have (rule 4).",
         "A replica never rejoins the ISR.",
