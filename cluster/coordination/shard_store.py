@@ -22,11 +22,14 @@ from cordwood.storage.errors import StorageError
 from cordwood.storage.records import Header, encode
 
 RECORDS_PER_BATCH_MAX = 2000
+COPIED_RECORDS_MAX, COPIED_BYTES_MAX = 200, 64 << 10
+"""Records of one batch of a compaction, and their approximate size."""
 COMPACTION_RECORDS_MIN = 4_000
 COMPACTION_RATIO = 8
 """Ratio of a partition's records to those that its state needs, above which it is compacted: an eighth more work."""
 
 _ItemT = TypeVar("_ItemT")
+_KeyT = TypeVar("_KeyT")
 _ShardT = TypeVar("_ShardT", bound=CoordinatorShard[Any])
 _events = structlog.get_logger("coordination")
 
@@ -193,10 +196,9 @@ class ShardStore(Generic[_ShardT]):
         # Before anything is copied: a transaction that ends meanwhile is replayed from its own records.
         below = shard.removable_end(end)
         try:
-            for keys in chunks(shard.all_keys(), RECORDS_PER_BATCH_MAX):
-                contents = shard.contents(keys)
-                if contents:
-                    await self._append(shard, contents, COPY)
+            keys = iter(shard.all_keys())
+            while contents := _newest_of_next(shard, keys):
+                await self._append(shard, contents, COPY)
                 await asyncio.sleep(0)
             self._topic.trim(shard.leadership, below)
         except Refused as refusal:
@@ -222,6 +224,19 @@ async def load(topic: InternalTopic, shard: CoordinatorShard[Any], end: int) -> 
     for _ in shard.restore(replay.newest.items()):
         await turn.maybe_end()
     shard.restore_open(replay.open)
+
+
+def _newest_of_next(shard: CoordinatorShard[_KeyT], keys: Iterator[_KeyT]) -> list[Content]:
+    """Return the newest records of the next keys, as many as are encoded within milliseconds."""
+    contents: list[Content] = []
+    room = COPIED_BYTES_MAX
+    for one in keys:
+        for key, value in shard.contents((one,)):
+            contents.append((key, value))
+            room -= len(key) + len(value or b"")
+        if room <= 0 or len(contents) >= COPIED_RECORDS_MAX:
+            break
+    return contents
 
 
 class _Turn:

@@ -345,20 +345,25 @@ class TransactionCoordinator:
         """
         shard.complete(transactional_id, shard.transactions[transactional_id].complete(self._wall_clock()))
         if self._completions is None:
-            self._completions = self._loop.call_later(COMPLETIONS_S, self._write_completions)
+            self._completions = self._loop.call_later(COMPLETIONS_S, self._begin_completions)
 
-    def _write_completions(self) -> None:
-        """Write the completions of producers that have begun no other transaction."""
+    def _begin_completions(self) -> None:
         self._completions = None
+        self._tasks.spawn(self._write_completions(), "completed transactions")
+
+    async def _write_completions(self) -> None:
+        """Write the completions of producers that have begun no other transaction."""
         for shard in self._store.shards:
             try:
-                for transactional_ids in chunks(shard.unwritten(), RECORDS_AT_ONCE):
+                while self._store.holds(shard) and (transactional_ids := shard.unwritten(RECORDS_AT_ONCE)):
                     self._store.submit(shard, [record(one, shard.transactions[one]) for one in transactional_ids])
                     shard.written(transactional_ids)
+                    # Very many may have timed out together.
+                    await asyncio.sleep(0)
             except Refused as refusal:
                 _events.warning("transactions.not_written", partition=shard.partition, error=str(refusal))
-        if self._completions is None and any(shard.unwritten() for shard in self._store.shards):
-            self._completions = self._loop.call_later(COMPLETIONS_S, self._write_completions)
+        if self._completions is None and any(shard.unwritten(1) for shard in self._store.shards):
+            self._completions = self._loop.call_later(COMPLETIONS_S, self._begin_completions)
 
     def _loaded(self, shard: TransactionShard) -> None:
         if self._sweeper is None:

@@ -7,12 +7,9 @@ ids, without which a topic that is created again gets the markers of the deleted
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
 from uuid import UUID
 
 from cordwood.cluster.coordination.fields import (
-    INT,
     LONG,
     SHORT,
     FieldReader,
@@ -128,16 +125,20 @@ def decode_value(value: bytes, intern: Intern) -> Transaction:
 
 def _by_topic(partitions: Iterable[TopicIdPartition]) -> list[tuple[UUID, str, list[int]]]:
     """Return the partitions by topic, both in order."""
-    topic_of = itemgetter(0, 1)
-    return [
-        (topic_id, topic, [partition for _, _, partition in group])
-        for (topic_id, topic), group in groupby(sorted(partitions), topic_of)
-    ]
+    found: dict[tuple[int, str], tuple[UUID, list[int]]] = {}
+    for topic_id, topic, partition in partitions:
+        # Not the id itself, whose hash is computed in Python.
+        key = (topic_id.int, topic)
+        group = found.get(key)
+        if group is None:
+            group = found[key] = (topic_id, [])
+        group[1].append(partition)
+    return [(topic_id, topic, sorted(indexes)) for (_, topic), (topic_id, indexes) in sorted(found.items())]
 
 
 def _topic(topic: str, indexes: list[int]) -> bytes:
     count, tags = encode_uvarint(len(indexes) + 1), encode_tags({})
-    return b"".join((encode_compact_string(topic), count, *map(INT.pack, indexes), tags))
+    return b"".join((encode_compact_string(topic), count, struct.pack(f">{len(indexes)}i", *indexes), tags))
 
 
 def _read_topic(fields: FieldReader) -> tuple[str, list[int]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from uuid import UUID
 
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard
@@ -79,9 +80,9 @@ class TransactionShard(CoordinatorShard[str]):
         self._unwritten[transactional_id] = None
         self._wake(transactional_id)
 
-    def unwritten(self) -> list[str]:
-        """Return the ids whose completion is still to be written, except where a newer state is being written."""
-        return [transactional_id for transactional_id in self._unwritten if transactional_id not in self._pending]
+    def unwritten(self, count: int) -> list[str]:
+        """Return up to `count` ids whose completion is still to be written, but for those with a newer state."""
+        return list(islice((one for one in self._unwritten if one not in self._pending), count))
 
     def written(self, transactional_ids: Iterable[str]) -> None:
         """Note that completions are in the log."""

@@ -162,8 +162,8 @@ MUTANTS = (
     Mutant(
         "copies-are-not-marked",
         "cluster/coordination/shard_store.py",
-        "                    await self._append(shard, contents, COPY)\n",
-        "                    await self._append(shard, contents, ())\n",
+        "                await self._append(shard, contents, COPY)\n",
+        "                await self._append(shard, contents, ())\n",
         "A compaction's copy never replaces a value (transaction rule 7).",
         BACK,
         Scenario.GROUPS,
