@@ -86,6 +86,8 @@ class EndedInGroups:
 def _append(place: Place, call: Call) -> Appended | ErrorCode:
     marker, topic, index = place
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
+    if min(producer) < 0:
+        return ErrorCode.invalid_request
     try:
         leader = call.services.replicas.led(topic.name, index).leader
         appended = leader.append_marker(

@@ -189,6 +189,15 @@ async def _older_producer_epoch(broker: HandlersStory) -> ErrorCode:
     return (await ask(broker, marker(epoch=2)))[0][0]
 
 
+@PROVOKED.of(ErrorCode.invalid_request)
+async def _no_producer(broker: HandlersStory) -> ErrorCode:
+    partition = broker.elect()
+    assert await ask(broker, marker(epoch=-1)) == [[ErrorCode.invalid_request]]
+    code = (await ask(broker, marker(producer=-1)))[0][0]
+    assert partition.log.log_end == 0
+    return code
+
+
 @PROVOKED.of(ErrorCode.transaction_coordinator_fenced)
 async def _older_coordinator(broker: HandlersStory) -> ErrorCode:
     broker.elect()
