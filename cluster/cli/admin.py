@@ -1,9 +1,10 @@
 """kafka-python's admin client, for requests that only it has: replicas, log directories, quorum, reassignments."""
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.cli.client import parse_servers, require_reachable, why_unreachable
 from cordwood.cluster.cli.exits import ExitCode, Failure
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 TIMEOUT_MS = 5_000
+PATIENCE_S = 20.0
+"""Time for all requests together. Requests are retried meanwhile: the client may ask a broker that is gone."""
+PAUSE_S = 0.05
 
 
 @contextmanager
@@ -54,6 +58,19 @@ def _connected(servers: str) -> "KafkaAdminClient":
         except KafkaError as error:
             failure = error
     raise failure
+
+
+def answer_of(ask: Callable[[], Any], deadline_s: float) -> Any:
+    """Retry a request until a broker answers. Raises KafkaError: a refusal immediately, others after the deadline."""
+    from kafka.errors import RetriableError
+
+    while True:
+        try:
+            return ask()
+        except RetriableError:
+            if time.monotonic() >= deadline_s:
+                raise
+            time.sleep(PAUSE_S)
 
 
 def failure_of(error: Exception, servers: str) -> Failure:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from cordwood import __version__
-from cordwood.cluster.cli import cluster, consume, group, log, partition, produce, serve, status, topic, up
+from cordwood.cluster.cli import cluster, consume, group, log, partition, produce, serve, status, topic, transaction, up
 from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
 
 
@@ -107,6 +107,7 @@ app.add_typer(partition.app, name="partition")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 
 

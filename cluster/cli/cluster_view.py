@@ -1,9 +1,10 @@
 """A cluster's state, collected by a client with kafka-python."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
 from cordwood.cluster.cli.client import why_unreachable
 from cordwood.cluster.operations.view import (
     NOBODY,
@@ -19,40 +20,24 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 NO_ERROR = 0
-PATIENCE_S = 20.0
-"""Time for all requests together. Requests are retried meanwhile: the client may ask a broker that is gone."""
 ONE_BROKER_S = 5.0
 """Time for a request to one particular broker, so that a hung one does not use up the whole time."""
-PAUSE_S = 0.05
 MIN_ISR = "min.insync.replicas"
 
 
 def view_of(admin: "KafkaAdminClient") -> ClusterView:
     """Return the cluster's state. Raises KafkaError. A broker that does not report its log directories is no error."""
     deadline_s = time.monotonic() + PATIENCE_S
-    described = _answer(admin.describe_cluster, deadline_s)
+    described = answer_of(admin.describe_cluster, deadline_s)
     alive = [broker for broker in described["brokers"] if not broker.get("is_fenced")]
     held = {broker["broker_id"]: _log_directories(admin, broker, deadline_s) for broker in alive}
-    topics = _answer(admin.describe_topics, deadline_s)
+    topics = answer_of(admin.describe_topics, deadline_s)
     return ClusterView(
         described["cluster_id"],
         tuple(_broker(row, held) for row in sorted(described["brokers"], key=lambda row: int(row["broker_id"]))),
-        _quorum(_answer(admin.describe_metadata_quorum, deadline_s)),
+        _quorum(answer_of(admin.describe_metadata_quorum, deadline_s)),
         tuple(_partitions(topics, _replicas_held(held), _min_isr(admin, topics, deadline_s))),
     )
-
-
-def _answer(ask: Callable[[], Any], deadline_s: float) -> Any:
-    """Retry a request until a broker answers. Raises KafkaError: a refusal immediately, others after the deadline."""
-    from kafka.errors import RetriableError
-
-    while True:
-        try:
-            return ask()
-        except RetriableError:
-            if time.monotonic() >= deadline_s:
-                raise
-            time.sleep(PAUSE_S)
 
 
 def _log_directories(
@@ -65,7 +50,7 @@ def _log_directories(
         return None
     deadline_s = min(deadline_s, time.monotonic() + ONE_BROKER_S)
     try:
-        [answer] = _answer(lambda: admin.describe_log_dirs(brokers=[broker["broker_id"]]), deadline_s)
+        [answer] = answer_of(lambda: admin.describe_log_dirs(brokers=[broker["broker_id"]]), deadline_s)
     except KafkaError:
         return None
     directories: list[dict[str, Any]] = answer["log_dirs"]
@@ -123,7 +108,7 @@ def _min_isr(admin: "KafkaAdminClient", topics: list[dict[str, Any]], deadline_s
         return {}
     names = [topic["name"] for topic in topics]
     wanted = [ConfigResource("TOPIC", name, [MIN_ISR]) for name in names]
-    configs = _answer(lambda: admin.describe_configs(wanted, config_filter="all"), deadline_s)["topic"]
+    configs = answer_of(lambda: admin.describe_configs(wanted, config_filter="all"), deadline_s)["topic"]
     return {name: int(configs[name][MIN_ISR]["value"]) for name in names if MIN_ISR in configs.get(name, {})}
 
 

@@ -11,6 +11,7 @@ import typer
 
 from cordwood.cluster.cli.client import ANSWER_TIMEOUT_S, admin_client, client_settings, no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.offsets import Isolation
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, BootstrapServers
 from cordwood.cluster.cli.output import note
 from cordwood.storage.types import TopicPartition
@@ -56,6 +57,16 @@ def consume(
         str | None,
         typer.Option("--group", "-g", help="Join this consumer group and commit the offsets that were read."),
     ] = None,
+    isolation: Annotated[
+        Isolation,
+        typer.Option(
+            "--isolation",
+            help=(
+                "read_committed prints records of committed transactions only, up to the first one that is open;"
+                " read_uncommitted prints all records."
+            ),
+        ),
+    ] = Isolation.READ_COMMITTED,
     limit: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help="Print the key and this separator before each value.")
@@ -80,20 +91,22 @@ def consume(
     with admin_client(servers) as admin:
         from confluent_kafka import Consumer
 
-        consumer = Consumer({**_settings(servers, group), "error_cb": reading.client_error})
+        consumer = Consumer({**_settings(servers, group, isolation), "error_cb": reading.client_error})
         try:
             names = _partitions(consumer, topic, partition)
-            reading.begin(consumer, topic, resolve(admin, position, names), readable_ends(admin, names))
+            starts, ends = resolve(admin, position, names, isolation), readable_ends(admin, names, isolation)
+            reading.begin(consumer, topic, starts, ends)
             reading.run(consumer)
         finally:
             consumer.close()
 
 
-def _settings(servers: str, group: str | None) -> dict[str, Any]:
+def _settings(servers: str, group: str | None, isolation: Isolation) -> dict[str, Any]:
     return client_settings(
         servers,
         **{
             "group.id": group or "cordwood-consume",
+            "isolation.level": isolation.value,
             "enable.auto.commit": group is not None,
             # Only offsets of printed records may be committed.
             "enable.auto.offset.store": False,

@@ -1,6 +1,7 @@
 """Positions as an option, and offset look-ups: log start, last stable offset, a position in each partition."""
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import TYPE_CHECKING, assert_never, cast
 
 from cordwood.cluster.cli.client import answer, no_such_topic
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
 
 
 Offsets = dict[TopicPartition, int]
+
+
+class Isolation(Enum):
+    """The isolation level of a reader."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
 
 
 def partitions_in(topic: "TopicDescription") -> list[TopicPartition]:
@@ -47,14 +55,21 @@ def log_starts(admin: "AdminClient", partitions: Iterable[TopicPartition]) -> Of
     return _look_up(admin, partitions, OffsetSpec.earliest())
 
 
-def readable_ends(admin: "AdminClient", partitions: Iterable[TopicPartition]) -> Offsets:
-    """Return the last stable offset of each partition, before which consumers may read now."""
+def readable_ends(
+    admin: "AdminClient", partitions: Iterable[TopicPartition], isolation: Isolation = Isolation.READ_COMMITTED
+) -> Offsets:
+    """Return the end of what consumers may read now: the last stable offset, or with read_uncommitted the watermark."""
     from confluent_kafka.admin import OffsetSpec
 
-    return _look_up(admin, partitions, OffsetSpec.latest())
+    return _look_up(admin, partitions, OffsetSpec.latest(), isolation)
 
 
-def resolve(admin: "AdminClient", position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
+def resolve(
+    admin: "AdminClient",
+    position: Position,
+    partitions: Iterable[TopicPartition],
+    isolation: Isolation = Isolation.READ_COMMITTED,
+) -> Offsets:
     """Return the offset of a position in each partition, within the offsets that the partition has."""
     from confluent_kafka.admin import OffsetSpec
 
@@ -63,25 +78,29 @@ def resolve(admin: "AdminClient", position: Position, partitions: Iterable[Topic
         case Edge.EARLIEST:
             return log_starts(admin, names)
         case Edge.LATEST:
-            return readable_ends(admin, names)
+            return readable_ends(admin, names, isolation)
         case AtOffset(offset):
-            starts, ends = log_starts(admin, names), readable_ends(admin, names)
+            starts, ends = log_starts(admin, names), readable_ends(admin, names, isolation)
             return {name: min(max(offset, starts[name]), ends[name]) for name in names}
         case AtTime(timestamp_ms):
-            found = _look_up(admin, names, OffsetSpec.for_timestamp(timestamp_ms))
-            late = readable_ends(admin, [name for name in names if found[name] < 0])
+            found = _look_up(admin, names, OffsetSpec.for_timestamp(timestamp_ms), isolation)
+            late = readable_ends(admin, [name for name in names if found[name] < 0], isolation)
             return {name: late.get(name, found[name]) for name in names}
         case _:
             assert_never(position)
 
 
-def _look_up(admin: "AdminClient", partitions: Iterable[TopicPartition], spec: "OffsetSpec") -> Offsets:
+def _look_up(
+    admin: "AdminClient",
+    partitions: Iterable[TopicPartition],
+    spec: "OffsetSpec",
+    isolation: Isolation = Isolation.READ_COMMITTED,
+) -> Offsets:
     import confluent_kafka
 
     wanted = {confluent_kafka.TopicPartition(name.topic, name.partition): spec for name in partitions}
     if not wanted:
         return {}
-    answers = admin.list_offsets(
-        wanted, isolation_level=confluent_kafka.IsolationLevel.READ_COMMITTED, request_timeout=20
-    )
+    level = confluent_kafka.IsolationLevel[isolation.name]
+    answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=20)
     return {TopicPartition(where.topic, where.partition): answer(future).offset for where, future in answers.items()}

@@ -27,6 +27,11 @@ COMMANDS = [
     ["partition", "elect", "t"],
     ["partition", "move", "t", "0", "--to", "1,2"],
     ["partition", "list-moves"],
+    ["transaction", "list"],
+    ["transaction", "describe", "id"],
+    ["transaction", "describe-producers", "--topic", "t", "--partition", "0"],
+    ["transaction", "find-hanging"],
+    ["transaction", "abort", "--topic", "t", "--partition", "0", "--start-offset", "0"],
 ]
 
 
@@ -74,6 +79,12 @@ def test_without_a_broker_it_says_how_to_get_one(words: list[str]) -> None:
         (["partition", "move", "t", "0", "--to", "1", "--cancel"], "--cancel"),
         (["partition", "move", "t", "0", "--to", "1,one"], "1,2,3"),
         (["partition", "move", "t", "0", "--to", "1,1"], "different"),
+        (["consume", "t", "--isolation", "serializable"], "read_committed"),
+        (["transaction", "list", "--state", "open"], "--state"),
+        (["transaction", "describe"], "TRANSACTIONAL_ID"),
+        (["transaction", "describe-producers", "--topic", "t"], "--partition"),
+        (["transaction", "find-hanging", "--partition", "0"], "--topic"),
+        (["transaction", "abort", "--topic", "t", "--partition", "0"], "--start-offset"),
         (["serf"], "serf"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
