@@ -2,35 +2,37 @@
 
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cluster.cli.client import no_such_topic
+from cordwood.cluster.cli.admin import PATIENCE_S, answer_of, cluster_admin
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.open_transactions import (
+    coordinated,
+    leader_of,
+    open_in,
+    open_transactions,
+    producers_of,
+    searched,
+    write_abort_marker,
+)
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
-from cordwood.cluster.cli.output import note, print_json, print_rows, print_table
+from cordwood.cluster.cli.output import print_json, print_rows, print_table
 from cordwood.cluster.operations.hanging import CoordinatedTransaction, OpenTransaction, is_expected, why_hanging
 from cordwood.cluster.transactions.states import TransactionState
 from cordwood.storage.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
-    from kafka.admin import ProducerState
 
 MINUTE_MS = 60_000
 INVALID_REGULAR_EXPRESSION = 128
 """A code that kafka-python has no class for."""
-AT_ONCE_MAX = 500
-"""Partitions or producer ids in one request."""
 NONE = -1
-
-Leaders = dict[TopicPartition, int]
-T = TypeVar("T")
+PLACE_HEADINGS = ("TOPIC", "PARTITION", "PRODUCER ID", "EPOCH")
 
 app = typer.Typer(
     no_args_is_help=True, help="List and describe transactions, and find and abort those that consumers wait for."
@@ -70,8 +72,6 @@ def list_transactions(
     """List the transactional ids of all brokers, with their states and coordinators."""
     from kafka.errors import BrokerResponseError
 
-    from cordwood.cluster.cli.admin import PATIENCE_S, answer_of, cluster_admin
-
     states = [each.value for each in state or ()]
     with cluster_admin(servers) as admin:
         try:
@@ -106,8 +106,6 @@ def describe(
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
     """Show the state of transactional ids, and the partitions of their open transactions."""
-    from cordwood.cluster.cli.admin import cluster_admin
-
     with cluster_admin(servers) as admin:
         described = [_described(admin, transactional_id) for transactional_id in transactional_ids]
     if as_json:
@@ -128,12 +126,10 @@ def describe_producers(
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
     """Show the producers that a partition knows, and the first offsets of their open transactions."""
-    from cordwood.cluster.cli.admin import cluster_admin
-
     place = TopicPartition(topic, partition)
     with cluster_admin(servers) as admin:
-        leader = _leader(admin, place)
-        producers = _producers(admin, place, leader if broker is None else broker)
+        leader = leader_of(admin, place)
+        producers = producers_of(admin, place, leader if broker is None else broker)
     rows = [
         {
             "producer_id": each.producer_id,
@@ -177,8 +173,6 @@ def find_hanging(
 
     Searches all partitions, unless options limit the search.
     """
-    from cordwood.cluster.cli.admin import cluster_admin
-
     if partition is not None and topic is None:
         raise Failure("--partition needs --topic.", ExitCode.USAGE)
     max_timeout_ms = max_timeout_minutes * MINUTE_MS
@@ -186,42 +180,21 @@ def find_hanging(
         now_ms = _now_ms()
         candidates = [
             found
-            for found in _open_transactions(admin, _searched(admin, topic, partition, broker))
+            for found in open_transactions(admin, searched(admin, topic, partition, broker))
             if now_ms - found.last_timestamp_ms > max_timeout_ms
         ]
-        known = _coordinated(admin, {found.producer_id for found in candidates})
-    reasons = [
-        (found, why_hanging(found, known.get(found.producer_id), now_ms, max_timeout_ms)) for found in candidates
-    ]
-    rows = [
-        {
-            "topic": found.place.topic,
-            "partition": found.place.partition,
-            "producer_id": found.producer_id,
-            "producer_epoch": found.producer_epoch,
-            "coordinator_epoch": _known(found.coordinator_epoch),
-            "start_offset": found.start_offset,
-            "last_timestamp": found.last_timestamp_ms,
-            "minutes": (now_ms - found.last_timestamp_ms) // MINUTE_MS,
-            "reason": reason,
-        }
-        for found, reason in reasons
-        if reason is not None
-    ]
+        known = coordinated(admin, {found.producer_id for found in candidates})
+    rows = []
+    for found in candidates:
+        reason = why_hanging(found, known.get(found.producer_id), now_ms, max_timeout_ms)
+        if reason is not None:
+            minutes = (now_ms - found.last_timestamp_ms) // MINUTE_MS
+            rows.append({**_fields(found), "minutes": minutes, "reason": reason})
     if not as_json:
         for row in rows:
             row["last_timestamp"] = _time(row["last_timestamp"])
-    headings = [
-        "TOPIC",
-        "PARTITION",
-        "PRODUCER ID",
-        "EPOCH",
-        "COORDINATOR EPOCH",
-        "OPEN FROM",
-        "LAST APPEND",
-        "MINUTES",
-    ]
-    print_rows(rows, [*headings, "REASON"], as_json, "No transaction hangs.")
+    headings = [*PLACE_HEADINGS, "COORDINATOR EPOCH", "OPEN FROM", "LAST APPEND", "MINUTES", "REASON"]
+    print_rows(rows, headings, as_json, "No transaction hangs.")
 
 
 @app.command()
@@ -254,8 +227,6 @@ def abort(
 
     A transaction that its coordinator still knows is refused: it ends by itself, at the latest after its timeout.
     """
-    from cordwood.cluster.cli.admin import cluster_admin
-
     if start_offset is None and producer_id is None:
         raise Failure(
             "name the transaction with --start-offset or --producer-id: `cordwood transaction find-hanging` has them.",
@@ -263,34 +234,44 @@ def abort(
         )
     place = TopicPartition(topic, partition)
     with cluster_admin(servers) as admin:
-        open_here = list(_open_transactions(admin, {place: _leader(admin, place)}))
-        found = _chosen(place, open_here, start_offset, producer_id, producer_epoch)
-        known = _coordinated(admin, {found.producer_id}).get(found.producer_id)
+        found = _chosen(place, open_in(admin, place), start_offset, producer_id, producer_epoch)
+        known = coordinated(admin, {found.producer_id}).get(found.producer_id)
         if known is not None and is_expected(found, known) and not force:
-            raise Failure(
-                f"the transaction is not hanging: {known.transactional_id!r} is {known.state}, and its coordinator is"
-                " going to end it. To abort it in this partition alone, and risk that its other partitions are"
-                " committed, add --force."
-            )
+            raise _not_hanging(known)
         if not yes and sys.stdin.isatty():
             where = f"{topic}-{partition}, from offset {found.start_offset} on"
             typer.confirm(f"Abort the transaction of producer {found.producer_id} in {where}?", abort=True, err=True)
         # -1 stands for no marker yet: no coordinator has an epoch below 0.
         epoch = max(0, found.coordinator_epoch) if coordinator_epoch is None else coordinator_epoch
-        _write_abort_marker(admin, found, epoch)
+        write_abort_marker(admin, found, epoch)
     aborted = found._replace(coordinator_epoch=epoch)
     if as_json:
-        fields = aborted._asdict()
-        del fields["place"], fields["last_timestamp_ms"]
-        print_json({**place._asdict(), **fields})
+        print_json(_fields(aborted))
     else:
         typer.echo(f"{topic}-{partition}: aborted the transaction of producer {found.producer_id}")
 
 
+def _fields(found: OpenTransaction) -> dict[str, Any]:
+    return {
+        "topic": found.place.topic,
+        "partition": found.place.partition,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "coordinator_epoch": _known(found.coordinator_epoch),
+        "start_offset": found.start_offset,
+        "last_timestamp": found.last_timestamp_ms,
+    }
+
+
+def _not_hanging(known: CoordinatedTransaction) -> Failure:
+    return Failure(
+        f"the transaction is not hanging: {known.transactional_id!r} is {known.state}, and its coordinator is going to"
+        " end it. To abort it in this partition alone, and risk that its other partitions are committed, add --force."
+    )
+
+
 def _described(admin: "KafkaAdminClient", transactional_id: str) -> dict[str, Any]:
     from kafka.errors import TransactionalIdNotFoundError
-
-    from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
 
     try:
         found = answer_of(lambda: admin.describe_transactions([transactional_id]), time.monotonic() + PATIENCE_S)[
@@ -325,133 +306,6 @@ def _print_described(found: dict[str, Any]) -> None:
         print_table(["TOPIC", "PARTITION"], [list(place.values()) for place in found["partitions"]])
 
 
-def _leaders(admin: "KafkaAdminClient") -> Leaders:
-    """Return the leader of every partition; -1 for none."""
-    from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
-
-    topics = answer_of(admin.describe_topics, time.monotonic() + PATIENCE_S)
-    return {
-        TopicPartition(topic["name"], row["partition_index"]): row["leader_id"]
-        for topic in topics
-        for row in topic["partitions"]
-    }
-
-
-def _leader(admin: "KafkaAdminClient", place: TopicPartition) -> int:
-    """Return the leader of a partition. Raises Failure if there is no such partition, or no leader."""
-    (leader,) = _of_topic(_leaders(admin), place.topic, place.partition).values()
-    if leader == NONE:
-        raise Failure(f"{place.topic}-{place.partition} has no leader now: see `cordwood status`.")
-    return leader
-
-
-def _of_topic(leaders: Leaders, topic: str, partition: int | None) -> Leaders:
-    """Return the leaders of a topic's partitions, or of one. Raises Failure if there is none."""
-    of_topic = {place: leader for place, leader in leaders.items() if place.topic == topic}
-    if not of_topic:
-        raise no_such_topic(topic)
-    chosen = {place: leader for place, leader in of_topic.items() if partition in (None, place.partition)}
-    if not chosen:
-        sentence = f"{topic} has partitions 0 to {len(of_topic) - 1}: there is no partition {partition}."
-        raise Failure(sentence, ExitCode.USAGE)
-    return chosen
-
-
-def _searched(admin: "KafkaAdminClient", topic: str | None, partition: int | None, broker: int | None) -> Leaders:
-    """Return the partitions to search with their leaders, and note those that have none. Raises Failure."""
-    leaders = _leaders(admin)
-    if topic is not None:
-        leaders = _of_topic(leaders, topic, partition)
-    for place in (place for place, leader in leaders.items() if leader == NONE):
-        note(f"cordwood: {place.topic}-{place.partition} has no leader, and was not searched")
-    return {place: leader for place, leader in leaders.items() if leader != NONE and broker in (None, leader)}
-
-
-def _open_transactions(admin: "KafkaAdminClient", leaders: Leaders) -> Iterator[OpenTransaction]:
-    """Yield the open transactions of partitions, in order, and note the partitions that cannot be asked."""
-    led: dict[int, list[TopicPartition]] = defaultdict(list)
-    for place, leader in leaders.items():
-        led[leader].append(place)
-    found = []
-    for leader, places in led.items():
-        for some in _chunks(places):
-            found += [
-                OpenTransaction(
-                    place,
-                    each.producer_id,
-                    each.producer_epoch,
-                    each.coordinator_epoch,
-                    each.current_transaction_start_offset,
-                    each.last_timestamp,
-                )
-                for place, producers in _producers_of(admin, some, leader)
-                for each in producers
-                if each.current_transaction_start_offset != NONE
-            ]
-    yield from sorted(found)
-
-
-def _producers_of(
-    admin: "KafkaAdminClient", places: Sequence[TopicPartition], leader: int
-) -> "Iterator[tuple[TopicPartition, Sequence[ProducerState]]]":
-    from kafka.errors import BrokerResponseError, KafkaError
-
-    try:
-        described = admin.describe_producers([*map(_kafkas, places)], leader)
-    except BrokerResponseError as error:
-        # The answer to one partition hides the others'.
-        if len(places) > 1:
-            for place in places:
-                yield from _producers_of(admin, [place], leader)
-        else:
-            note(f"cordwood: {places[0].topic}-{places[0].partition} was not searched: {error}")
-    except KafkaError as error:
-        note(f"cordwood: broker {leader} was not searched: {error}")
-    else:
-        yield from ((place, described[_kafkas(place)].active_producers) for place in places)
-
-
-def _producers(admin: "KafkaAdminClient", place: TopicPartition, broker: int) -> "Sequence[ProducerState]":
-    """Return the producers that a replica knows. Raises Failure."""
-    from kafka.errors import NodeNotReadyError, NotLeaderForPartitionError
-
-    wanted = _kafkas(place)
-    try:
-        producers: Sequence[ProducerState] = admin.describe_producers([wanted], broker)[wanted].active_producers
-    except NotLeaderForPartitionError:
-        raise Failure(f"broker {broker} does not lead {place.topic}-{place.partition}: leave out --broker.") from None
-    except NodeNotReadyError:
-        raise Failure(f"broker {broker} cannot be reached.", ExitCode.UNREACHABLE) from None
-    return producers
-
-
-def _coordinated(admin: "KafkaAdminClient", producer_ids: Iterable[int]) -> dict[int, CoordinatedTransaction]:
-    """Return the transactions of producer ids, as their coordinators know them."""
-    from kafka.errors import TransactionalIdNotFoundError
-
-    from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
-
-    deadline_s = time.monotonic() + PATIENCE_S
-    found = {}
-    for some in _chunks(sorted(producer_ids)):
-        listed = answer_of(lambda wanted=some: admin.list_transactions(producer_id_filters=wanted), deadline_s)
-        for row in (row for of_broker in listed.values() for row in of_broker):
-            try:
-                described = answer_of(
-                    lambda wanted=row.transactional_id: admin.describe_transactions([wanted]), deadline_s
-                )[row.transactional_id]
-            except TransactionalIdNotFoundError:
-                # It has expired since.
-                continue
-            found[row.producer_id] = CoordinatedTransaction(
-                row.transactional_id,
-                described.state.value,
-                described.transaction_start_time_ms,
-                frozenset(TopicPartition(place.topic, place.partition) for place in described.topic_partitions),
-            )
-    return found
-
-
 def _chosen(
     place: TopicPartition,
     open_here: Sequence[OpenTransaction],
@@ -471,36 +325,6 @@ def _chosen(
         f"{place.topic}-{place.partition} has no such open transaction: see `cordwood transaction describe-producers"
         f" --topic {place.topic} --partition {place.partition}`."
     )
-
-
-def _write_abort_marker(admin: "KafkaAdminClient", found: OpenTransaction, coordinator_epoch: int) -> None:
-    from kafka.admin import AbortTransactionSpec
-    from kafka.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError
-
-    spec = AbortTransactionSpec(_kafkas(found.place), found.producer_id, found.producer_epoch, coordinator_epoch)
-    try:
-        admin.abort_transaction(spec)
-    except TransactionCoordinatorFencedError:
-        raise Failure(
-            f"the last marker of producer {found.producer_id} is of coordinator epoch {found.coordinator_epoch}:"
-            " --coordinator-epoch must not be lower."
-        ) from None
-    except InvalidProducerEpochError:
-        raise Failure(
-            f"producer {found.producer_id} has a newer epoch than {found.producer_epoch} by now: look again."
-        ) from None
-
-
-def _kafkas(place: TopicPartition) -> Any:
-    from kafka import TopicPartition as KafkasTopicPartition
-
-    return KafkasTopicPartition(*place)
-
-
-def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, AT_ONCE_MAX)):
-        yield chunk
 
 
 def _known(number: int) -> int | None:
