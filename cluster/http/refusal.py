@@ -13,6 +13,7 @@ _STATUS = {
     ErrorCode.unknown_topic_or_partition: 404,
     ErrorCode.unknown_topic_id: 404,
     ErrorCode.group_id_not_found: 404,
+    ErrorCode.transactional_id_not_found: 404,
     ErrorCode.topic_already_exists: 409,
     ErrorCode.non_empty_group: 409,
     ErrorCode.unknown_member_id: 409,
@@ -51,13 +52,15 @@ _PASSING = frozenset(
 _SENTENCES = {
     ErrorCode.unknown_topic_or_partition: "The topic or partition does not exist.",
     ErrorCode.group_id_not_found: "The group does not exist.",
+    ErrorCode.transactional_id_not_found: "The transactional id does not exist.",
+    ErrorCode.invalid_regular_expression: "`pattern` is not a regular expression of RE2.",
     ErrorCode.non_empty_group: "The group has running members: stop them first.",
     ErrorCode.unknown_member_id: "The group has running members: stop them first.",
     ErrorCode.not_leader_or_follower: "The partition has a new leader: try again.",
     ErrorCode.leader_not_available: "The partition has no leader now: try again later.",
-    ErrorCode.coordinator_not_available: "The group has no coordinator now: try again later.",
-    ErrorCode.coordinator_load_in_progress: "The group's coordinator is still loading: try again.",
-    ErrorCode.not_coordinator: "The group has a new coordinator: try again.",
+    ErrorCode.coordinator_not_available: "There is no coordinator now: try again later.",
+    ErrorCode.coordinator_load_in_progress: "The coordinator is still loading: try again.",
+    ErrorCode.not_coordinator: "There is a new coordinator: try again.",
     ErrorCode.not_enough_replicas: (
         "Fewer replicas are in sync than min.insync.replicas requires, and nothing was written: try again later."
     ),

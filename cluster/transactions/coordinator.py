@@ -217,10 +217,11 @@ class TransactionCoordinator:
         producer_ids: Collection[int] = (),
         open_longer_than_ms: int = -1,
         pattern: str = "",
-    ) -> Iterator[TransactionListing]:
-        """Return the transactional ids that match all filters. Raises Refused while some are loading.
+    ) -> Iterator[TransactionListing | None]:
+        """Return the transactional ids that match all filters, and None for each other one, so that a caller can pause.
 
-        `open_longer_than_ms`, unless it is negative, selects transactions that are open for longer.
+        `open_longer_than_ms`, unless it is negative, selects transactions that are open for longer. Raises Refused
+        while some ids are loading.
         """
         if self._store.is_loading:
             raise Refused(ErrorCode.coordinator_load_in_progress)
@@ -237,9 +238,10 @@ class TransactionCoordinator:
 
         return (
             TransactionListing(transactional_id, current.producer_id, current.state)
+            if is_wanted(transactional_id, current)
+            else None
             for shard in self._store.shards
             for transactional_id, current in list(shard.transactions.items())
-            if is_wanted(transactional_id, current)
         )
 
     def on_metadata_change(self, old: Image, new: Image) -> None:

@@ -2,10 +2,11 @@
 
 import base64
 from enum import Enum
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 import msgspec
 
+from cordwood.cluster.http.records.portions import MarkerRecord
 from cordwood.storage.records import Record
 
 
@@ -45,6 +46,11 @@ class ReadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     value: msgspec.Raw | str | msgspec.UnsetType | None = msgspec.UNSET
     value_base64: str | msgspec.UnsetType = msgspec.UNSET
     headers: list[RecordHeader] | msgspec.UnsetType = msgspec.UNSET
+    control: Literal["commit", "abort"] | msgspec.UnsetType = msgspec.UNSET
+    """The decision of a transaction marker, which has neither key nor value; only with `markers`."""
+    producer_id: int | msgspec.UnsetType = msgspec.UNSET
+    """The producer of the transaction that the marker ends."""
+    producer_epoch: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def bytes_of(content: Any, encoding: Encoding) -> bytes | None:
@@ -92,6 +98,19 @@ def written(topic: str, partition: int, record: Record, key_encoding: Encoding, 
         value,
         value_base64,
         [_header(name, content) for name, content in record.headers] if record.headers else _NO_HEADERS,
+    )
+
+
+def written_marker(topic: str, partition: int, marker: MarkerRecord) -> ReadRecord:
+    """Return a transaction marker in the format of the response."""
+    return ReadRecord(
+        topic,
+        partition,
+        marker.offset,
+        marker.timestamp,
+        control="commit" if marker.is_commit else "abort",
+        producer_id=marker.producer.producer_id,
+        producer_epoch=marker.producer.epoch,
     )
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.storage.batch import CODEC_MASK, headers, peek
+from cordwood.storage.batch import CODEC_MASK, BatchHeader, headers, peek
+from cordwood.storage.control import read_marker
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import LargeRecord, Record, RecordCursor
+from cordwood.storage.types import ProducerIdAndEpoch
 from cordwood.storage.visibility import Visibility
 
 RECORDS_MAX = 500
@@ -19,10 +21,19 @@ RECORD_BYTES_MAX = 8 << 20
 """The limit of a record over HTTP, where it is in memory several times. Kafka clients can read larger ones."""
 
 
+class MarkerRecord(NamedTuple):
+    """A transaction marker, in the place of a record."""
+
+    offset: int
+    timestamp: int
+    is_commit: bool
+    producer: ProducerIdAndEpoch
+
+
 class Portion(NamedTuple):
     """Some records, or `damage`: why the next records cannot be decoded. `end` is the next offset to read."""
 
-    records: Sequence[Record]
+    records: "Sequence[Record | MarkerRecord]"
     end: int
     damage: str | None = None
 
@@ -30,7 +41,8 @@ class Portion(NamedTuple):
 class Portions:
     """The fetched batches of one partition, decoded within `offsets`, and only for `key` if it is set.
 
-    `aborted` are the aborted transactions among them, which are left out: producer id and first offset.
+    `aborted` are the aborted transactions among them, which are left out: producer id and first offset. Transaction
+    markers are left out, unless `with_markers`.
     """
 
     def __init__(
@@ -40,7 +52,10 @@ class Portions:
         key: bytes | None,
         records_max: int = RECORDS_MAX,
         aborted: Sequence[tuple[int, int]] = (),
+        *,
+        with_markers: bool = False,
     ) -> None:
+        self._with_markers = with_markers and key is None
         self._visibility = Visibility(aborted)
         self._batches, self._offsets, self._key = batches, offsets, key
         self._records_max = min(records_max, RECORDS_MAX)
@@ -65,7 +80,7 @@ class Portions:
         """
         taken = _Taken(self._records_max)
         while not taken.is_enough and not self.is_over:
-            cursor = self._cursor = self._cursor or self._next_batch()
+            cursor = self._cursor = self._cursor or self._next_batch(taken)
             if cursor is None:
                 continue
             cursor.record_bytes_max = record_bytes_max
@@ -93,7 +108,7 @@ class Portions:
                 return
         self._cursor, self._end = None, max(self._end, min(cursor.end, self._offsets.stop))
 
-    def _next_batch(self) -> RecordCursor | None:
+    def _next_batch(self, taken: "_Taken") -> RecordCursor | None:
         """Return the next batch; None for one without records for a reader: a control batch, or an aborted one."""
         header = peek(self._batches, self._place)
         behind = self._place + header.size
@@ -101,6 +116,8 @@ class Portions:
             raise CorruptBatch(f"a batch of {header.size} bytes where {len(self._batches) - self._place} remain")
         batch, self._place = self._batches[self._place : behind], behind
         if not self._visibility.shows(header, batch):
+            if self._with_markers and header.is_control and header.base_offset in self._offsets:
+                taken.take_marker(header, batch)
             self._end = max(self._end, min(header.end, self._offsets.stop))
             return None
         return RecordCursor(batch, self._offsets.start)
@@ -110,7 +127,7 @@ class _Taken:
     """A portion under construction."""
 
     def __init__(self, records_max: int) -> None:
-        self.records: list[Record] = []
+        self.records: list[Record | MarkerRecord] = []
         self._records_left, self._bytes_left, self._looks_left = records_max, CONTENT_BYTES_MAX, LOOKED_AT_MAX
 
     @property
@@ -123,3 +140,11 @@ class _Taken:
             self.records.append(record)
             self._records_left -= 1
             self._bytes_left -= len(record.key or b"") + len(record.value or b"")
+
+    def take_marker(self, header: BatchHeader, batch: bytes) -> None:
+        """Take the marker of a control batch; a control record of another kind is no marker. Raises CorruptBatch."""
+        marker = read_marker(batch)
+        if marker is not None:
+            producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+            self.records.append(MarkerRecord(header.base_offset, header.max_timestamp, marker.is_commit, producer))
+            self._records_left -= 1

@@ -14,10 +14,10 @@ from cordwood.cluster.http.api.topics import PartitionIndex
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets
-from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
+from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written, written_marker
 from cordwood.cluster.http.records.fetch import Isolation
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
-from cordwood.cluster.http.records.portions import RECORDS_MAX
+from cordwood.cluster.http.records.portions import RECORDS_MAX, MarkerRecord
 from cordwood.cluster.http.records.reader import Piece, RecordReader, Wanted
 from cordwood.cluster.http.refusal import HttpRefusal, Mistake
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
@@ -52,6 +52,8 @@ class ReadQuery(msgspec.Struct, frozen=True):
     value_encoding: Encoding = Encoding.TEXT
     isolation: Isolation = Isolation.READ_COMMITTED
     """read_uncommitted also returns the records of undecided and aborted transactions."""
+    markers: bool = False
+    """Include transaction markers, which have `control` in place of key and value; not with `key`."""
 
 
 async def read_records(asked: ApiRequest[ReadQuery, Nothing]) -> web.StreamResponse:
@@ -114,7 +116,7 @@ class _Sending:
         if len(records) == len(piece.records):
             await self._write(self._form.passed(piece.place, piece.end))
 
-    def _as_far_as_wanted(self, records: Sequence[Record]) -> Sequence[Record]:
+    def _as_far_as_wanted(self, records: Sequence[Record | MarkerRecord]) -> Sequence[Record | MarkerRecord]:
         if self._records_left is not None:
             records = records[: self._records_left]
             self._records_left -= len(records)
@@ -122,10 +124,13 @@ class _Sending:
             for at, record in enumerate(records):
                 if self._bytes_left <= 0:
                     return records[:at]
-                self._bytes_left -= len(record.key or b"") + len(record.value or b"")
+                if isinstance(record, Record):
+                    self._bytes_left -= len(record.key or b"") + len(record.value or b"")
         return records
 
-    def _written(self, place: TopicPartition, record: Record) -> ReadRecord:
+    def _written(self, place: TopicPartition, record: Record | MarkerRecord) -> ReadRecord:
+        if isinstance(record, MarkerRecord):
+            return written_marker(place.topic, place.partition, record)
         return written(place.topic, place.partition, record, self._query.key_encoding, self._query.value_encoding)
 
     async def _write(self, content: bytes) -> None:
@@ -142,7 +147,8 @@ async def _wanted(
     key = None if query.key is None else _key(query.key, query.key_encoding)
     records_max = RECORDS_MAX if query.limit is None else query.limit
     if follows and last_event_id:
-        return Wanted(await _resumed(places, last_event_id, context), None, key, records_max, query.isolation)
+        starts = await _resumed(places, last_event_id, context)
+        return Wanted(starts, None, key, records_max, query.isolation, query.markers)
     try:
         default = Edge.LATEST if follows else Edge.EARLIEST
         position = default if query.start is None else positions.parse(query.start)
@@ -151,7 +157,7 @@ async def _wanted(
     level = query.isolation.level
     starts = await offsets.resolve(context, position, places, level)
     ends = None if follows else await offsets.resolve(context, Edge.LATEST, places, level)
-    return Wanted(starts, ends, key, records_max, query.isolation)
+    return Wanted(starts, ends, key, records_max, query.isolation, query.markers)
 
 
 def _events(starts: Offsets) -> Events:

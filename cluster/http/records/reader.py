@@ -14,7 +14,14 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, by_leader
 from cordwood.cluster.http.records.fetch import Fetched, Isolation, fetch
-from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX, USUAL_RECORD_BYTES, Portion, Portions
+from cordwood.cluster.http.records.portions import (
+    RECORD_BYTES_MAX,
+    RECORDS_MAX,
+    USUAL_RECORD_BYTES,
+    MarkerRecord,
+    Portion,
+    Portions,
+)
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
 from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
 from cordwood.cluster.kafka.cluster_client import Unanswered
@@ -44,7 +51,7 @@ class Piece(NamedTuple):
     """
 
     place: TopicPartition
-    records: Sequence[Record]
+    records: "Sequence[Record | MarkerRecord]"
     end: int
     missing: range = range(0)
     reason: str | None = None
@@ -62,6 +69,8 @@ class Wanted:
     key: bytes | None = None
     records_max: int = RECORDS_MAX
     isolation: Isolation = Isolation.READ_COMMITTED
+    with_markers: bool = False
+    """True to read transaction markers too."""
 
 
 class RecordReader:
@@ -200,7 +209,9 @@ class RecordReader:
             return
         ends, wanted = self._wanted.ends, self._wanted
         offsets = range(start, 1 << 63 if ends is None else ends[place])
-        portions = Portions(row.records, offsets, wanted.key, wanted.records_max, row.aborted)
+        portions = Portions(
+            row.records, offsets, wanted.key, wanted.records_max, row.aborted, with_markers=wanted.with_markers
+        )
         while not portions.is_over:
             try:
                 yield self._piece(place, await self._decode(portions, USUAL_RECORD_BYTES))

@@ -33,7 +33,7 @@ async def handle(request: ListTransactionsRequest, call: Call) -> ListTransactio
             request.transactional_id_pattern or "",
         )
         if states or not names:
-            listed = [row async for row in call.turns.each(found)]
+            listed = [row async for row in call.turns.each(found) if row is not None]
     except Refused as refusal:
         code = refusal.code
     return ListTransactionsResponse(
