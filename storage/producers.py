@@ -114,6 +114,12 @@ class Producers:
     def __iter__(self) -> Iterator[tuple[int, ProducerStateEntry]]:
         return iter(self._by_id.items())
 
+    @property
+    def oldest_in_transaction(self) -> ProducerStateEntry | None:
+        """The producer of the oldest ongoing transaction; None if there is none."""
+        producer_id = next(iter(self.transactions.ongoing.values()), None)
+        return None if producer_id is None else self._by_id[producer_id]
+
     def check(self, header: BatchHeader) -> KnownBatch | None:
         """Check whether the batch may be appended. Return the batch that it duplicates, if any.
 

@@ -205,6 +205,7 @@ class Broker:
             why_not_ready=self._why_not_ready,
             connection_count=lambda: self._server.connection_count,
             groups=self._groups,
+            transactions=self._transactions,
             requests=self._requests,
             flushes=self._flushes,
             event_log=self._event_log,
@@ -213,6 +214,7 @@ class Broker:
             watchdog=self._watchdog,
             memory=self._memory,
             turns=self._turns,
+            wall_clock=self._wall_clock,
         )
 
     def _why_not_ready(self) -> str | None:

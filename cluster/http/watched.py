@@ -15,6 +15,7 @@ from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.leader_role import FollowerStatus, LeaderRole
 from cordwood.replication.log_directory import LogDirectory
@@ -64,6 +65,7 @@ class Watched:
     connection_count: Callable[[], int]
     """Returns the number of open Kafka connections, of clients and of other brokers."""
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     requests: RequestMeasures
     flushes: FlushMeasures
     event_log: MetadataEventLog
@@ -74,6 +76,8 @@ class Watched:
     memory: Memory
     turns: Turns
     """The event-loop time that answers about thousands of partitions share with requests."""
+    wall_clock: Callable[[], int]
+    """Milliseconds since 1970."""
 
 
 def lag_records(leader: LeaderRole, follower: FollowerStatus) -> int:

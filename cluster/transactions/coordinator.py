@@ -17,6 +17,7 @@ from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadersh
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.transactions.markers import Codes, Decision, LeaderOf, Marker, MarkerSender, Row
+from cordwood.cluster.transactions.measures import TransactionMeasures
 from cordwood.cluster.transactions.patterns import compile_pattern
 from cordwood.cluster.transactions.settings import TransactionSettings
 from cordwood.cluster.transactions.shard import PartitionNames, TransactionShard, record
@@ -95,6 +96,12 @@ class TransactionCoordinator:
         self._sweeper: asyncio.Task[None] | None = None
         """The checks for timeouts and expiry. A broker that coordinates nothing has none."""
         self._sweeping: set[TransactionShard] = set()
+        self.measures = TransactionMeasures()
+
+    @property
+    def max_timeout_ms(self) -> int:
+        """The longest timeout that a producer may request."""
+        return self._settings.max_timeout_ms
 
     def start(self) -> None:
         """Load the transactional ids in the background."""
@@ -142,6 +149,7 @@ class TransactionCoordinator:
                 spare_id = await self._next_producer_id()
         await self._write(shard, {transactional_id: new})
         if new.state in DECIDED:
+            self.measures.replaced += 1
             raise Refused(ErrorCode.concurrent_transactions)
         return new.producer
 
@@ -244,6 +252,14 @@ class TransactionCoordinator:
             for transactional_id, current in list(shard.transactions.items())
         )
 
+    def known(self) -> Iterator[Transaction]:
+        """Return all transactional ids that are loaded."""
+        return (transaction for shard in self._store.shards for transaction in list(shard.transactions.values()))
+
+    def decisions(self) -> Collection[Decision]:
+        """Return the decided transactions that lack a marker."""
+        return self._markers.queue.decisions()
+
     def on_metadata_change(self, old: Image, new: Image) -> None:
         """Follow a metadata change; the quorum calls this after the replicas have their new roles."""
         if old.topics_by_id is not new.topics_by_id:
@@ -345,7 +361,12 @@ class TransactionCoordinator:
         The record can wait: the producer's next transaction writes it along, and where it is lost, the next coordinator
         writes the same markers again. A write of its own would delay that of the next transaction.
         """
-        shard.complete(transactional_id, shard.transactions[transactional_id].complete(self._wall_clock()))
+        decided = shard.transactions[transactional_id]
+        if decided.is_commit:
+            self.measures.committed += 1
+        else:
+            self.measures.aborted += 1
+        shard.complete(transactional_id, decided.complete(self._wall_clock()))
         if self._completions is None:
             self._completions = self._loop.call_later(COMPLETIONS_S, self._begin_completions)
 
@@ -395,6 +416,7 @@ class TransactionCoordinator:
                 changes = self._due(shard, transactional_ids)
                 await self._write(shard, changes)
                 for transactional_id in (one for one, changed in changes.items() if changed.state in DECIDED):
+                    self.measures.timed_out += 1
                     _events.info("transactions.timed_out", transactional_id=transactional_id)
         except Refused as refusal:
             _events.warning("transactions.not_swept", partition=shard.partition, error=str(refusal))

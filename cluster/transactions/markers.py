@@ -96,6 +96,10 @@ class MarkerQueue:
         """Return the number of decided transactions with missing markers."""
         return len(self._decisions)
 
+    def decisions(self) -> list[Decision]:
+        """Return the decided transactions with missing markers."""
+        return list(self._decisions)
+
     @property
     def has_parked(self) -> bool:
         return bool(self._parked)

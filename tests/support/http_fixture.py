@@ -12,6 +12,7 @@ from offsets_in_memory import FIRST, OffsetsInMemory
 from prometheus_client.parser import text_string_to_metric_families
 from quorum_in_memory import MetadataLog
 from replica_fixture import ME, NOW_MS, ReplicaFixture
+from transactions_fixture import TransactionsFixture
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -57,6 +58,9 @@ class HttpStory:
         clock = asyncio.get_running_loop().time
         self.requests, self.event_log = RequestMeasures(clock), MetadataEventLog(quorum, BrokerId(ME))
         self.groups = _groups()
+        self.transactions = TransactionsFixture()
+        self.now_ms = NOW_MS
+        """The time of the metrics."""
         self.watched = Watched(
             broker_id=BrokerId(ME),
             quorum=quorum,
@@ -65,6 +69,7 @@ class HttpStory:
             why_not_ready=lambda: self.reason,
             connection_count=lambda: 3,
             groups=self.groups,
+            transactions=self.transactions.coordinator,
             requests=self.requests,
             flushes=self.replicas.flusher.measures,
             event_log=self.event_log,
@@ -73,6 +78,7 @@ class HttpStory:
             watchdog=Watchdog(clock, self.requests),
             memory=Memory.unlimited(),
             turns=Turns(clock),
+            wall_clock=lambda: self.now_ms,
         )
         self.server = HttpServer(self.watched)
         self.port = 0
@@ -86,6 +92,7 @@ class HttpStory:
     async def __aexit__(self, *_: object) -> None:
         await self.server.close()
         await self.groups.close()
+        await self.transactions.coordinator.close()
 
     def register(self, *brokers: int) -> None:
         """Register brokers in the metadata. They stay fenced."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cordwood.cluster.http.metrics import cluster, disks, groups, process, replicas, requests
+from cordwood.cluster.http.metrics import cluster, disks, groups, process, replicas, requests, transactions
 from cordwood.cluster.http.metrics.family import Family
 
 _CHAPTERS = (
@@ -11,6 +11,7 @@ _CHAPTERS = (
     ("Replicas", replicas.FAMILIES),
     ("Disks", disks.FAMILIES),
     ("Consumer groups", groups.FAMILIES),
+    ("Transactions", transactions.FAMILIES),
     ("Memory", process.MEMORY),
     ("Process", process.PROCESS),
 )

@@ -21,6 +21,7 @@ async def test_a_transaction_that_exceeds_its_timeout_is_aborted() -> None:
     await transactions.until_state(S.COMPLETE_ABORT)
     assert 60 <= asyncio.get_running_loop().time() - began <= 62
     assert transactions.markers() == [(ONE, "abort", 1)]
+    assert transactions.coordinator.measures.timed_out == 1
     for work in (
         transactions.add(TWO),
         transactions.end("commit"),
