@@ -7,6 +7,7 @@ import { groupView, groupsView } from "./groups.js";
 import { live } from "./live.js";
 import { overview } from "./overview.js";
 import { topicView, topicsView } from "./topics.js";
+import { transactionView, transactionsView } from "./transactions.js";
 
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");
@@ -18,6 +19,7 @@ const VIEWS = {
   "": { all: overview },
   topics: { all: topicsView, one: topicView },
   groups: { all: groupsView, one: groupView },
+  transactions: { all: transactionsView, one: transactionView },
   brokers: { all: brokersView, one: brokerView },
 };
 

@@ -6,15 +6,16 @@ const RETRY_MS = 500;
 const RETRY_MAX_MS = 2_000;
 
 /** Run `work` repeatedly. `work` is an async function that returns true on success; after failures it is retried with a
- * growing delay. Return a function that runs `work` immediately, unless it is already running. */
+ * growing delay. Return a function that runs `work` immediately, unless it is already running; its `stop` ends it all. */
 export function repeat(work, intervalMs) {
   let timer;
   let isRunning = false;
+  let isStopped = false;
   let failures = 0;
 
   async function turn() {
     clearTimeout(timer);
-    if (isRunning) return;
+    if (isRunning || isStopped) return;
     isRunning = true;
     const begun = performance.now();
     try {
@@ -34,6 +35,11 @@ export function repeat(work, intervalMs) {
     if (!document.hidden) turn();
   }
 
+  turn.stop = () => {
+    isStopped = true;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", turnIfSeen);
+  };
   document.addEventListener("visibilitychange", turnIfSeen);
   turn();
   return turn;

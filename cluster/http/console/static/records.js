@@ -21,9 +21,13 @@ const FROM = [
   ["offset", "an offset"],
   ["time", "a time"],
 ];
+const ISOLATIONS = [
+  ["read_committed", "committed"],
+  ["read_uncommitted", "also open and aborted"],
+];
 
 export function recordsOf(redraw, topic) {
-  const wanted = { from: "newest", exact: "", partition: "", key: "" };
+  const wanted = { from: "newest", exact: "", partition: "", key: "", isolation: "read_committed" };
   let way = "auto";
   let rows = null;
   let sentence = "";
@@ -78,7 +82,9 @@ export function recordsOf(redraw, topic) {
     const last = rows.findLast((row) => row.offset !== undefined);
     next = last && wanted.partition !== "" ? last.offset + 1 : null;
     sentence =
-      rows.length === 0 ? "There are no records from this position." : `${plural(rows.length, "record")}, the oldest first.`;
+      rows.length === 0
+        ? "There are no records from this position."
+        : `${plural(rows.filter(isRecord).length, "record")}, the oldest first.`;
     if (rows.length >= LIMIT && wanted.partition === "") sentence += " Choose one partition to continue from here.";
   }
 
@@ -97,7 +103,7 @@ export function recordsOf(redraw, topic) {
     const notes = found.filter((row) => row.note);
     const records = found.filter((row) => !row.note).sort((a, b) => b.timestamp - a.timestamp || b.offset - a.offset);
     rows = [...notes, ...records.slice(0, LIMIT)];
-    sentence = told(records.length, looked.length);
+    sentence = told(rows.filter(isRecord).length, looked.length);
   }
 
   function told(found, partitions) {
@@ -122,7 +128,8 @@ export function recordsOf(redraw, topic) {
 
   /** Return the path of a read. Keys and values are requested as raw bytes, so that the decoding can change later. */
   function pathOf(more) {
-    const query = new URLSearchParams({ key_encoding: "base64", value_encoding: "base64" });
+    const query = new URLSearchParams({ key_encoding: "base64", value_encoding: "base64", markers: true });
+    query.set("isolation", wanted.isolation);
     if (wanted.partition !== "") query.set("partition", wanted.partition);
     if (wanted.key !== "") query.set("key", base64Of(wanted.key));
     for (const [name, value] of Object.entries(more)) query.set(name, value);
@@ -148,7 +155,7 @@ export function recordsOf(redraw, topic) {
         pathOf({}),
         signal,
         ({ kind, data }) => {
-          if (kind === "record") seen += 1;
+          if (kind === "record" && data.control === undefined) seen += 1;
           waiting.push(rowOf(kind === "gap" ? { gap: data } : data));
           if (waiting.length > SHOWN_MAX) waiting.shift();
         },
@@ -198,6 +205,7 @@ export function recordsOf(redraw, topic) {
         wanted.partition,
         change("partition"),
       ),
+      choice("Transactions", ISOLATIONS, wanted.isolation, change("isolation")),
       field("Key", { spellcheck: "false", autocapitalize: "off", placeholder: "any" }, change("key")),
       choice("Show as", WAYS, way, (value) => {
         way = value;
@@ -233,7 +241,7 @@ export function recordsOf(redraw, topic) {
   return { draw, stop };
 }
 
-/** Return the table row of a line or an event. A row that is not a record has a `note`. */
+/** Return the table row of a line or an event. A row that is not a record has a `note`, or is a transaction's `marker`. */
 function rowOf(content) {
   const { gap } = content;
   if (gap !== undefined)
@@ -242,7 +250,15 @@ function rowOf(content) {
       note: `${plural(gap.to - gap.from, "record")} from ${count(gap.from)} on were deleted.`,
     };
   if (content.error !== undefined) return { note: content.error };
+  if (content.control !== undefined) {
+    const { control, producer_id: producer, producer_epoch: epoch } = content;
+    return { ...content, marker: `${control} marker of producer ${producer}, epoch ${epoch}` };
+  }
   return { ...content, key: bytesIn(content.key_base64), value: bytesIn(content.value_base64) };
+}
+
+function isRecord(row) {
+  return row.note === undefined && row.marker === undefined;
 }
 
 function keyOf(row) {
@@ -254,12 +270,16 @@ function COLUMNS(way) {
     { name: "Partition", isNumber: true, of: (row) => row.partition ?? "" },
     { name: "Offset", isNumber: true, isHead: true, of: (row) => (row.note ? "" : count(row.offset)) },
     { name: "Time", class: "roomy", of: (row) => (row.note ? "" : moment(row.timestamp)) },
-    { name: "Key", class: "bytes", of: (row) => !row.note && content(row.key, way, "no key") },
+    { name: "Key", class: "bytes", of: (row) => isRecord(row) && content(row.key, way, "no key") },
     {
       name: "Value",
       class: "bytes value",
       of: (row) =>
-        row.note ? h("span", { class: "bad" }, `! ${row.note}`) : content(row.value, way, "no value", row.headers),
+        row.note
+          ? h("span", { class: "bad" }, `! ${row.note}`)
+          : row.marker
+            ? h("i", { class: "faint" }, row.marker)
+            : content(row.value, way, "no value", row.headers),
     },
   ];
 }

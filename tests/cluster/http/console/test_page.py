@@ -9,7 +9,10 @@ from console_fixture import Console
 from http_client import HttpClient
 from playwright.sync_api import Browser, expect
 
-PLACES = ("", "topics", "topics/{}", "topics/{}/records", "topics/{}/configs", "groups", "brokers", "brokers/1")
+PLACES = (
+    *("", "topics", "topics/{}", "topics/{}/records", "topics/{}/configs", "groups"),
+    *("transactions", "transactions/none", "brokers", "brokers/1"),
+)
 
 
 @pytest.fixture(scope="module")
