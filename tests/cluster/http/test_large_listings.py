@@ -1,4 +1,4 @@
-"""HTTP listings and metrics of thousands of partitions are made in small steps of the event loop."""
+"""HTTP listings and metrics of thousands of partitions and transactions are made in small steps of the event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,16 @@ from cordwood.bench.counters.cluster import CountedCluster
 from cordwood.chaos.sim.kafka import duration, message, part
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.plan import TOPIC
-from cordwood.cluster.http.api import cluster, groups, partitions, topics
+from cordwood.cluster.http.api import cluster, groups, partitions, topics, transactions
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.metrics.scrape import Scraper
 from cordwood.cluster.http.route import ApiRequest, Nothing
 from cordwood.cluster.http.routes import status_of
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.transactions.coordinator import TransactionCoordinator
+from cordwood.cluster.transactions.states import TransactionState
 
-PARTITIONS = 4000
+PARTITIONS = TRANSACTIONS = 4000
 CALLS_MAX = 14_500
 """Per step: less than 5 ms, most of it in the Kafka handlers that HTTP sends requests to."""
 
@@ -39,6 +41,24 @@ async def make_large(admin: Any, leader: Any) -> None:
         await asyncio.sleep(0.1)
 
 
+async def make_open_transactions(admin: Any, leader: Any, coordinator: TransactionCoordinator) -> None:
+    """Initialize a producer, and put many open transactions like it into the coordinator's memory."""
+    asked_for = message(
+        ApiKey.INIT_PRODUCER_ID,
+        transactional_id="id",
+        transaction_timeout=duration(60),
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    while (await admin.ask(leader, asked_for, 30)).error_code:
+        await asyncio.sleep(0.1)
+    (known,) = coordinator.known()
+    began = known._replace(state=TransactionState.ONGOING, start_ms=known.update_ms)
+    shards = coordinator._store.shards
+    for number in range(TRANSACTIONS):
+        shards[number % len(shards)].transactions[f"id-{number}"] = began
+
+
 def asked(context: Context, query: Any = None, **path: str) -> ApiRequest[Any, Any]:
     return ApiRequest(context, path, query, Nothing(), sentinel.request)
 
@@ -55,6 +75,12 @@ ANSWERS: dict[str, Callable[[Context], Awaitable[Any]]] = {
         asked(context, partitions.PartitionsQuery(offsets=True), topic=TOPIC)
     ),
     "/v1/groups/…": lambda context: groups.describe_group(asked(context, group="readers")),
+    "/v1/transactions": lambda context: transactions.list_transactions(
+        asked(context, transactions.TransactionsQuery(limit=transactions.ROWS_MAX))
+    ),
+    "/v1/transactions?open_longer_than_ms=…": lambda context: transactions.list_transactions(
+        asked(context, transactions.TransactionsQuery(open_longer_than_ms=3_600_000))
+    ),
     "/v1/groups/…/reset": lambda context: groups.reset_group(
         ApiRequest(
             context, {"group": "readers"}, Nothing(), groups.Reset(to="earliest", dry_run=True), sentinel.request
@@ -72,6 +98,8 @@ def longest_steps() -> dict[str, int]:
         await asyncio.sleep(3)
         broker = counted.world.hosts[1].broker
         assert broker is not None, "it runs"
+        made = make_open_transactions(counted.client("other"), counted.leader(0), broker._transactions)
+        await counted.by(made, "other")
         assert broker.watched is not None, "it has joined its cluster"
         context = broker._context(broker.watched)
         for path, answer in ANSWERS.items():
@@ -83,5 +111,5 @@ def longest_steps() -> dict[str, int]:
     return run(scenario())
 
 
-def test_answers_about_thousands_of_partitions_let_others_in() -> None:
+def test_answers_about_thousands_of_partitions_and_transactions_let_others_in() -> None:
     assert {path: calls for path, calls in longest_steps().items() if calls > CALLS_MAX} == {}
