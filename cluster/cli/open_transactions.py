@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,13 +17,34 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
     from kafka.admin import ProducerState
 
+ONE_BROKER_S = 5.0
+"""Time for one broker to answer, so that a hung one does not delay the others for long."""
 AT_ONCE_MAX = 500
 """Partitions or producer ids in one request."""
+TRANSACTION_STATE = "__transaction_state"
 NO_LEADER = -1
 NO_TRANSACTION = -1
 
 Leaders = dict[TopicPartition, int]
 T = TypeVar("T")
+
+
+def listed(admin: "KafkaAdminClient", **filters: Any) -> dict[int, list[Any]]:
+    """Return the transactional ids that each broker lists, and note the brokers that do not answer."""
+    from kafka.errors import RetriableError
+
+    cluster = answer_of(admin.describe_cluster, time.monotonic() + PATIENCE_S)
+    found = {}
+    for broker in (row["broker_id"] for row in cluster["brokers"] if not row.get("is_fenced")):
+        try:
+            answer = answer_of(
+                lambda wanted=broker: admin.list_transactions([wanted], **filters), time.monotonic() + ONE_BROKER_S
+            )
+        except RetriableError as error:
+            note(f"cordwood: the list lacks the transactions of broker {broker}: {error}")
+        else:
+            found.update(answer)
+    return found
 
 
 def leader_of(admin: "KafkaAdminClient", place: TopicPartition) -> int:
@@ -76,15 +97,17 @@ def open_transactions(admin: "KafkaAdminClient", leaders: Leaders) -> list[OpenT
     return sorted(found)
 
 
-def coordinated(admin: "KafkaAdminClient", producer_ids: Iterable[int]) -> dict[int, CoordinatedTransaction]:
-    """Return the transactions of producer ids, as their coordinators know them."""
+def coordinated(admin: "KafkaAdminClient", producer_ids: Collection[int]) -> dict[int, CoordinatedTransaction]:
+    """Return the transactions of producer ids, as their coordinators know them. Raises Failure if one is missing."""
     from kafka.errors import TransactionalIdNotFoundError
 
     deadline_s = time.monotonic() + PATIENCE_S
-    found = {}
+    found: dict[int, CoordinatedTransaction] = {}
+    if producer_ids:
+        _check_coordinators(admin)
     for some in _chunks(sorted(producer_ids)):
-        listed = answer_of(lambda wanted=some: admin.list_transactions(producer_id_filters=wanted), deadline_s)
-        for row in (row for of_broker in listed.values() for row in of_broker):
+        known = answer_of(lambda wanted=some: admin.list_transactions(producer_id_filters=wanted), deadline_s)
+        for row in (row for of_broker in known.values() for row in of_broker):
             try:
                 described = answer_of(
                     lambda wanted=row.transactional_id: admin.describe_transactions([wanted]), deadline_s
@@ -118,6 +141,16 @@ def write_abort_marker(admin: "KafkaAdminClient", found: OpenTransaction, coordi
         raise Failure(
             f"producer {found.producer_id} has a newer epoch than {found.producer_epoch} by now: look again."
         ) from None
+
+
+def _check_coordinators(admin: "KafkaAdminClient") -> None:
+    """Raise Failure unless every transactional id has a coordinator: without it, its transaction looks hanging."""
+    for place, leader in _leaders(admin).items():
+        if place.topic == TRANSACTION_STATE and leader == NO_LEADER:
+            raise Failure(
+                f"{place.topic}-{place.partition} has no leader, and its transactions are not known: see `cordwood"
+                " status`."
+            )
 
 
 def _open(place: TopicPartition, producers: "Sequence[ProducerState]") -> Iterator[OpenTransaction]:

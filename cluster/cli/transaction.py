@@ -13,6 +13,7 @@ from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.open_transactions import (
     coordinated,
     leader_of,
+    listed,
     open_in,
     open_transactions,
     producers_of,
@@ -75,9 +76,12 @@ def list_transactions(
     states = [each.value for each in state or ()]
     with cluster_admin(servers) as admin:
         try:
-            listed = answer_of(
-                lambda: admin.list_transactions(None, producer_id, states, duration, pattern),
-                time.monotonic() + PATIENCE_S,
+            found = listed(
+                admin,
+                state_filters=states,
+                producer_id_filters=producer_id,
+                duration_filter_ms=duration,
+                transactional_id_pattern=pattern,
             )
         except BrokerResponseError as error:
             if error.errno != INVALID_REGULAR_EXPRESSION:
@@ -91,7 +95,7 @@ def list_transactions(
             "producer_id": row.producer_id,
             "coordinator": broker,
         }
-        for broker, of_broker in listed.items()
+        for broker, of_broker in found.items()
         for row in of_broker
     ]
     rows.sort(key=lambda row: str(row["transactional_id"]))
