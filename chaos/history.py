@@ -78,6 +78,8 @@ class Sends(Table):
     """Milliseconds, as the producer set them; UNKNOWN where the broker sets the timestamp."""
     content: Column
     """Hash by `content_of`."""
+    transaction: Column
+    """The row of the record's transaction in Transactions; UNKNOWN for a record outside transactions."""
 
     @property
     def value(self) -> Column:
@@ -122,6 +124,75 @@ class Commits(Table):
     offset: Column
     outcome: Column
     is_read: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProducerSessions(Table):
+    """One row per InitProducerId of a transactional id, until it is answered. A later session fences the earlier ones.
+
+    Transactional ids are small numbers.
+    """
+
+    transactional_id: Column
+    producer_id: Column
+    producer_epoch: Column
+    timeout_ms: Column
+    invoked_ns: Column
+    began_ns: Column
+    """The time of the successful answer; UNKNOWN if there was none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transactions(Table):
+    """One row per transaction that a client began. Its records are the sends that name it."""
+
+    session: Column
+    """The row in ProducerSessions."""
+    began_ns: Column
+    """The time before the first request of the transaction."""
+    end_invoked_ns: Column
+    """The time at which EndTxn was first sent; UNKNOWN if it never was."""
+    ended_ns: Column
+    is_commit: Column
+    """Whether EndTxn asked for a commit: 1 or 0; UNKNOWN if EndTxn was never sent."""
+    outcome: Column
+    """OK: EndTxn was acknowledged. FAIL: the transaction is not, and never will be, what EndTxn asked for. An EndTxn
+    that was never sent leaves INFO: the coordinator aborts the transaction some time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransactionOffsets(Table):
+    """One row per consumed range of a partition whose end a transaction committed as the offset of a group.
+
+    Records from `begin` to before `end` are the transaction's input.
+    """
+
+    transaction: Column
+    group: Column
+    partition: Column
+    begin: Column
+    end: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetReads(Table):
+    """One row per committed offset of a group that a client fetched with require_stable; UNKNOWN where there is none.
+
+    Only groups whose offsets are committed in transactions have rows.
+    """
+
+    group: Column
+    partition: Column
+    offset: Column
+    invoked_ns: Column
+    at_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommittedReaders(Table):
+    """One row per consumer that reads with the isolation level read_committed."""
+
+    consumer: Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,6 +335,11 @@ class History:
     polls: Polls
     assignments: ConsumerAssignments
     commits: Commits
+    sessions: ProducerSessions
+    transactions: Transactions
+    transaction_offsets: TransactionOffsets
+    offset_reads: OffsetReads
+    committed_readers: CommittedReaders
     watermarks: Watermarks
     elections: Elections
     lookups: Lookups

@@ -12,6 +12,7 @@ from cordwood.chaos.history import (
     UNKNOWN,
     Batches,
     Commits,
+    CommittedReaders,
     ConsumerAssignments,
     Elections,
     EpochEnds,
@@ -20,11 +21,15 @@ from cordwood.chaos.history import (
     LogDeletions,
     Logs,
     Lookups,
+    OffsetReads,
     Outcome,
     Polls,
+    ProducerSessions,
     ReplicaRecords,
     Sends,
     Table,
+    TransactionOffsets,
+    Transactions,
     Watermarks,
 )
 
@@ -68,6 +73,11 @@ class HistoryBuilder:
         self._polls = _Rows(Polls)
         self._assignments = _Rows(ConsumerAssignments)
         self._commits = _Rows(Commits)
+        self._sessions = _Rows(ProducerSessions)
+        self._transactions = _Rows(Transactions)
+        self._transaction_offsets = _Rows(TransactionOffsets)
+        self._offset_reads = _Rows(OffsetReads)
+        self._committed_readers = _Rows(CommittedReaders)
         self._watermarks = _Rows(Watermarks)
         self._elections = _Rows(Elections)
         self._lookups = _Rows(Lookups)
@@ -87,10 +97,11 @@ class HistoryBuilder:
         acks: int = ACKS_ALL,
         timestamp: int = UNKNOWN,
         content: int = UNKNOWN,
+        transaction: int = UNKNOWN,
     ) -> int:
         """Record the start of a send, with outcome INFO until another is recorded. Return the number of the send."""
         self._sends.append(
-            producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks, timestamp, content
+            producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks, timestamp, content, transaction
         )
         return len(self._sends) - 1
 
@@ -144,6 +155,45 @@ class HistoryBuilder:
     def read_commit(self, group: int, generation: int, partition: int, offset: int) -> None:
         """Record the committed offset that a member of this generation fetched; UNKNOWN where there was none."""
         self._commits.append(group, generation, partition, offset, Outcome.OK, True)
+
+    def session(self, transactional_id: int, timeout_ms: int, at_ns: int) -> int:
+        """Record that a client sends InitProducerId. Return the number of the session."""
+        self._sessions.append(transactional_id, UNKNOWN, UNKNOWN, timeout_ms, at_ns, UNKNOWN)
+        return len(self._sessions) - 1
+
+    def session_began(
+        self, session: int, at_ns: int, producer_id: int = UNKNOWN, producer_epoch: int = UNKNOWN
+    ) -> None:
+        """Record the successful answer of InitProducerId, with the identity where the client knows it."""
+        for column, cell in (("began_ns", at_ns), ("producer_id", producer_id), ("producer_epoch", producer_epoch)):
+            self._sessions.change(session, column, cell)
+
+    def begin_transaction(self, session: int, at_ns: int) -> int:
+        """Record that a transaction begins, before its first request. Return its number, which its sends name."""
+        self._transactions.append(session, at_ns, UNKNOWN, UNKNOWN, UNKNOWN, Outcome.INFO)
+        return len(self._transactions) - 1
+
+    def end_transaction(self, transaction: int, at_ns: int, *, is_commit: bool) -> None:
+        """Record that the first EndTxn of a transaction is sent."""
+        self._transactions.change(transaction, "end_invoked_ns", at_ns)
+        self._transactions.change(transaction, "is_commit", is_commit)
+
+    def transaction_ended(self, transaction: int, at_ns: int, outcome: Outcome) -> None:
+        """Record the outcome of a transaction, as its client knows it; see Transactions."""
+        self._transactions.change(transaction, "outcome", outcome)
+        self._transactions.change(transaction, "ended_ns", at_ns)
+
+    def send_offset(self, transaction: int, group: int, partition: int, begin: int, end: int) -> None:
+        """Record that a transaction that consumed the records from `begin` commits `end` as the offset of a group."""
+        self._transaction_offsets.append(transaction, group, partition, begin, end)
+
+    def read_offset(self, group: int, partition: int, offset: int, invoked_ns: int, at_ns: int) -> None:
+        """Record a committed offset that was fetched with require_stable; UNKNOWN where there was none."""
+        self._offset_reads.append(group, partition, offset, invoked_ns, at_ns)
+
+    def reads_committed(self, consumer: int) -> None:
+        """Record that a consumer reads with the isolation level read_committed."""
+        self._committed_readers.append(consumer)
 
     def watermark(
         self,

@@ -27,6 +27,14 @@ def history() -> History:
     builder.assign(3, 1, at_ns=5)
     builder.commit(1, 2, 1, 8, Outcome.INFO)
     builder.read_commit(1, 3, 1, UNKNOWN)
+    session = builder.session(4, timeout_ms=1000, at_ns=50)
+    builder.session_began(session, 51, producer_id=9, producer_epoch=1)
+    transaction = builder.begin_transaction(session, at_ns=52)
+    builder.send_offset(transaction, 1, 1, 7, 8)
+    builder.end_transaction(transaction, 53, is_commit=True)
+    builder.transaction_ended(transaction, 54, Outcome.OK)
+    builder.read_offset(1, 1, 8, 55, 56)
+    builder.reads_committed(3)
     builder.watermark(3, 1, 8, 0, at_ns=30)
     builder.replica(1, 1, log_start=0, high_watermark=8, records=[(7, value_of(2, 0))])
     builder.replica(2, 1, log_start=0, high_watermark=8, records=[])
@@ -53,8 +61,19 @@ def test_a_row_in_words(history: History) -> None:
         "acks": -1,
         "timestamp": 5,
         "content": 6,
+        "transaction": UNKNOWN,
         "value": value_of(2, 0),
     }
+    assert history.transactions.operation(0) == {
+        "operation": "transaction",
+        "session": 0,
+        "began_ns": 52,
+        "end_invoked_ns": 53,
+        "ended_ns": 54,
+        "is_commit": 1,
+        "outcome": "ok",
+    }
+    assert history.sessions.operation(0)["producer_id"] == 9
     assert history.replicas.operation(0) == {
         "operation": "replica-record",
         "broker": 1,

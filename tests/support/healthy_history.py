@@ -59,6 +59,7 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
             acks=np.full(sends, ACKS_ALL),
             timestamp=number // 1000,
             content=value,
+            transaction=np.full(sends, UNKNOWN),
         ),
         polls=Polls(reader, partition[read], offset[read], value[read], read + 1, read // BATCH_RECORDS, value[read]),
         assignments=ConsumerAssignments(begin // partitions, begin % partitions, np.full_like(begin, -1)),
