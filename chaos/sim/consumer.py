@@ -1,6 +1,8 @@
 """Simulated consumers by assignment: they read a partition from the start and record everything they receive."""
 
 import functools
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -46,8 +48,9 @@ class Reader:
         alarm: Alarm,
         *,
         any_replica: bool = False,
+        isolation: int = READ_UNCOMMITTED,
     ) -> None:
-        self.client, self.partition = client, partition
+        self.client, self.partition, self._isolation = client, partition, isolation
         self._number, self._history, self._alarm, self._any_replica = number, history, alarm, any_replica
         self.position = 0
         self.last_epoch: int = NO_EPOCH
@@ -108,7 +111,7 @@ class Reader:
             invoked_ns=asked.at_ns,
             leader_epoch=asked.leader_epoch,
             last_stable=int(row.last_stable_offset),
-            read_end=self._take(bytes(row.records or b"")),
+            read_end=self._take(bytes(row.records or b""), row.aborted_transactions or ()),
         )
         return True
 
@@ -207,12 +210,13 @@ class Reader:
             max_wait=duration(MAX_WAIT_S),
             min_bytes=1,
             max_bytes=FETCH_BYTES,
+            isolation_level=self._isolation,
             topics=(topic,),
             forgotten_topics_data=(),
             rack_id=ANY_RACK if self._any_replica else "",
         )
 
-    def _take(self, data: bytes) -> int:
+    def _take(self, data: bytes, aborted: Sequence[Any]) -> int:
         """Record whole batches, of which the first may begin before the position. Return their end, or UNKNOWN."""
         self._polls += 1
         try:
@@ -221,8 +225,13 @@ class Reader:
             self._alarm("corrupt-read", f"{self.client.name} was sent {corrupt} in partition {self.partition}")
             return UNKNOWN
         now_ns, poll = self.client.now_ns, self._history.poll
+        if self._isolation == READ_COMMITTED:
+            batches = [*_without_aborted(batches, aborted)]
         for header, records in batches:
             self._history.batch(self.partition, header.base_offset, header.end, header.leader_epoch, now_ns)
+            if not records and header.end > self.position:
+                # Only a control batch, and one of an aborted transaction, is passed over whole.
+                self.position, self.last_epoch = header.end, header.leader_epoch
             for offset, value, content in records:
                 if offset >= self.position:
                     poll(self._number, self.partition, offset, value, now_ns, self._polls, content)
@@ -230,11 +239,34 @@ class Reader:
         return batches[-1][0].end if batches else UNKNOWN
 
 
+_Decoded = tuple[BatchHeader, list[tuple[int, int, int]]]
+"""The header of a batch, and the offset, value and content of each record; none of a control batch."""
+
+
+def _without_aborted(batches: Sequence[_Decoded], aborted: Sequence[Any]) -> Iterator[_Decoded]:
+    """Yield the batches of an answer, without the records of its aborted transactions, as consumers filter them.
+
+    A transaction is aborted from its first offset up to the next marker of its producer.
+    """
+    to_come = deque(sorted((int(row.first_offset), int(row.producer_id)) for row in aborted))
+    now_aborted: set[int] = set()
+    for header, records in batches:
+        while to_come and to_come[0][0] < header.end:
+            now_aborted.add(to_come.popleft()[1])
+        if header.is_control:
+            now_aborted.discard(header.producer_id)
+        is_aborted = header.is_transactional and header.producer_id in now_aborted
+        yield header, [] if is_aborted else records
+
+
 @functools.lru_cache(BATCHES_KEPT)
-def _decoded(batch: bytes) -> tuple[BatchHeader, list[tuple[int, int, int]]]:
-    """Return the header of a batch, and the offset, value and content of each record. Raises CorruptBatch."""
+def _decoded(batch: bytes) -> _Decoded:
+    """Return a batch. Raises CorruptBatch."""
+    header = peek(batch)
+    if header.is_control:
+        return header, []
     rows = [
         (record.offset, value_in(record.value), content_of(record.key, record.headers, record.timestamp))
         for record in decode(batch)
     ]
-    return peek(batch), rows
+    return header, rows

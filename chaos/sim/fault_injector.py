@@ -31,8 +31,10 @@ from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import SimulatedHost
+from cordwood.chaos.sim.plan import COORDINATORS
 from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 from cordwood.chaos.sim.world import World
+from cordwood.cluster.proposals.topics import TRANSACTION_STATE
 
 HURT_S = 45.0
 """The time after which a flipped bit is found and repaired. Only then may another disk lose data."""
@@ -309,6 +311,8 @@ class FaultInjector:
                 return world.hosts.get(world.leader(dice.randrange(world.plan.partitions)), anybody)
             case TargetChoice.CONTROLLER:
                 return world.hosts.get(world.controller(), anybody)
+            case TargetChoice.TRANSACTIONS:
+                return world.hosts.get(world.leader(dice.randrange(COORDINATORS), TRANSACTION_STATE), anybody)
             case TargetChoice.ANYBODY:
                 return anybody
             case _:

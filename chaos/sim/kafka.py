@@ -33,6 +33,10 @@ VERSIONS = {
     ApiKey.SYNC_GROUP: 5,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 3,
+    ApiKey.END_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 3,
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.DELETE_TOPICS: 6,
     ApiKey.DELETE_RECORDS: 2,
@@ -41,6 +45,14 @@ VERSIONS = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.UNREGISTER_BROKER: 0,
 }
+VERSIONS_2 = {
+    **VERSIONS,
+    ApiKey.PRODUCE: 12,
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.END_TXN: 5,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
+}
+"""The versions of a client of the second version of the transaction protocol (KIP-890)."""
 REQUEST_TIMEOUT_S = 5.0
 DIAL_TIMEOUT_S = 1.0
 REFRESH_S = 0.1
@@ -51,14 +63,14 @@ class NoAnswer(OSError):
     """The connection broke, or the answer did not come in time. The request may or may not have been executed."""
 
 
-def message(api: ApiKey, /, **fields: Any) -> Any:
-    """Return a request in the version of VERSIONS."""
-    return _schema(api)(**fields)
+def message(api: ApiKey, /, *, in_version: int = 0, **fields: Any) -> Any:
+    """Return a request; by default in the version of VERSIONS."""
+    return _schema(api, in_version)(**fields)
 
 
-def part(api: ApiKey, name: str, /, **fields: Any) -> Any:
+def part(api: ApiKey, name: str, /, *, in_version: int = 0, **fields: Any) -> Any:
     """Return a nested struct of a request, by the name of its class."""
-    return _classes(api)[name](**fields)
+    return _classes(api, in_version)[name](**fields)
 
 
 class PipelinedConnection(asyncio.Protocol):
@@ -178,6 +190,14 @@ class SimulatedClient:
         """Send a request that has no response. Raises OSError."""
         (await self._line(address)).tell(request)
 
+    def set_aside(self, address: Address) -> PipelinedConnection | None:
+        """Return the connection with a broker, if there is one. The next request opens another."""
+        return self._lines.pop(address, None)
+
+    def twin(self) -> "SimulatedClient":
+        """Return a client with connections of its own, as another program on the same machine has."""
+        return SimulatedClient(self.name, self.topic, self._bootstrap, self.rng, self.did)
+
     def hang_up(self) -> None:
         """Abort all connections, as a restart of the program does."""
         for line in self._lines.values():
@@ -236,10 +256,10 @@ def duration(seconds: float) -> timedelta:
 
 
 @functools.cache
-def _schema(api: ApiKey) -> Any:
-    return load_request_schema(api, VERSIONS[api])
+def _schema(api: ApiKey, version: int) -> Any:
+    return load_request_schema(api, version or VERSIONS[api])
 
 
 @functools.cache
-def _classes(api: ApiKey) -> dict[str, Any]:
-    return vars(sys.modules[_schema(api).__module__])
+def _classes(api: ApiKey, version: int) -> dict[str, Any]:
+    return vars(sys.modules[_schema(api, version).__module__])

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from cordwood.chaos.history import content_of
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.plan import TOPIC
 from cordwood.chaos.sim.raw import Cursor, batches
@@ -11,8 +12,9 @@ from cordwood.chaos.workload import decode as value_in
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import PartitionImage
 from cordwood.replication.partition import Partition
+from cordwood.storage.batch import peek
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import decode
+from cordwood.storage.records import Record, decode
 
 SERVE_S = 20.0
 """Time to recover logs, form the quorum and unfence every broker."""
@@ -42,13 +44,14 @@ async def come_together(world: World) -> None:
     await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world), SERVE_S)
     caretaker = world.clients.put_right(world)
     await _until(world, lambda: caretaker is None or caretaker.done(), "all to be put right", world.state, PUT_RIGHT_S)
-    for producer in world.clients.producers:
+    producers = (*world.clients.producers, *world.clients.transactional)
+    for producer in producers:
         producer.stop()
     await _until(
         world,
-        lambda: all(not producer.in_flight for producer in world.clients.producers),
-        "every send to be answered",
-        lambda: str([producer.in_flight for producer in world.clients.producers]),
+        lambda: all(not producer.in_flight for producer in producers),
+        "every send to be answered, and every transaction to end",
+        lambda: str([producer.in_flight for producer in producers]),
         ANSWERED_S,
     )
     await _until(
@@ -166,8 +169,13 @@ class _Replicas:
         """Return offset and value of every record of a replica. Raises CorruptBatch, OSError."""
         disk = self._world.hosts[broker.broker_id].disk
         return [
-            (record.offset, value_in(record.value))
+            (record.offset, _control_value(record) if peek(batch).is_control else value_in(record.value))
             for batch in batches(disk, held, Cursor(held.log.log_start), held.log.log_end)
             for record in decode(batch)
             if record.offset >= held.log.log_start
         ]
+
+
+def _control_value(record: Record) -> int:
+    """Return a number below that of any record, which differs where control records do."""
+    return -2 - content_of(record.key, [("", record.value)], record.timestamp)

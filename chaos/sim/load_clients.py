@@ -12,7 +12,7 @@ from cordwood.chaos.sim.admin import prepare
 from cordwood.chaos.sim.administrator import Administrator
 from cordwood.chaos.sim.bystander import SimulatedBystander
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC
-from cordwood.chaos.sim.consumer import Reader
+from cordwood.chaos.sim.consumer import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from cordwood.chaos.sim.group_member import SimulatedMember
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
 from cordwood.chaos.sim.kafka import SimulatedClient
@@ -20,7 +20,9 @@ from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.offset_clients import OffsetClient
 from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
 from cordwood.chaos.sim.producer import Alarm, ProducerPlan, SimulatedProducer
+from cordwood.chaos.sim.schedule import FaultKind
 from cordwood.chaos.sim.seeking_consumer import SeekingConsumer
+from cordwood.chaos.sim.transactional_client import TransactionalClient, TransactionalPlan
 from cordwood.chaos.workload import AppendWorkload
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class SimulatedClients:
         self.history = HistoryBuilder(leaders_end)
         self.hosts: list[str] = []
         self.producers: list[SimulatedProducer] = []
+        self.transactional: list[TransactionalClient] = []
         self.readers: list[Reader] = []
         self.members: list[SimulatedMember] = []
         self.administrator: Administrator | None = None
@@ -56,12 +59,24 @@ class SimulatedClients:
         for number, producer in enumerate(plan.producers):
             self._start(f"producer-{number}", self._producing(number, producer))
         for number in range(plan.consumers):
-            self._start(f"consumer-{number}", self._consuming(number))
+            # Every second consumer reads from any replica (KIP-392).
+            self._start(f"consumer-{number}", self._consuming(number, READ_UNCOMMITTED, number % 2 == 1))
         for number in range(plan.members):
             self._start(f"member-{number}", self._taking_part(plan.consumers + number))
         self._start("inquirer", self._inquiring(plan.consumers + plan.members))
         for number in range(plan.seekers):
             self._start(f"seeker-{number}", self._seeking(plan.consumers + plan.members + 1 + number))
+        further = plan.consumers + plan.members + 1 + plan.seekers
+        for number in range(plan.committed_readers):
+            self.history.reads_committed(further + number)
+            self._start(
+                f"committed-reader-{number}", self._consuming(further + number, READ_COMMITTED, number % 2 == 1)
+            )
+        further += plan.committed_readers
+        for number, transactional in enumerate(plan.transactional):
+            self.history.reads_committed(further + number)
+            work = self._in_transactions(number, transactional, further + number)
+            self._start(f"transactional-{number}", work)
 
     def administer(self, world: "World") -> None:
         """Start the administrator, and the clients of the topics that it creates and deletes."""
@@ -116,13 +131,39 @@ class SimulatedClients:
 
         return work
 
-    def _consuming(self, number: int) -> Work:
-        """Return a consumer program. Every second consumer reads from any replica (KIP-392)."""
-        any_replica = number % 2 == 1
+    def _in_transactions(self, number: int, plan: TransactionalPlan, consumer: int) -> Work:
+        """Return a program with transactions. `consumer` is its number among all consumers."""
+        partitions, rng = self._plan.partitions, random.Random(f"{self._plan.seed}/transactional records of {number}")
+        producer = len(self._plan.producers) + number
+        workload = AppendWorkload(producer, partitions, rng, payload_bytes_max=plan.payload_bytes_max)
+        has_steady_clocks = all(fault.kind is not FaultKind.CLOCK_JUMP for fault in self._plan.faults)
 
         async def work(client: SimulatedClient) -> None:
+            reader = None
+            if plan.input_partition is not None:
+                reader = Reader(
+                    client, consumer, plan.input_partition, self.history, self._alarm, isolation=READ_COMMITTED
+                )
+            transactional = TransactionalClient(
+                client, plan, number, producer, workload, self.history, self._alarm, reader, has_steady_clocks
+            )
+            self.transactional.append(transactional)
+            await transactional.run()
+
+        return work
+
+    def _consuming(self, number: int, isolation: int, any_replica: bool) -> Work:
+        async def work(client: SimulatedClient) -> None:
             readers = [
-                Reader(client, number, partition, self.history, self._alarm, any_replica=any_replica)
+                Reader(
+                    client,
+                    number,
+                    partition,
+                    self.history,
+                    self._alarm,
+                    any_replica=any_replica,
+                    isolation=isolation,
+                )
                 for partition in range(self._plan.partitions)
             ]
             self.readers += readers

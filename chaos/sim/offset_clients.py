@@ -39,15 +39,29 @@ class OffsetClient:
                 await client.refresh_patiently()
 
     async def _latest(self, partition: int, epoch: int) -> bool:
-        asked_ns, told = self._client.now_ns, await self._list_offsets(partition, epoch, LATEST)
+        """Ask for the high watermark, or with read_committed for the last stable offset."""
+        isolation = self._isolation()
+        asked_ns, told = self._client.now_ns, await self._list_offsets(partition, epoch, LATEST, isolation)
         if told is None:
             return False
-        end, now_ns = int(told.offset), self._client.now_ns
-        self._history.watermark(self._number, partition, end, UNKNOWN, now_ns, invoked_ns=asked_ns, leader_epoch=epoch)
+        end = int(told.offset)
+        self._history.watermark(
+            self._number,
+            partition,
+            UNKNOWN if isolation == READ_COMMITTED else end,
+            UNKNOWN,
+            self._client.now_ns,
+            invoked_ns=asked_ns,
+            leader_epoch=epoch,
+            last_stable=end if isolation == READ_COMMITTED else UNKNOWN,
+        )
         return True
 
+    def _isolation(self) -> int:
+        return self._client.rng.choice((READ_UNCOMMITTED, READ_COMMITTED))
+
     async def _earliest(self, partition: int, epoch: int) -> bool:
-        asked_ns, told = self._client.now_ns, await self._list_offsets(partition, epoch, EARLIEST)
+        asked_ns, told = self._client.now_ns, await self._list_offsets(partition, epoch, EARLIEST, self._isolation())
         if told is None:
             return False
         start, now_ns = int(told.offset), self._client.now_ns
@@ -59,14 +73,14 @@ class OffsetClient:
     async def _by_time(self, partition: int, epoch: int) -> bool:
         asked_ns = self._client.now_ns
         wanted = BEGAN_MS + self._client.rng.randrange(asked_ns // 1_000_000 + 1)
-        told = await self._list_offsets(partition, epoch, wanted)
+        told = await self._list_offsets(partition, epoch, wanted, READ_UNCOMMITTED)
         if told is None:
             return False
         answer, times = (int(told.offset), int(told.timestamp)), (asked_ns, self._client.now_ns)
         self._history.looked_up(self._number, partition, wanted, answer, times, epoch)
         return True
 
-    async def _list_offsets(self, partition: int, epoch: int, timestamp: int) -> Any | None:
+    async def _list_offsets(self, partition: int, epoch: int, timestamp: int, isolation: int) -> Any | None:
         """Return the leader's answer; None if there is none."""
         api = ApiKey.LIST_OFFSETS
         row = part(
@@ -77,7 +91,6 @@ class OffsetClient:
             timestamp=timestamp,
         )
         topic = part(api, "ListOffsetsTopic", name=self._client.topic, partitions=(row,))
-        isolation = self._client.rng.choice((READ_UNCOMMITTED, READ_COMMITTED))
         request = message(api, replica_id=A_CLIENT, isolation_level=isolation, topics=(topic,))
         return await self._ask(partition, request)
 

@@ -10,13 +10,18 @@ from dataclasses import dataclass, replace
 from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.chores import Chore, Due, drawn_chores
 from cordwood.chaos.sim.producer import ProducerPlan, Retries
-from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, drawn, drawn_apart
+from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, drawn, drawn_apart, drawn_at_coordinator
+from cordwood.chaos.sim.transactional_client import TransactionalPlan
 from cordwood.cluster.config.settings import Settings
 
 TOPIC = "chaos"
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
 KIB = 1024
+COORDINATORS = 2
+"""Partitions of the internal topics."""
+TRANSACTIONS_SHARE = 0.5
+"""The share of seeds with transactional clients."""
 LYING_SHARE = 0.05
 """The share of seeds with a further cluster on lying disks."""
 DISKS_S = (0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02)
@@ -53,6 +58,10 @@ class Plan:
     """The share of jobs in brokers' threads that are interrupted at disk calls (`cut_jobs`)."""
     has_lying_disks: bool = False
     """Whether a further cluster is run on disks that lose synced data (`lying_disks`)."""
+    transactional: tuple[TransactionalPlan, ...] = ()
+    """The clients with transactions, one per transactional id."""
+    committed_readers: int = 0
+    """The number of consumers with the isolation level read_committed."""
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -76,6 +85,41 @@ class Plan:
 
 def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     """Return the plan of this seed."""
+    plan, rng = _without_transactions(seed, seconds), random.Random(f"transactions of {seed}")
+    return with_transactions(plan, rng) if rng.random() < TRANSACTIONS_SHARE else plan
+
+
+def transactional_plan_of(seed: int, seconds: float = 30.0) -> Plan:
+    """Return the plan of this seed, with transactional clients in any case."""
+    return with_transactions(_without_transactions(seed, seconds), random.Random(f"transactions of {seed}, always"))
+
+
+def with_transactions(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with transactional clients, consumers that read_committed, and faults of coordinators."""
+    faults = (*plan.faults, *drawn_at_coordinator(rng, plan.seconds))
+    return replace(
+        plan,
+        transactional=tuple(_transactional(rng, plan.partitions) for _ in range(rng.choice((1, 2, 3)))),
+        committed_readers=rng.choice((1, 2)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
+    )
+
+
+def _transactional(rng: random.Random, partitions: int) -> TransactionalPlan:
+    return TransactionalPlan(
+        is_v2=rng.random() < 0.5,
+        interval_s=rng.choice((0.02, 0.1, 0.4)),
+        timeout_s=rng.choice((1.0, 3.0, 8.0)),
+        patience_s=rng.choice((0.5, 3.0, 30.0)),
+        payload_bytes_max=rng.choice((32, 200, 2000)),
+        input_partition=rng.choice((None, rng.randrange(partitions))),
+        death_share=rng.choice((0.0, 0.05, 0.2)),
+        zombie_share=rng.choice((0.0, 0.05)),
+        delayed_share=rng.choice((0.0, 0.2)),
+    )
+
+
+def _without_transactions(seed: int, seconds: float) -> Plan:
     rng, users = random.Random(f"plan of {seed}"), random.Random(f"users of {seed}")
     brokers = rng.choice((3, 3, 3, 3, 4, 5))
     latency_s = rng.choice(((0.0001, 0.001), (0.0002, 0.003), (0.001, 0.02)))
@@ -135,9 +179,9 @@ def _settings(rng: random.Random) -> dict[str, object]:
         "replica_lag_time_max_ms": rng.choice((1000, 3000, 10_000)),
         "replica_catchup_max_bytes_per_second": rng.choice((64 * KIB, 100 * KIB * KIB)),
         "leader_imbalance_check_interval_seconds": rng.choice((3, 300)),
-        "offsets_topic_num_partitions": 2,
+        "offsets_topic_num_partitions": COORDINATORS,
         "offsets_topic_replication_factor": REPLICATION_FACTOR,
-        "transaction_state_log_num_partitions": 2,
+        "transaction_state_log_num_partitions": COORDINATORS,
         "transaction_state_log_replication_factor": REPLICATION_FACTOR,
         "min_insync_replicas": MIN_ISR,
         "default_replication_factor": REPLICATION_FACTOR,

@@ -40,6 +40,13 @@ class TargetChoice(Enum):
     LEADER = "leader"
     CONTROLLER = "controller"
     ANYBODY = "anybody"
+    TRANSACTIONS = "transactions"
+    """The coordinator of a transactional id."""
+
+
+AIMS = (TargetChoice.LEADER, TargetChoice.CONTROLLER, TargetChoice.ANYBODY)
+"""The targets of all seeds."""
+AT_COORDINATOR = (FaultKind.KILL, FaultKind.RESTART, FaultKind.PAUSE, FaultKind.CUT_OFF, FaultKind.POWER_CUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +66,22 @@ def drawn(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
     weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in kinds]
     if not any(weights):
         weights[0] = 1.0
-    aims = rng.choices(tuple(TargetChoice), k=3)
+    aims = rng.choices(AIMS, k=3)
     return _drawn(rng, seconds, kinds, weights, aims, rng.choice((0.5, 1.5, 4.0, 10.0)))
 
 
 def drawn_apart(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
     """Draw a run's faults of the kinds APART. Half of the runs have none."""
     weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in APART]
-    return _drawn(rng, seconds, APART, weights, tuple(TargetChoice), rng.choice((3.0, 8.0))) if any(weights) else ()
+    return _drawn(rng, seconds, APART, weights, AIMS, rng.choice((3.0, 8.0))) if any(weights) else ()
+
+
+def drawn_at_coordinator(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
+    """Draw the faults of transaction coordinators. Half of the runs with transactions have none."""
+    weights = [rng.choice((0.0, 1.0)) for _ in AT_COORDINATOR]
+    if rng.random() < 0.5 or not any(weights):
+        return ()
+    return _drawn(rng, seconds, AT_COORDINATOR, weights, (TargetChoice.TRANSACTIONS,), rng.choice((2.0, 5.0, 10.0)))
 
 
 def _drawn(

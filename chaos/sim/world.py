@@ -100,9 +100,9 @@ class World:
         """The newest metadata image of any running broker."""
         return max((broker.quorum.image for broker in self.watched()), key=lambda image: image.index, default=NO_IMAGE)
 
-    def leader(self, partition: int) -> int:
-        """Return the leader of a partition of TOPIC by the newest metadata; NO_LEADER for none."""
-        topic = self.image.topics_by_name.get(TOPIC)
+    def leader(self, partition: int, name: str = TOPIC) -> int:
+        """Return the leader of a partition by the newest metadata; NO_LEADER for none."""
+        topic = self.image.topics_by_name.get(name)
         return int(topic.partitions[partition].leader if topic is not None else NO_LEADER)
 
     def controller(self) -> int:
