@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.chaos.checks.columns import NOTHING, Bools, Places, Rows, RunningMax, consecutive, per_partition
+from cordwood.chaos.checks.transaction_evidence import TransactionEvidence
 from cordwood.chaos.history import ACKS_ALL, SEQUENCE_BITS, UNKNOWN, Column, History, Operation, Outcome
 
 SendRows = npt.NDArray[np.int32]
@@ -30,8 +31,15 @@ class Evidence:
             history.epoch_ends,
             history.deletions,
             history.logs,
+            history.transaction_offsets,
+            history.offset_reads,
         )
         self.partitions = 1 + max((int(table.partition.max()) for table in tables if len(table)), default=-1)
+
+    @cached_property
+    def transactions(self) -> TransactionEvidence:
+        """The facts about transactions."""
+        return TransactionEvidence(self)
 
     @cached_property
     def is_acknowledged(self) -> Bools:

@@ -35,10 +35,18 @@ def nonmonotonic_polls(evidence: Evidence) -> Iterator[Anomaly]:
 def poll_skips(evidence: Evidence) -> Iterator[Anomaly]:
     """Find pairs of consecutive polls with an offset between them that is known to have a record.
 
-    Offsets without any observed record do not count: control records and compaction leave such gaps.
+    Offsets without any observed record do not count: control records and compaction leave such gaps. Nor do, for a
+    consumer with read_committed, records of transactions that may be aborted.
     """
+    is_committed = evidence.transactions.by_committed_reader[evidence.irregular_polls[0]]
+    yield from _poll_skips(evidence, ~is_committed)
+    yield from _poll_skips(evidence, is_committed, evidence.transactions.is_shown)
+
+
+def _poll_skips(evidence: Evidence, of_pairs: Bools, is_shown: Bools | None = None) -> Iterator[Anomaly]:
+    """Find those of these pairs that skip a record; only a record of a send that `is_shown`, unless None."""
     sends, polls, replicas = evidence.history.sends, evidence.history.polls, evidence.history.replicas
-    earlier, later = evidence.irregular_polls
+    earlier, later = (rows[of_pairs] for rows in evidence.irregular_polls)
     partition, end = polls.partition[later], polls.offset[later]
     begin = np.maximum(polls.offset[earlier] + 1, evidence.log_start[partition])
     is_step = begin < end
@@ -46,8 +54,15 @@ def poll_skips(evidence: Evidence) -> Iterator[Anomaly]:
         return
     earlier, later, partition = earlier[is_step], later[is_step], partition[is_step]
     numbers, placed, records = evidence.places.numbers, evidence.placed, np.flatnonzero(replicas.value >= 0)
+    seen = np.arange(len(polls))
+    if is_shown is not None:
+        # The last row is that of NO_SEND.
+        is_shown = np.append(is_shown, True)
+        placed = placed[is_shown[placed]]
+        seen = seen[is_shown[evidence.polled_sends]]
+        records = records[is_shown[evidence.replicated_sends[records]]]
     has_record = np.zeros(evidence.places.count + 1, np.bool_)
-    has_record[numbers(polls.partition, polls.offset)] = True
+    has_record[numbers(polls.partition[seen], polls.offset[seen])] = True
     has_record[numbers(sends.partition[placed], sends.offset[placed])] = True
     has_record[numbers(replicas.partition[records], replicas.offset[records])] = True
     records_below: Column = np.cumsum(has_record) - has_record

@@ -24,6 +24,7 @@ class HistoryScenario:
         self._generation = 1
         self._now_ns = 0
         self._timestamp = UNKNOWN
+        self._sessions: dict[int, int] = {}
 
     def acknowledged(
         self, letters: str, at: int | None = 0, *, producer: int = 1, partition: int = 0, acks: int = ACKS_ALL
@@ -45,16 +46,71 @@ class HistoryScenario:
         self._builder.info(sends[0], self._tick())
         return self
 
+    def session(
+        self, transactional_id: int = 1, *, timeout_ms: int = 1000, is_answered: bool = True
+    ) -> "HistoryScenario":
+        """Begin a session of a transactional id."""
+        session = self._builder.session(transactional_id, timeout_ms, self._tick())
+        self._sessions.setdefault(transactional_id, session)
+        if is_answered:
+            self._builder.session_began(session, self._tick())
+        return self
+
+    def transaction(
+        self,
+        letters: str = "",
+        at: int = 0,
+        *,
+        transactional_id: int = 1,
+        partition: int = 0,
+        further: str = "",
+        read_early: str = "",
+        consumed: tuple[int, int, int] | None = None,
+        commits: bool | None = True,
+        outcome: Outcome = Outcome.OK,
+    ) -> "HistoryScenario":
+        """Add a transaction of the id's first session: acknowledged sends, and `further` ones to the next partition.
+
+        `consumed` is a partition and its range. `read_early` are records that consumer 1 polls before EndTxn, which
+        commits, aborts, or with None is not sent.
+        """
+        if transactional_id not in self._sessions:
+            self.session(transactional_id)
+        transaction = self._builder.begin_transaction(self._sessions[transactional_id], self._tick())
+        for where, records in ((partition, letters), (partition + 1, further)):
+            for letter, offset in _placed(records, at):
+                send = self._invoke(letter, transactional_id, where, ACKS_ALL, transaction)
+                self._builder.ok(send, offset, self._tick())
+        if consumed is not None:
+            self._builder.send_offset(transaction, 1, *consumed)
+        self.polled(read_early, at, partition=partition)
+        if commits is not None:
+            self._builder.end_transaction(transaction, self._tick(), is_commit=commits)
+            self._builder.transaction_ended(transaction, self._tick(), outcome)
+        return self
+
+    def read_committed(self, consumer: int = 1) -> "HistoryScenario":
+        """Give a consumer the isolation level read_committed."""
+        self._builder.reads_committed(consumer)
+        return self
+
+    def found_offset(self, offset: int, *, partition: int = 0) -> "HistoryScenario":
+        """Add a fetch of the transactional group's committed offset."""
+        self._builder.read_offset(1, partition, offset, self._tick(), self._tick())
+        return self
+
     def stamped(self, timestamp: int) -> "HistoryScenario":
         """Give the following sends this timestamp."""
         self._timestamp = timestamp
         return self
 
-    def _invoke(self, letter: str, producer: int, partition: int, acks: int) -> int:
+    def _invoke(self, letter: str, producer: int, partition: int, acks: int, transaction: int = UNKNOWN) -> int:
         sequence = self._sequences.get(producer, 0)
         self._sequences[producer] = sequence + 1
         self._values[letter] = value_of(producer, sequence)
-        return self._builder.invoke(producer, sequence, partition, self._tick(), acks, self._timestamp, ord(letter))
+        return self._builder.invoke(
+            producer, sequence, partition, self._tick(), acks, self._timestamp, ord(letter), transaction
+        )
 
     def polled(
         self, letters: str, at: int = 0, *, consumer: int = 1, partition: int = 0, content: int = UNKNOWN
