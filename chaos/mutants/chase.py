@@ -22,7 +22,8 @@ from cordwood.chaos.sim.group_scenario import run_group_scenario
 from cordwood.chaos.sim.log_scenario import run_log_scenario
 from cordwood.chaos.sim.quorum_scenario import run_quorum_scenario
 from cordwood.chaos.sim.replica_scenario import run_replica_scenario
-from cordwood.chaos.sim.run import run_seed
+from cordwood.chaos.sim.plan import Plan, plan_of, transactional_plan_of
+from cordwood.chaos.sim.run import run_plan
 from cordwood.chaos.sim.strict import ScenarioFailed
 from cordwood.chaos.sim.turns_scenario import run_turns_scenario
 
@@ -30,12 +31,21 @@ SEED_CPU_S = 60.0
 """Processor seconds that a seed may take. A seed takes less than one second on the unchanged source."""
 WHAT_CHARS_MAX = 300
 HOUR_S = 3600.0
-BROKERS_TROUBLE_S = 30.0
+BROKERS_TROUBLE_S, TRANSACTIONS_TROUBLE_S = 30.0, 15.0
 
 
 def brokers_scenario(seed: int) -> float:
     """Run the `brokers` scenario with one seed. Return the simulated seconds. Raises ScenarioFailed."""
-    run = run_seed(seed, BROKERS_TROUBLE_S)
+    return _sound(plan_of(seed, BROKERS_TROUBLE_S))
+
+
+def transactions_scenario(seed: int) -> float:
+    """Run the `transactions` scenario with one seed. Return the simulated seconds. Raises ScenarioFailed."""
+    return _sound(transactional_plan_of(seed, TRANSACTIONS_TROUBLE_S))
+
+
+def _sound(plan: Plan) -> float:
+    run = run_plan(plan, plan.faults)
     if not run.is_sound:
         first = run.findings[0]
         raise ScenarioFailed(run.simulated_s) from AssertionError(f"{first.kind}: {first.sentence}")
@@ -48,6 +58,7 @@ SCENARIOS: dict[Scenario, Callable[[int], float]] = {
     Scenario.TURNS: run_turns_scenario,
     Scenario.QUORUM: run_quorum_scenario,
     Scenario.GROUPS: run_group_scenario,
+    Scenario.TRANSACTIONS: transactions_scenario,
     Scenario.BROKERS: brokers_scenario,
 }
 

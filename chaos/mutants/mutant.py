@@ -12,6 +12,8 @@ class Scenario(StrEnum):
     TURNS = "turns"
     QUORUM = "quorum"
     GROUPS = "groups"
+    TRANSACTIONS = "transactions"
+    """Whole brokers, and transactional clients among theirs."""
     BROKERS = "brokers"
     """Whole brokers and their clients: slower, and everything together."""
 

@@ -27,7 +27,7 @@ RARE = {
     "topic-made-again",
     "truncation-cut",
     "unclean-election",
-}
+} | {name for name in ACTIONS if "transaction" in name or name == "request-on-an-older-connection"}
 """Actions that need luck or several steps in a row, or a test of their own. The seeds of a night have them."""
 
 
@@ -46,6 +46,8 @@ def busy(seed: int) -> Plan:
         producers=(hasty, *careless),
         consumers=2,
         members=0,
+        transactional=(),
+        committed_readers=0,
         seekers=2,
         chores=tuple(Due(CHORE_S * at, chore, at) for at, chore in enumerate(chores)),
         faults=tuple(ScheduledFault(3.0 * at, FaultKind.KILL, TargetChoice.LEADER, 1.5, at) for at in range(1, 5)),

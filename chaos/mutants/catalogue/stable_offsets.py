@@ -35,7 +35,7 @@ MUTANTS = (
         "        return partition.high_watermark\n",
         "A read_committed fetch ends at the last stable offset (transaction rule 3).",
         UNDECIDED,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "fetches-list-no-aborted-transactions",
@@ -44,7 +44,7 @@ MUTANTS = (
         "                    if False:\n",
         "A read_committed fetch lists the aborted transactions among its batches (transaction rule 3).",
         ABORTED,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "the-latest-offset-is-undecided",
@@ -53,7 +53,7 @@ MUTANTS = (
         "",
         "ListOffsets with read_committed returns the last stable offset.",
         "A consumer that reads to the end waits for the end of a transaction.",
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "zombie-coordinators-decide",
@@ -207,7 +207,7 @@ MUTANTS = (
         "            pass\n",
         "A marker invalidates an earlier verification of the producer (transaction rule 8).",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "guards-are-for-all-epochs",
@@ -216,7 +216,7 @@ MUTANTS = (
         "        if known is None:\n",
         "A verification counts for one producer epoch (transaction rule 8).",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "later-batches-overtake-a-verification",
@@ -225,15 +225,15 @@ MUTANTS = (
         "        if False:\n",
         "While a first batch is verified, later batches of its producer wait.",
         "The log has a batch without the batches before it.",
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "markers-are-not-awaited",
         "cluster/kafka/handlers/write_txn_markers.py",
-        "            await leader.committed(end)\n",
+        "            await outcome\n",
         "            pass\n",
         "WriteTxnMarkers is answered once the markers are committed (transaction rule 4).",
         "A transaction is complete, and its marker is lost with a leader.",
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
 )

@@ -21,7 +21,7 @@ MUTANTS = (
         "            self._store.submit(shard, [record(*change) for change in changes.items()])\n",
         "EndTxn is answered after the decision is committed (transaction rule 1).",
         BOTH,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "markers-before-their-decision",
@@ -33,7 +33,7 @@ MUTANTS = (
         "        try:\n            await",
         "A marker is written after its decision is committed (transaction rule 1).",
         BOTH,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "completion-without-all-markers",
@@ -42,7 +42,7 @@ MUTANTS = (
         "            if decision in self._decisions:\n",
         "A transaction is complete after all its markers are committed (transaction rule 4).",
         TORN,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "refused-markers-are-forgotten",
@@ -51,7 +51,7 @@ MUTANTS = (
         "    return code is not ErrorCode.not_leader_or_follower\n",
         "A marker that was refused is written again (transaction rule 4).",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "unanswered-markers-are-forgotten",
@@ -60,7 +60,7 @@ MUTANTS = (
         "            row_codes = codes[number] if codes is not None else dict.fromkeys(partitions, ErrorCode.none)\n",
         "A marker without an acknowledgement is written again (transaction rule 4).",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "markers-stay-with-the-former-leader",
@@ -69,7 +69,7 @@ MUTANTS = (
         "pass",
         "A marker in flight follows its partition to the new leader.",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "deleted-topics-hold-transactions",
@@ -78,7 +78,7 @@ MUTANTS = (
         "                parked.append(partition)\n",
         "The partitions of a deleted topic need no marker.",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "topics-are-known-by-name",
@@ -87,7 +87,7 @@ MUTANTS = (
         "        topic_id = None\n",
         "A topic that is created again does not get the markers of the deleted one.",
         TORN,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "decisions-are-not-resumed",
@@ -97,7 +97,7 @@ MUTANTS = (
         "            pass\n\n",
         "The next coordinator writes the markers of decisions that it finds (transaction rule 4).",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "deposed-coordinators-keep-their-markers",
@@ -106,7 +106,7 @@ MUTANTS = (
         "",
         "A coordinator that is deposed writes no more markers.",
         TORN,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "compaction-forgets-decisions",
@@ -115,7 +115,7 @@ MUTANTS = (
         "self.transactions.get(key)",
         "A compaction keeps the newest record of a transactional id, committed or not (transaction rule 4).",
         BOTH,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "ends-are-changed",
@@ -124,7 +124,7 @@ MUTANTS = (
         "        if self.state in COMPLETE:\n",
         "A transaction that was aborted is not answered as committed (transaction rule 4).",
         BOTH,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "concurrent-ends",
@@ -134,7 +134,7 @@ MUTANTS = (
         "        self._check_connection",
         "One transition of a transactional id is written at a time (transaction rule 4).",
         BOTH,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "transactions-overlap",
@@ -143,7 +143,7 @@ MUTANTS = (
         "        if is_pending:\n",
         "The next transaction begins after the markers of the last one.",
         TORN,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "fenced-producers-add",
@@ -152,7 +152,7 @@ MUTANTS = (
         "        if producer.epoch > current.epoch:\n",
         "A producer with an earlier epoch is refused (transaction rule 5).",
         ZOMBIE,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "fencing-epochs-are-handed-out",
@@ -161,7 +161,7 @@ MUTANTS = (
         "epoch=min(self.epoch + 1, EPOCH_MAX), last_epoch=self.epoch, is_v2=True",
         "The epoch that fences a producer is not an answer to its late request (transaction rule 5).",
         ZOMBIE,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "timeouts-do-not-fence",
@@ -170,7 +170,7 @@ MUTANTS = (
         "is_v2=True",
         "A transaction that exceeds its timeout is aborted with a new epoch (transaction rule 5).",
         ZOMBIE,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "new-producers-fence-no-one",
@@ -180,7 +180,7 @@ MUTANTS = (
         "            epoch += expected is not None or epoch < 0\n",
         "Each new producer of a transactional id has an epoch of its own (transaction rule 5).",
         ZOMBIE,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "repeated-requests-raise-the-epoch",
@@ -189,7 +189,7 @@ MUTANTS = (
         "        if False:\n",
         "A repeated InitProducerId has the same answer (KIP-360).",
         "A producer is fenced by its own repeated request.",
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "the-last-epoch-is-forgotten",
@@ -198,7 +198,7 @@ MUTANTS = (
         "        last_epoch=NO_PRODUCER_EPOCH,\n",
         "A repeated request is recognized by the next coordinator (KIP-360).",
         "A producer is fenced by its own repeated request.",
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "epochs-are-used-up",
@@ -207,7 +207,7 @@ MUTANTS = (
         "        return self.epoch >= EPOCH_MAX\n",
         "One epoch is left to fence with.",
         ZOMBIE,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "delayed-requests-tear",
@@ -216,7 +216,7 @@ MUTANTS = (
         "        if False:\n",
         "A delayed request of version 1 does not land in the next transaction (transaction rule 6).",
         TORN,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "open-transactions-expire",
@@ -225,7 +225,7 @@ MUTANTS = (
         "        return now_ms - self.update_ms >= expiration_ms\n",
         "A transactional id with a transaction does not expire.",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
     Mutant(
         "open-transactions-never-time-out",
@@ -234,6 +234,6 @@ MUTANTS = (
         "        return False\n",
         "A transaction is aborted after its timeout.",
         HANGING,
-        Scenario.BROKERS,
+        Scenario.TRANSACTIONS,
     ),
 )

@@ -25,8 +25,8 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
-from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused
+from cordwood.replication.waiters import FutureWaiter
 from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.types import ProducerIdAndEpoch
 
@@ -39,8 +39,8 @@ TIMEOUT_S = 30.0
 
 Place = tuple[WritableTxnMarker, WritableTxnMarkerTopic, int]
 """A marker, and the topic and partition where it is to be appended."""
-Appended = tuple[LeaderRole, int]
-"""The leader that has appended a marker, and the offset after the marker."""
+Appended = asyncio.Future[None] | ErrorCode
+"""The commit of an appended marker, or the code of what is refused or already committed."""
 
 
 async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
@@ -83,7 +83,8 @@ class EndedInGroups:
     def failed(self, reason: Exception) -> None: ...
 
 
-def _append(place: Place, call: Call) -> Appended | ErrorCode:
+def _append(place: Place, call: Call) -> Appended:
+    """Append a marker. Its commit is awaited from here on: a leadership that has ended completes no waiter any more."""
     marker, topic, index = place
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     if min(producer) < 0:
@@ -102,17 +103,17 @@ def _append(place: Place, call: Call) -> Appended | ErrorCode:
         ended = EndedInGroups(call.services.groups, index, producer, marker.transaction_result)
         if not leader.when_committed(appended.end_offset, ended):
             ended.reached()
-    return leader, appended.end_offset
+    waiter = FutureWaiter()
+    return waiter.future if leader.when_committed(appended.end_offset, waiter) else ErrorCode.none
 
 
-async def _committed(outcome: Appended | ErrorCode, deadline: float) -> ErrorCode:
+async def _committed(outcome: Appended, deadline: float) -> ErrorCode:
     """Wait until a marker is committed, and return its code."""
     if isinstance(outcome, ErrorCode):
         return outcome
-    leader, end = outcome
     try:
         async with asyncio.timeout_at(deadline):
-            await leader.committed(end)
+            await outcome
     except TimeoutError:
         return ErrorCode.request_timed_out
     except PartitionRefused as refused:

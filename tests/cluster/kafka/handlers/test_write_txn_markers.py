@@ -137,6 +137,22 @@ def test_in_the_second_protocol_a_marker_has_an_epoch_of_its_own() -> None:
     tell(story)
 
 
+def test_a_marker_fails_with_its_leadership_while_that_of_another_partition_is_awaited() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(isr=(ME, FOLLOWER))
+        broker.follow()
+        write(broker.elect(1, isr=(ME, FOLLOWER)), "a")
+        sent = send(broker, marker((TOPIC, 0), (TOPIC, 1)))
+        await broker.sync()
+        broker.begin_to_follow(1, epoch=2)
+        broker.report(1)
+        for _ in range(3):
+            await broker.turn()
+        assert codes_of(sent.result()) == [[ErrorCode.none, ErrorCode.not_leader_or_follower]]
+
+    tell(story)
+
+
 PROVOKED = Provocations(
     handler,
     never=frozenset(
