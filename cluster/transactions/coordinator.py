@@ -434,6 +434,8 @@ class TransactionCoordinator:
             current = shard.transactions.get(transactional_id)
             if current is None or shard.is_pending(transactional_id):
                 continue
+            if current.start_ms > now_ms:
+                current = shard.transactions[transactional_id] = current.counted_from(now_ms)
             if current.is_timed_out(now_ms):
                 due[transactional_id] = current.fence(now_ms)
             elif current.is_expired(now_ms, expiration_ms):

@@ -50,6 +50,7 @@ class TransactionsFixture:
         self.producer = ProducerIdAndEpoch(-1, -1)
         self.producer_ids = 0
         self.leader = FIRST
+        self.clock_jump_ms = 0
         self._loop = asyncio.get_running_loop()
         self.coordinators: dict[int, TransactionCoordinator] = {}
         for broker in range(FIRST, FIRST + brokers):
@@ -65,7 +66,7 @@ class TransactionsFixture:
         return partition_of(ID, self.topic.partition_count)
 
     def wall_clock(self) -> int:
-        return 1_700_000_000_000 + round(self._loop.time() * 1000)
+        return 1_700_000_000_000 + round(self._loop.time() * 1000) + self.clock_jump_ms
 
     def open(self, broker: int = FIRST) -> None:
         self.coordinators[broker] = TransactionCoordinator(

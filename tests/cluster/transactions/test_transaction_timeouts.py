@@ -46,6 +46,17 @@ async def test_the_timeout_runs_on_through_a_failover() -> None:
 
 
 @told
+async def test_a_clock_that_goes_back_does_not_prolong_a_transaction() -> None:
+    transactions = TransactionsFixture(sweep_interval_ms=1000)
+    await transactions.init()
+    await transactions.add(ONE)
+    began = asyncio.get_running_loop().time()
+    transactions.clock_jump_ms = -600_000
+    await transactions.until_state(S.COMPLETE_ABORT)
+    assert asyncio.get_running_loop().time() - began < 63
+
+
+@told
 async def test_the_timeout_leaves_a_transition_alone_that_is_being_written() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
