@@ -231,7 +231,7 @@ class Transaction(NamedTuple):
         return self._to(_S.DEAD, partitions=())
 
     def counted_from(self, now_ms: int) -> "Transaction":
-        """Return the transaction with its start at `now_ms` at the latest: a clock that goes back does not prolong it."""
+        """Return the transaction begun at `now_ms` at the latest: a clock that goes back does not prolong it."""
         return self._replace(start_ms=now_ms) if self.start_ms > now_ms else self
 
     def is_timed_out(self, now_ms: int) -> bool:
