@@ -173,7 +173,8 @@ class Reader:
             ),
             isolation_level=isolation,
         )
-        if answer is not None and timestamp >= 0:
+        # With read_committed, only records below the last stable offset are found.
+        if answer is not None and timestamp >= 0 and isolation == READ_UNCOMMITTED:
             told, times = (int(answer.offset), int(answer.timestamp)), (asked_ns, self.client.now_ns)
             self._history.looked_up(self._number, self.partition, timestamp, told, times, epoch)
         return None if answer is None else int(answer.offset)

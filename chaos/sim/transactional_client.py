@@ -392,20 +392,24 @@ class _Session:
         transaction.added.add(partition)
         request = self._produce_request(partition, records, now_ms, sequence)
         gives_up_s = client.loop.time() + plan.patience_s
-        while True:
-            self._step("Produce")
-            code, offset = await self._produce(partition, request)
-            if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
-                for place, send in enumerate(sends):
-                    history.ok(send, UNKNOWN if offset < 0 else offset + place, client.now_ns)
-                return
-            is_refused = code is not None and code not in RETRIED
-            if is_refused or client.loop.time() > gives_up_s:
-                for send in sends:
-                    history.info(send, client.now_ns)
-                raise _Refused(code, f"Produce to partition {partition}") if is_refused else _GivenUp
-            client.did("batch-sent-again")
-            await client.refresh_patiently()
+        try:
+            while True:
+                self._step("Produce")
+                code, offset = await self._produce(partition, request)
+                if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+                    break
+                if code is not None and code not in RETRIED:
+                    raise _Refused(code, f"Produce to partition {partition}")
+                if client.loop.time() > gives_up_s:
+                    raise _GivenUp
+                client.did("batch-sent-again")
+                await client.refresh_patiently()
+        except (_Died, _GivenUp, _Refused):
+            for send in sends:
+                history.info(send, client.now_ns)
+            raise
+        for place, send in enumerate(sends):
+            history.ok(send, UNKNOWN if offset < 0 else offset + place, client.now_ns)
 
     async def _produce(self, partition: int, request: Any) -> tuple[ErrorCode | None, int]:
         """Send a Produce request once. Return the code and the offset; None without an answer."""
