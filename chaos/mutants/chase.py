@@ -20,9 +20,9 @@ import cordwood
 from cordwood.chaos.mutants.mutant import Scenario
 from cordwood.chaos.sim.group_scenario import run_group_scenario
 from cordwood.chaos.sim.log_scenario import run_log_scenario
+from cordwood.chaos.sim.plan import Plan, plan_of, transactional_plan_of
 from cordwood.chaos.sim.quorum_scenario import run_quorum_scenario
 from cordwood.chaos.sim.replica_scenario import run_replica_scenario
-from cordwood.chaos.sim.plan import Plan, plan_of, transactional_plan_of
 from cordwood.chaos.sim.run import run_plan
 from cordwood.chaos.sim.strict import ScenarioFailed
 from cordwood.chaos.sim.turns_scenario import run_turns_scenario
