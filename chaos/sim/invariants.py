@@ -85,28 +85,31 @@ class Seen:
     roles: LeaderRoles = field(default_factory=LeaderRoles)
     offsets: ObservedOffsets = field(default_factory=ObservedOffsets)
     """The committed offsets that coordinators returned for their groups."""
-    leaders_ends: dict[int, int] = field(default_factory=dict)
-    """By partition of the one topic that clients read: the largest high watermark of any leader."""
+    leaders_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By topic and partition: the largest high watermark of any leader."""
 
     def note_leaders_ends(self, brokers: list[Watched], topic: str) -> None:
         """Record the high watermarks of leaders, including replicas that led at the previous check."""
         # The leaders of the previous check include replicas that were moved away since.
         for partition in self.log_ends:
             if partition.topic == topic:
-                known = self.leaders_ends.get(partition.index, 0)
-                self.leaders_ends[partition.index] = max(known, partition.high_watermark)
+                self.note_end(partition)
         for broker in brokers:
             for partition in broker.replicas:
                 if partition.topic != topic:
                     continue
                 if partition.is_leader or self.replicas.get(partition, (-1, -1, -1))[2] >= 0:
-                    known = self.leaders_ends.get(partition.index, 0)
-                    self.leaders_ends[partition.index] = max(known, partition.high_watermark)
+                    self.note_end(partition)
+
+    def note_end(self, partition: Partition) -> None:
+        """Record the high watermark of a replica that leads, or led at the previous check."""
+        known = self.leaders_ends.get((partition.topic, partition.index), 0)
+        self.leaders_ends[partition.topic, partition.index] = max(known, partition.high_watermark)
 
     def leaders_end(self, brokers: list[Watched], topic: str, index: int) -> int:
         """Return the largest high watermark that any leader of a partition has had."""
         self.note_leaders_ends(brokers, topic)
-        return self.leaders_ends.get(index, 0)
+        return self.leaders_ends.get((topic, index), 0)
 
 
 def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen) -> Found:
@@ -236,7 +239,8 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
 def _leaders_keep_all(broker: Watched, partition: Partition, seen: Seen) -> Found:
     """Rule 4: only followers truncate."""
     if not partition.is_leader:
-        seen.log_ends.pop(partition, None)
+        if seen.log_ends.pop(partition, None) is not None:
+            seen.note_end(partition)
         return
     now = partition.leader_epoch, partition.log.log_end
     before = seen.log_ends.get(partition, now)
