@@ -32,13 +32,16 @@ def aborted_offsets(evidence: Evidence) -> Iterator[Anomaly]:
 
     def senders(read: int) -> Column:
         is_same = (offsets.group == reads.group[read]) & (offsets.partition == reads.partition[read])
-        return offsets.transaction[is_same & (offsets.end == reads.offset[read])]
+        found: Column = offsets.transaction[is_same & (offsets.end == reads.offset[read])]
+        return found
+
+    def is_aborted(read: int) -> bool:
+        return len(senders(read)) > 0 and bool(facts.is_never_committed[senders(read)].all())
 
     known = np.flatnonzero(reads.offset != UNKNOWN)
-    is_aborted = [len(senders(read)) > 0 and bool(facts.is_never_committed[senders(read)].all()) for read in known]
 
     def proof(read: int) -> Proof:
         return facts.operation(int(senders(read)[0])), reads.operation(read)
 
     sentence = "A group has the offset of an aborted transaction"
-    yield from accuse("aborted-read", sentence, known[np.array(is_aborted, np.bool_)], proof)
+    yield from accuse("aborted-read", sentence, known[[is_aborted(int(read)) for read in known]], proof)

@@ -49,8 +49,9 @@ class TransactionEvidence:
     @cached_property
     def polls(self) -> Rows:
         """The polls of read_committed consumers that have a record of a transaction."""
-        rows = np.flatnonzero(self.by_committed_reader & (self._evidence.polled_sends >= 0))
-        return rows[self.of_sends[self._evidence.polled_sends[rows]] != NONE]
+        rows: Rows = np.flatnonzero(self.by_committed_reader & (self._evidence.polled_sends >= 0))
+        of_transactions: Rows = rows[self.of_sends[self._evidence.polled_sends[rows]] != NONE]
+        return of_transactions
 
     @cached_property
     def of_polls(self) -> Column:
@@ -74,7 +75,8 @@ class TransactionEvidence:
         landed = evidence.landed
         is_passed = (landed <= highest[sends.partition]) & (landed >= evidence.log_start[sends.partition])
         is_missed = evidence.is_acknowledged & (self.of_sends != NONE) & (landed != UNKNOWN)
-        return np.flatnonzero(is_missed & is_passed & ~self.is_seen)
+        missed: Rows = np.flatnonzero(is_missed & is_passed & ~self.is_seen)
+        return missed
 
     @cached_property
     def has_seen_part(self) -> Bools:

@@ -63,14 +63,14 @@ class NoAnswer(OSError):
     """The connection broke, or the answer did not come in time. The request may or may not have been executed."""
 
 
-def message(api: ApiKey, /, *, in_version: int = 0, **fields: Any) -> Any:
+def message(api: ApiKey, version: int = 0, /, **fields: Any) -> Any:
     """Return a request; by default in the version of VERSIONS."""
-    return _schema(api, in_version)(**fields)
+    return _schema(api, version)(**fields)
 
 
-def part(api: ApiKey, name: str, /, *, in_version: int = 0, **fields: Any) -> Any:
+def part(api: ApiKey, name: str, version: int = 0, /, **fields: Any) -> Any:
     """Return a nested struct of a request, by the name of its class."""
-    return _classes(api, in_version)[name](**fields)
+    return _classes(api, version)[name](**fields)
 
 
 class PipelinedConnection(asyncio.Protocol):

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from cordwood.chaos.history import content_of
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.plan import TOPIC
+from cordwood.chaos.sim.producer import SimulatedProducer
 from cordwood.chaos.sim.raw import Cursor, batches
+from cordwood.chaos.sim.transactional_client import TransactionalClient
 from cordwood.chaos.sim.world import World
 from cordwood.chaos.workload import decode as value_in
 from cordwood.cluster.http.watched import Watched
@@ -44,7 +46,7 @@ async def come_together(world: World) -> None:
     await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world), SERVE_S)
     caretaker = world.clients.put_right(world)
     await _until(world, lambda: caretaker is None or caretaker.done(), "all to be put right", world.state, PUT_RIGHT_S)
-    producers = (*world.clients.producers, *world.clients.transactional)
+    producers: list[SimulatedProducer | TransactionalClient] = [*world.clients.producers, *world.clients.transactional]
     for producer in producers:
         producer.stop()
     await _until(

@@ -566,10 +566,10 @@ class _Session:
             self._steps_left -= 1
 
     def _message(self, api: ApiKey, /, **fields: Any) -> Any:
-        return message(api, in_version=self._versions[api], **fields)
+        return message(api, self._versions[api], **fields)
 
     def _part(self, api: ApiKey, name: str, /, **fields: Any) -> Any:
-        return part(api, name, in_version=self._versions[api], **fields)
+        return part(api, name, self._versions[api], **fields)
 
 
 async def _arrive_late(line: PipelinedConnection, request: Any, delay_s: float) -> None:

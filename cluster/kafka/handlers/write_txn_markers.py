@@ -39,8 +39,8 @@ TIMEOUT_S = 30.0
 
 Place = tuple[WritableTxnMarker, WritableTxnMarkerTopic, int]
 """A marker, and the topic and partition where it is to be appended."""
-Appended = asyncio.Future[None] | ErrorCode
-"""The commit of an appended marker, or the code of what is refused or already committed."""
+Commit = asyncio.Future[None]
+"""The commit of an appended marker."""
 
 
 async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
@@ -83,7 +83,7 @@ class EndedInGroups:
     def failed(self, reason: Exception) -> None: ...
 
 
-def _append(place: Place, call: Call) -> Appended:
+def _append(place: Place, call: Call) -> Commit | ErrorCode:
     """Append a marker. Its commit is awaited from here on: a leadership that has ended completes no waiter any more."""
     marker, topic, index = place
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
@@ -107,7 +107,7 @@ def _append(place: Place, call: Call) -> Appended:
     return waiter.future if leader.when_committed(appended.end_offset, waiter) else ErrorCode.none
 
 
-async def _committed(outcome: Appended, deadline: float) -> ErrorCode:
+async def _committed(outcome: Commit | ErrorCode, deadline: float) -> ErrorCode:
     """Wait until a marker is committed, and return its code."""
     if isinstance(outcome, ErrorCode):
         return outcome
