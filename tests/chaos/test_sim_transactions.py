@@ -21,7 +21,7 @@ CLIENT = TransactionalPlan(
     zombie_share=0.0,
     delayed_share=0.0,
 )
-RARE = {"transaction-given-up"}
+RARE = {"transaction-given-up", "transaction-fenced"}
 """Actions that need luck. The seeds of a night have them."""
 
 
@@ -60,7 +60,7 @@ def test_requests_that_are_delayed_on_older_connections_tear_no_transaction() ->
 
 
 def test_both_protocols_do_everything_while_their_coordinators_die() -> None:
-    busy = replace(CLIENT, input_partition=1, death_share=0.2, zombie_share=0.1, delayed_share=0.1)
+    busy = replace(CLIENT, input_partition=1, death_share=0.2, zombie_share=0.2, delayed_share=0.1)
     kills = [
         ScheduledFault(at_s, kind, TargetChoice.TRANSACTIONS, 1.0, dice)
         for dice, (at_s, kind) in enumerate(((3.0, FaultKind.KILL), (6.0, FaultKind.POWER_CUT)))
