@@ -52,6 +52,10 @@ class NotWritten(Exception):
     """The cluster refused records, or did not acknowledge them in time: they may or may not be in the log."""
 
 
+class PartlyWritten(NotWritten):
+    """An exactly-once write of which some records are committed and others are lost."""
+
+
 class UserError(ValueError):
     """The base class of user errors."""
 

@@ -1,6 +1,6 @@
-"""The Spark sink: writes rows as records, at least once, with an idempotent producer and acks=all."""
+"""The at-least-once Spark sink: writes rows as records, with an idempotent producer and acks=all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from cordwood.spark.columns import Column
 from cordwood.spark.errors import NotWritten, UserError, said_plainly
-from cordwood.spark.sink_options import SinkOptions
+from cordwood.spark.sink_options import Setting, SinkOptions
 
 ROOM_WAIT_S = 0.1
 ANY_PARTITION = -1
@@ -57,10 +57,10 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 class Delivery:
     """One task's producer, with its first delivery error."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        """Create the producer. It connects in the background."""
+    def __init__(self, options: SinkOptions, more: Mapping[str, Setting] | None = None) -> None:
+        """Create the producer, with more settings than those of the options. It connects in the background."""
         self._topic = options.topic
-        self._producer = Producer(dict(options.producer))
+        self._producer = Producer({**options.producer, **(more or {})})
         self._failed: NotWritten | None = None
         self._sent = 0
 

@@ -4,11 +4,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.columns import Column
 from cordwood.spark.errors import WrongOption, WrongSchema, nearest
+from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, WriteId
 from cordwood.spark.options import Options, bootstrap
 
 Setting = str | int | bool
+
+
+class WriteMode(StrEnum):
+    """The write mode: batch or streaming."""
+
+    BATCH = "df.write"
+    STREAM = "df.writeStream"
+
+
+class DeliveryGuarantee(StrEnum):
+    """How often a record is written if Spark runs a task again."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
 
 
 class SinkCompression(StrEnum):
@@ -20,6 +36,12 @@ class SinkCompression(StrEnum):
     LZ4 = "lz4"
     ZSTD = "zstd"
 
+
+NAMES = ("transactionalId", "transactionVersion")
+FOR_EXACTLY_ONCE = (*NAMES, "transactionTimeoutMs", "retryTimeoutMs", "commitsTopic", "failOnMissingCommit")
+TRANSACTION_TIMEOUT_MS = 15 * 60_000
+"""The largest timeout that brokers allow by default."""
+TRANSACTION_TIMEOUT_MS_MIN = 10_000
 
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "bootstrapServers": ("kafka.bootstrap.servers",),
@@ -35,21 +57,19 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "kafka.acks": (),
     "kafka.enable.idempotence": (),
     "kafka.security.protocol": (),
+    "deliveryGuarantee": (),
+    **dict.fromkeys(NAMES, ()),
+    "transactionTimeoutMs": ("kafka.transaction.timeout.ms",),
+    "retryTimeoutMs": (),
+    "commitsTopic": (),
+    "failOnMissingCommit": (),
 }
 """The options with their other spellings. Spark itself passes a stream's checkpointLocation on."""
 
-# Exactly-once begins here: with transactions these become options, and `StreamSink.commit` commits the transaction.
-_NO_TRANSACTIONS = (
-    "records are written at least once, because transactions are not supported: leave the option out,"
-    " and let readers drop duplicates by a key"
-)
-
 REFUSED: Mapping[str, str] = {
     "path": "a log has no path: name the topic with the option topic, or in a column named topic",
-    "transactionalId": _NO_TRANSACTIONS,
-    "kafka.transactional.id": _NO_TRANSACTIONS,
-    "exactlyOnce": _NO_TRANSACTIONS,
-    "deliveryGuarantee": _NO_TRANSACTIONS,
+    "kafka.transactional.id": "each task has a transactional id of its own: set deliveryGuarantee to exactly-once",
+    "exactlyOnce": "set deliveryGuarantee to exactly-once",
     "subscribe": "use the option topic to write, or a column named topic",
     "includeHeaders": "headers are always written if the table has a column headers: leave the option out",
     "kafka.key.serializer": "keys are written as bytes: leave the option out",
@@ -81,13 +101,23 @@ _ONLY_READ = frozenset(Column) - frozenset(TYPES)
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a sink. `producer` is librdkafka's configuration. If `topic` is None, each row has a topic."""
+    """The options of a sink. `producer` is librdkafka's configuration. If `topic` is None, each row has a topic.
+
+    `exactly_once` is None for at-least-once delivery.
+    """
 
     topic: str | None
     producer: Mapping[str, Setting]
+    exactly_once: ExactlyOnceOptions | None = None
 
 
-def sink_options(given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool) -> SinkOptions:
+def sink_options(
+    given: Mapping[str, str],
+    fields: Sequence[tuple[str, str]],
+    *,
+    overwrite: bool,
+    mode: WriteMode = WriteMode.BATCH,
+) -> SinkOptions:
     """Parse the user's options for a table with these columns: (name, simple type string).
 
     Raises WrongOption and WrongSchema with a message.
@@ -101,7 +131,58 @@ def sink_options(given: Mapping[str, str], fields: Sequence[tuple[str, str]], *,
             raise WrongOption(f"{name} is {value!r}: {reason}")
     topic = options.text("topic")
     _check_columns(dict(fields), topic)
-    return SinkOptions(topic, _producer(options))
+    return SinkOptions(topic, _producer(options), _exactly_once(options, mode))
+
+
+def _exactly_once(options: Options, mode: WriteMode) -> ExactlyOnceOptions | None:
+    guarantee = options.choice("deliveryGuarantee", DeliveryGuarantee.AT_LEAST_ONCE)
+    if guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
+        for name in options.given(FOR_EXACTLY_ONCE):
+            raise WrongOption(f"{name} is for exactly-once delivery: set deliveryGuarantee to exactly-once")
+        return None
+    timeout_ms = options.duration_ms("transactionTimeoutMs")
+    timeout_ms = TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
+    if timeout_ms < TRANSACTION_TIMEOUT_MS_MIN:
+        raise WrongOption(f"transactionTimeoutMs is {timeout_ms}: it must be {TRANSACTION_TIMEOUT_MS_MIN} ms or more")
+    delivery_ms = options.duration_ms("deliveryTimeoutMs")
+    if delivery_ms is not None and delivery_ms > timeout_ms:
+        raise WrongOption(
+            f"deliveryTimeoutMs is {delivery_ms} and transactionTimeoutMs is {timeout_ms}: a record must be delivered"
+            " within its transaction"
+        )
+    return ExactlyOnceOptions(
+        client=_client(options),
+        write=_write_id(options, mode),
+        timeout_ms=timeout_ms,
+        commits_topic=options.text("commitsTopic") or "cordwood-spark-commits",
+        fail_on_missing_commit=options.flag("failOnMissingCommit", True),
+    )
+
+
+def _write_id(options: Options, mode: WriteMode) -> WriteId | None:
+    """Return the name and version of a batch write; None for a stream."""
+    given = options.given(NAMES)
+    if mode is WriteMode.STREAM:
+        if given:
+            raise WrongOption(f"{given[0]} is for {WriteMode.BATCH}: a stream is named by its checkpoint")
+        return None
+    name, version = options.text("transactionalId"), options.number("transactionVersion", 0)
+    if not name or version is None:
+        raise WrongOption(
+            "an exactly-once write needs transactionalId, its name, and transactionVersion, a number that is larger for"
+            " each next write of this name: a version that is committed is not written again"
+        )
+    return WriteId(name, version)
+
+
+def _client(options: Options) -> ClientSettings:
+    others = {
+        "client_id": options.text("clientId"),
+        "request_timeout_ms": options.duration_ms("requestTimeoutMs"),
+        "retry_timeout_ms": options.duration_ms("retryTimeoutMs"),
+    }
+    chosen = {name: value for name, value in others.items() if value is not None}
+    return ClientSettings(bootstrap(options), **chosen)  # type: ignore[arg-type]
 
 
 def _check_columns(types: Mapping[str, str], topic: str | None) -> None:

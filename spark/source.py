@@ -12,9 +12,10 @@ from pyspark.sql.types import StructType
 from cordwood.spark.batch_source import BatchReader, NarrowingBatchReader
 from cordwood.spark.columns import Columns
 from cordwood.spark.errors import WrongSchema, said_plainly
+from cordwood.spark.exactly_once.sink import ExactlyOnceBatchSink, ExactlyOnceStreamSink
 from cordwood.spark.read_options import ReadMode, read_options
 from cordwood.spark.sink import BatchSink, StreamSink
-from cordwood.spark.sink_options import sink_options
+from cordwood.spark.sink_options import WriteMode, sink_options
 from cordwood.spark.stream_source import StreamReader
 
 
@@ -46,12 +47,16 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of df.write."""
         with said_plainly():
-            return BatchSink(sink_options(self.options, _fields(schema), overwrite=overwrite))
+            options = sink_options(self.options, _fields(schema), overwrite=overwrite)
+            once = options.exactly_once
+            return BatchSink(options) if once is None else ExactlyOnceBatchSink(options, once)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, ARG002
         """Return the writer of df.writeStream. In output mode complete, every batch appends the whole table again."""
         with said_plainly():
-            return StreamSink(sink_options(self.options, _fields(schema), overwrite=False))
+            options = sink_options(self.options, _fields(schema), overwrite=False, mode=WriteMode.STREAM)
+            once = options.exactly_once
+            return StreamSink(options) if once is None else ExactlyOnceStreamSink(options, once)
 
 
 def _columns(schema: StructType) -> Columns:

@@ -35,6 +35,7 @@ MAY_REACH_OUT = {
     "spark/stream_source.py": "lives on Spark's driver, and knows how long ago the last micro-batch was",
     "spark/session.py": "prepares the machine that it runs on",
     "spark/client/": "waits for brokers, in the processes that Spark runs it in",
+    "spark/exactly_once/": "waits for brokers, and leases transactional ids on the machine of a task",
     "bench/": "measures real processes",
     "examples/": "programs of users",
 }

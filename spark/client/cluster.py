@@ -43,6 +43,11 @@ class ClusterReader:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, PartitionLeader] = {}
 
+    def brokers(self) -> list[Address]:
+        """Return the addresses of the running brokers."""
+        self._patiently("list the brokers", lambda: self._metadata([]))
+        return [*self._brokers.values()]
+
     def topics(self) -> list[str]:
         """Return the names of all topics but internal ones, sorted."""
         return sorted(self.partitions(None))

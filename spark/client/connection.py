@@ -1,7 +1,7 @@
 """A blocking connection to a broker with pipelined requests, and the API versions that the reader needs."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,8 +16,8 @@ from cordwood.client.codec import FRAME_BYTES_MAX, BadFrameLength, ResponseFrame
 from cordwood.spark.client.settings import Address
 from cordwood.spark.errors import RequestRefused
 
-NEEDED = (FetchRequest, ListOffsetsRequest, MetadataRequest)
-"""The API versions in use: the newest without tagged fields and topic ids. Kafka serves them from 2.3 on."""
+NEEDED: Mapping[type, str] = dict.fromkeys((FetchRequest, ListOffsetsRequest, MetadataRequest), "2.3")
+"""The requests of a reader, and the first version of Kafka that serves them: without tagged fields and topic ids."""
 
 
 class ConnectionFailed(Exception):
@@ -27,8 +27,8 @@ class ConnectionFailed(Exception):
 class BrokerConnection:
     """A connection to one broker, open from the start and unusable after ConnectionFailed."""
 
-    def __init__(self, address: Address, client_id: str, timeout_s: float) -> None:
-        """Connect and check the API versions. Raises ConnectionFailed, and RequestRefused for unsupported versions."""
+    def __init__(self, address: Address, client_id: str, timeout_s: float, needed: Mapping[type, str] = NEEDED) -> None:
+        """Connect and check that `needed` is served. Raises ConnectionFailed, and RequestRefused if it is not."""
         self.address = address
         try:
             connected = socket.create_connection(address, timeout_s)
@@ -38,7 +38,7 @@ class BrokerConnection:
         frames = ResponseFrames(kept_bytes=FRAME_BYTES_MAX)
         self._connection = BlockingConnection(connected, client_id, frames)
         try:
-            self._check_versions()
+            self._check_versions(needed)
         except (ConnectionFailed, RequestRefused):
             self.close()
             raise
@@ -71,16 +71,16 @@ class BrokerConnection:
         with self._failing():
             return self._connection.receive()
 
-    def _check_versions(self) -> None:
+    def _check_versions(self, needed: Mapping[Any, str]) -> None:
         answer = self.ask(ApiVersionsRequest())
         if answer.error_code is not ErrorCode.none:
             raise RequestRefused(f"{self.address} does not report its API versions ({answer.error_code.name})")
         served = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
-        for request in NEEDED:
+        for request, since in needed.items():
             if request.__version__ not in served.get(request.__api_key__, range(0)):
                 raise RequestRefused(
                     f"{self.address} does not serve {request.__name__} version {request.__version__}, which every"
-                    " Cordwood broker and every Kafka broker since 2.3 supports: upgrade the broker"
+                    f" Cordwood broker and every Kafka broker since {since} supports: upgrade the broker"
                 )
 
     @contextmanager

@@ -3,15 +3,23 @@
 import pytest
 
 from cordwood.spark.errors import UserError
-from cordwood.spark.sink_options import SinkOptions, sink_options
+from cordwood.spark.exactly_once.writes import WriteId
+from cordwood.spark.sink_options import SinkOptions, WriteMode, sink_options
 
 GIVEN = {"kafka.bootstrap.servers": "one:9092", "topic": "t"}
+ONCE = {**GIVEN, "deliveryGuarantee": "exactly-once", "transactionalId": "w", "transactionVersion": "0"}
 VALUE = [("value", "string")]
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def parsed(given: dict[str, str], fields: list[tuple[str, str]] = VALUE, *, overwrite: bool = False) -> SinkOptions:
-    return sink_options(given, fields, overwrite=overwrite)
+def parsed(
+    given: dict[str, str],
+    fields: list[tuple[str, str]] = VALUE,
+    *,
+    overwrite: bool = False,
+    mode: WriteMode = WriteMode.BATCH,
+) -> SinkOptions:
+    return sink_options(given, fields, overwrite=overwrite, mode=mode)
 
 
 def test_records_are_on_all_in_sync_replicas_before_they_count() -> None:
@@ -36,10 +44,26 @@ def test_a_table_that_was_read_can_be_written_again() -> None:
     assert parsed({"kafka.bootstrap.servers": "one:9092"}, read).topic is None
 
 
-@pytest.mark.parametrize("name", ["transactionalId", "kafka.transactional.id", "exactlyOnce", "deliveryGuarantee"])
-def test_exactly_once_is_refused_until_there_are_transactions(name: str) -> None:
-    with pytest.raises(UserError, match="records are written at least once, because transactions are not supported"):
-        parsed({**GIVEN, name: "x"})
+def test_delivery_is_at_least_once_unless_it_is_asked_for() -> None:
+    assert parsed(GIVEN).exactly_once is None
+    assert parsed({**GIVEN, "deliveryGuarantee": "at-least-once"}).exactly_once is None
+
+
+def test_an_exactly_once_write_has_a_name_and_a_version() -> None:
+    given = {**ONCE, "transactionTimeoutMs": "1m", "deliveryTimeoutMs": "30s", "retryTimeoutMs": "5s"}
+    once = parsed(given).exactly_once
+    assert once is not None
+    assert once.write == WriteId("w", 0)
+    assert (once.timeout_ms, once.client.retry_timeout_ms) == (60_000, 5_000)
+    assert (once.commits_topic, once.fail_on_missing_commit) == ("cordwood-spark-commits", True)
+
+
+def test_an_exactly_once_stream_is_named_by_its_query() -> None:
+    once = parsed({**GIVEN, "deliveryGuarantee": "Exactly-Once"}, mode=WriteMode.STREAM).exactly_once
+    assert once is not None
+    assert once.write is None
+    with pytest.raises(UserError, match=r"transactionalId is for df\.write: a stream is named by its checkpoint"):
+        parsed(ONCE, mode=WriteMode.STREAM)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +73,13 @@ def test_exactly_once_is_refused_until_there_are_transactions(name: str) -> None
         ({"kafka.enable.idempotence": "false"}, VALUE, "a retry could write a record twice"),
         ({"kafka.linger": "5"}, VALUE, "there is no option kafka.linger: did you mean"),
         ({"compression": "brotli"}, VALUE, "it can be none or gzip or snappy or lz4 or zstd"),
+        ({"exactlyOnce": "true"}, VALUE, "set deliveryGuarantee to exactly-once"),
+        ({"kafka.transactional.id": "w"}, VALUE, "each task has a transactional id of its own"),
+        ({"transactionalId": "w"}, VALUE, "transactionalId is for exactly-once delivery: set deliveryGuarantee"),
+        ({**ONCE, "transactionVersion": "-1"}, VALUE, "transactionVersion is '-1': it must be a whole number"),
+        ({"deliveryGuarantee": "exactly-once"}, VALUE, "needs transactionalId, its name, and transactionVersion"),
+        ({**ONCE, "transactionTimeoutMs": "9s"}, VALUE, "transactionTimeoutMs is 9000: it must be 10000 ms or more"),
+        ({**ONCE, "transactionTimeoutMs": "1m", "deliveryTimeoutMs": "2m"}, VALUE, "must be delivered within its"),
         ({}, [("key", "string")], "there is no column value: make one"),
         ({}, [("value", "int")], "column value is int: to be written it must be binary or string"),
         ({}, [*VALUE, ("partition", "bigint")], "column partition is bigint: to be written it must be int"),
