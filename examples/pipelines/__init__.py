@@ -1,1 +1,1 @@
-"""Seven Spark pipelines, one technique each. `python -m examples.pipelines.NAME` starts its own broker and data."""
+"""Eight Spark pipelines, one technique each. `python -m examples.pipelines.NAME` starts its own broker and data."""

@@ -92,7 +92,7 @@ def make_topic(bootstrap: str, name: str) -> None:
     """Create a topic with unlimited retention, if it does not exist."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     if name not in admin.list_topics(timeout=ANSWER_S).topics:
-        admin.create_topics([NewTopic(name, PARTITIONS, 1, config=FOR_EVER)])[name].result(ANSWER_S)
+        admin.create_topics([NewTopic(name, PARTITIONS, config=FOR_EVER)])[name].result(ANSWER_S)
 
 
 def _with_row(records: DataFrame, schema: str) -> DataFrame:

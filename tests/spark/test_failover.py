@@ -7,14 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
-import delta_copier as copier
+import delta_copier
 import pytest
+import topic_copier
 from broker_faults import KILLS, BrokerFaults
 from broker_fixture import wait_until
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from deltalake import DeltaTable
 from local_cluster import LocalCluster
 from pyspark.sql import DataFrame, SparkSession
 from spark_scenario import Log, SparkScenario, read_batch
@@ -84,7 +85,7 @@ def test_a_read_in_trouble_returns_every_record_once(
 
 def test_a_stream_that_stops_at_random_writes_every_record_once(cluster: LocalCluster, story: SparkScenario) -> None:
     rng = random.Random(6)
-    copy = Copy(cluster, story, "stopped")
+    copy = Copy(cluster, story, "stopped", delta_copier, str(story.directory / "table"))
     for _ in range(KILLS):
         query = copy.writer.start()
         copy.append(1500)
@@ -99,17 +100,31 @@ def test_a_driver_that_is_killed_at_random_has_written_every_record_once(
     cluster: LocalCluster, story: SparkScenario
 ) -> None:
     rng = random.Random(7)
-    copy = Copy(cluster, story, "killed")
+    copy = Copy(cluster, story, "killed", delta_copier, str(story.directory / "table"))
     for _ in range(max(1, KILLS - 1)):
         run_and_kill_a_driver(copy, rng.uniform(0.0, 2.0))
     copy.finish()
     assert copy.values() == copy.sent
 
 
+def test_an_exactly_once_sink_in_trouble_has_written_every_record_once(
+    cluster: LocalCluster, story: SparkScenario
+) -> None:
+    rng = random.Random(8)
+    faults = make_topic(cluster, "once-copy")
+    copy = Copy(cluster, story, "once", topic_copier, "once-copy")
+    for _ in range(max(1, KILLS - 1)):
+        run_and_kill_a_driver(copy, rng.uniform(0.0, 2.0))
+    copy.append(3000)
+    with faults.going_on(faults.kill_a_leader, times=1):
+        copy.finish()
+    assert copy.values() == copy.sent
+
+
 def run_and_kill_a_driver(copy: "Copy", after_s: float) -> None:
     """Kill a driver and its JVM with SIGKILL, `after_s` seconds after its first written batch."""
     rows = len(copy.values())
-    driver = subprocess.Popen([sys.executable, copier.__file__, *copy.places], start_new_session=True)
+    driver = subprocess.Popen([sys.executable, copy.program, *copy.places], start_new_session=True)
     try:
         copy.append(6000)
         wait_until(lambda: len(copy.values()) > rows, DRIVER_S, "the driver's first batch")
@@ -121,13 +136,15 @@ def run_and_kill_a_driver(copy: "Copy", after_s: float) -> None:
 
 
 class Copy:
-    """A topic, and the Delta table to which a stream copies it."""
+    """A topic, and the Delta table or the topic to which a stream copies it."""
 
-    def __init__(self, cluster: LocalCluster, story: SparkScenario, topic: str) -> None:
+    def __init__(
+        self, cluster: LocalCluster, story: SparkScenario, topic: str, copier: ModuleType, target: str
+    ) -> None:
         make_topic(cluster, topic)
-        self._cluster, self._topic = cluster, topic
-        self._table = str(story.directory / "table")
-        self.places = (cluster.bootstrap, topic, self._table, str(story.directory / "checkpoint"))
+        self._cluster, self._topic, self._copier, self._target = cluster, topic, copier, target
+        self.program = str(copier.__file__)
+        self.places = (cluster.bootstrap, topic, target, str(story.directory / "checkpoint"))
         self.writer = copier.copying(story.spark, *self.places)
         self.sent: list[str] = []
 
@@ -140,10 +157,9 @@ class Copy:
         assert self.writer.trigger(availableNow=True).start().awaitTermination(DRIVER_S)
 
     def values(self) -> list[str]:
-        """Return the sorted values of the table."""
-        if not DeltaTable.is_deltatable(self._table):
-            return []
-        return sorted(DeltaTable(self._table).to_pyarrow_table().column("value").to_pylist())
+        """Return the sorted values of the copy."""
+        values: list[str] = self._copier.copied(self._cluster.bootstrap, self._target)
+        return values
 
 
 def test_no_record_above_the_watermark_is_read(cluster: LocalCluster) -> None:

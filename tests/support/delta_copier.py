@@ -33,5 +33,12 @@ def copying(spark: SparkSession, bootstrap: str, topic: str, table: str, checkpo
     return writer.option("checkpointLocation", checkpoint)
 
 
+def copied(_bootstrap: str, table: str) -> list[str]:
+    """Return the sorted values of the table."""
+    if not DeltaTable.is_deltatable(table):
+        return []
+    return sorted(DeltaTable(table).to_pyarrow_table().column("value").to_pylist())
+
+
 if __name__ == "__main__":
     copying(local_session(), *sys.argv[1:]).start().awaitTermination()
