@@ -1,7 +1,7 @@
 """Transaction coordinators: transactions described, listed and ended by a process that did not begin them (KIP-664)."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, Self, TypeVar
 
 from kio.schema.describe_transactions.v0 import DescribeTransactionsRequest
@@ -17,7 +17,7 @@ from cordwood.spark.client.settings import Address, ClientSettings
 from cordwood.storage.types import ProducerIdAndEpoch
 
 OF_TRANSACTIONS = 1
-ONGOING = "Ongoing"
+ONGOING, DECIDED = "Ongoing", ("PrepareCommit", "PrepareAbort")
 NEEDED = dict.fromkeys(
     (FindCoordinatorRequest, DescribeTransactionsRequest, ListTransactionsRequest, EndTxnRequest), "3.0"
 )
@@ -64,13 +64,16 @@ class Coordinators:
     def __exit__(self, *_: object) -> None:
         self._forget()
 
-    def ongoing(self, transactional_ids: Collection[str]) -> dict[str, OpenTransaction]:
-        """Return the ongoing transactions of these transactional ids."""
-        return self._patiently("describe transactions", lambda: self._describe(transactional_ids))
+    def ongoing(self, transactional_id: str) -> OpenTransaction | None:
+        """Return the ongoing transaction of a transactional id."""
+        what = f"describe the transaction of {transactional_id}"
+        return self._patiently(what, lambda: self._describe([transactional_id]).get(transactional_id))
 
-    def all_ongoing(self) -> list[str]:
-        """Return the transactional ids of all ongoing transactions of the cluster."""
-        return self._patiently("list the ongoing transactions", self._list)
+    def all_ongoing(self, is_wanted: Callable[[str], bool]) -> dict[str, OpenTransaction]:
+        """Return the ongoing transactions of the cluster whose transactional id is wanted, by it."""
+        return self._patiently(
+            "describe the ongoing transactions", lambda: self._describe(list(filter(is_wanted, self._list([ONGOING]))))
+        )
 
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> bool:
         """End a transaction. Return False if it has ended already, in the other way or before a later one."""
@@ -91,6 +94,17 @@ class Coordinators:
 
         return self._patiently(f"end the transaction of {transactional_id}", attempt)
 
+    def wait_for_markers(self, transactional_ids: Collection[str]) -> None:
+        """Wait until the transactions that were ended are complete: from then on, readers see what is committed."""
+
+        def attempt() -> None:
+            incomplete = set(transactional_ids).intersection(self._list(DECIDED))
+            if incomplete:
+                raise ConnectionFailed(f"the markers of {min(incomplete)} are not written")
+
+        if transactional_ids:
+            self._patiently("complete the transactions", attempt)
+
     def _describe(self, transactional_ids: Collection[str]) -> dict[str, OpenTransaction]:
         found = {}
         for address, asked in self._by_coordinator(transactional_ids).items():
@@ -103,10 +117,10 @@ class Coordinators:
                     found[each.transactional_id] = _open(each)
         return found
 
-    def _list(self) -> list[str]:
+    def _list(self, states: Iterable[str]) -> list[str]:
         listed: list[str] = []
         for address in self._cluster.brokers():
-            answer = self._connection(address).ask(ListTransactionsRequest(state_filters=(ONGOING,)))
+            answer = self._connection(address).ask(ListTransactionsRequest(state_filters=tuple(states)))
             check_code(answer.error_code, f"to list the transactions of {address}")
             listed += [each.transactional_id for each in answer.transaction_states]
         return listed

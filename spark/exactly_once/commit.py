@@ -39,7 +39,7 @@ def commit(options: ExactlyOnceOptions, write: WriteId, prepared: Sequence[Prepa
             _abort(coordinators, [each for each in prepared if each not in last.transactions])
             return
         # Listed before the decision: until then, no task of a later version can have begun a transaction.
-        ongoing = _ongoing_of(coordinators, write.name)
+        ongoing = coordinators.all_ongoing(lambda each: is_of_a_task(each, write.name))
         check_open(write, prepared, ongoing, time.time() * 1000)
         decisions.decide(Decision(write.version, tuple(prepared)))
         _complete(options, coordinators, write, prepared)
@@ -78,11 +78,6 @@ def _check_order(options: ExactlyOnceOptions, write: WriteId, last: Decision | N
         )
 
 
-def _ongoing_of(coordinators: Coordinators, name: str) -> dict[str, OpenTransaction]:
-    listed = [each for each in coordinators.all_ongoing() if is_of_a_task(each, name)]
-    return coordinators.ongoing(listed)
-
-
 def check_open(
     write: WriteId, prepared: Iterable[PreparedTransaction], ongoing: Mapping[str, OpenTransaction], now_ms: float
 ) -> None:
@@ -106,11 +101,10 @@ def _complete(
     options: ExactlyOnceOptions, coordinators: Coordinators, write: WriteId, decided: Collection[PreparedTransaction]
 ) -> None:
     """Commit all transactions of a decision. Raises PartlyWritten if one of them was aborted."""
-    lost = [
-        each
-        for each in decided
-        if not coordinators.end(each.transactional_id, each.producer, commit=True) and not _is_visible(options, each)
-    ]
+    # All are ended before one of them is looked for: an open one would keep the others from being read.
+    ended = {each: coordinators.end(each.transactional_id, each.producer, commit=True) for each in decided}
+    coordinators.wait_for_markers([each.transactional_id for each in decided])
+    lost = [each for each in decided if not ended[each] and not _is_visible(options, each)]
     if lost:
         raise PartlyWritten(
             f"{sum(each.records for each in lost)} of {sum(each.records for each in decided)} records of {write} are"

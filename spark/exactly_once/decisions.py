@@ -18,6 +18,7 @@ from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.errors import NotWritten, RequestRefused
+from cordwood.spark.exactly_once.producers import begin_producer
 from cordwood.spark.exactly_once.transactional_ids import decider_of
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, PreparedTransaction
 from cordwood.spark.range_reader import read_range
@@ -95,7 +96,7 @@ class Decisions:
             }
         )
         try:
-            self._producer.init_transactions(self._timeout_s)
+            begin_producer(self._producer, self._topic, self._timeout_s)
         except KafkaException as error:
             raise NotWritten(f"the driver cannot begin to commit {self._name}: {error.args[0].str()}") from None
         return self

@@ -12,9 +12,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from cordwood.spark.client.coordinators import Coordinators
 from cordwood.spark.errors import NotWritten, UserError, said_plainly
 from cordwood.spark.exactly_once.commit import abort, commit
+from cordwood.spark.exactly_once.producers import begin_producer
 from cordwood.spark.exactly_once.transactional_ids import leases
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, Prepared, PreparedTransaction, WriteId
-from cordwood.spark.sink import Delivery, rows_of
+from cordwood.spark.sink import Delivery, Row, rows_of
 from cordwood.spark.sink_options import SinkOptions
 from cordwood.storage.types import TopicPartition
 
@@ -75,7 +76,7 @@ def prepare(
         first = next(rows, None)
         if first is None:
             return Prepared(write, None)
-        delivery = TransactionalDelivery(options, exactly_once, write)
+        delivery = TransactionalDelivery(options, exactly_once, write, first)
         try:
             for row in chain((first,), rows):
                 delivery.send(row)
@@ -102,8 +103,8 @@ def abort_all(options: ExactlyOnceOptions, messages: Iterable[WriterCommitMessag
 class TransactionalDelivery(Delivery):
     """One task's producer in a transaction that it begins, and that the driver ends."""
 
-    def __init__(self, options: SinkOptions, exactly_once: ExactlyOnceOptions, write: WriteId) -> None:
-        """Begin the transaction. Raises UserError, NotWritten."""
+    def __init__(self, options: SinkOptions, exactly_once: ExactlyOnceOptions, write: WriteId, first: Row) -> None:
+        """Begin the transaction of a task with this first row. Raises UserError, NotWritten."""
         self._client = exactly_once.client
         self._transactional_id = leases.transactional_id(write, exactly_once.timeout_ms)
         transactional = {
@@ -113,7 +114,7 @@ class TransactionalDelivery(Delivery):
         super().__init__(options, transactional)
         self._last: Message | None = None
         try:
-            self._producer.init_transactions(exactly_once.client.retry_timeout_ms / 1000)
+            begin_producer(self._producer, options.topic or first[0], exactly_once.client.retry_timeout_ms / 1000)
             self._producer.begin_transaction()
         except KafkaException as error:
             reason = error.args[0]
@@ -128,7 +129,7 @@ class TransactionalDelivery(Delivery):
         """Wait until all records are acknowledged. Return the transaction, which stays open."""
         records = self.finish()
         with Coordinators(self._client) as coordinators:
-            ongoing = coordinators.ongoing([self._transactional_id]).get(self._transactional_id)
+            ongoing = coordinators.ongoing(self._transactional_id)
         last = self._last
         if ongoing is None or last is None:
             raise NotWritten(

@@ -72,7 +72,7 @@ class Query:
     def open_transactions(self) -> list[str]:
         """Return the transactional ids of the tasks whose transactions are open."""
         with Coordinators(self.once.client) as coordinators:
-            return [each for each in coordinators.all_ongoing() if is_of_a_task(each, self.name)]
+            return [*coordinators.all_ongoing(lambda each: is_of_a_task(each, self.name))]
 
 
 def _rows(values: tuple[str, ...], partition: int) -> pa.RecordBatch:
