@@ -42,8 +42,8 @@ docs: $(READY) ## Build the documentation into build/site
 	$(BIN)/python docs/generate
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-compat: $(READY) ## Run kafka-python's own integration suite against a broker
-	$(BIN)/python tests/compat/kafka_python_suite.py
+compat: $(READY) ## Run the suites of other projects against one broker and three (SUITES="franz_go kafka_tools"; needs Go, Java, Maven)
+	$(BIN)/python tests/compat/run.py $(SUITES) $(ARGS)
 
 malformed: $(READY) ## Flood a broker with a million malformed frames beside a client that must not notice
 	$(BIN)/python -m cordwood.chaos.live.malformed --frames 1000000

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from suite_verdict import allowed_failures, judge
+from suite_verdict import allowed_failures, go_outcomes, judge
 
 
 def test_a_failure_off_the_list_is_broken_and_one_on_it_is_allowed() -> None:
@@ -24,3 +24,16 @@ def test_every_line_of_the_list_has_a_reason() -> None:
 
 def test_our_own_list_can_be_read() -> None:
     assert allowed_failures((Path(__file__).parent / "kafka_python_allowed_failures.txt").read_text())
+
+
+def test_a_test_in_go_that_has_no_end_has_failed() -> None:
+    lines = [
+        '{"Action":"start"}',
+        '{"Action":"run","Test":"T"}',
+        '{"Action":"run","Test":"T/a"}',
+        '{"Action":"output","Test":"T/a","Output":"a word"}',
+        '{"Action":"run","Test":"T/b"}',
+        '{"Action":"skip","Test":"T/b"}',
+        '{"Action":"pass","Test":"T/a"}',
+    ]
+    assert go_outcomes(lines) == {"T": "failed", "T/a": "passed", "T/b": "skipped"}

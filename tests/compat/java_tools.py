@@ -1,0 +1,62 @@
+"""Kafka's own tools, from the jars of Maven Central: one process for each command."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from requirements import Requirement
+from suite import CACHE, Unmet
+
+from cordwood.bench.maven import fetch_jars
+from cordwood.bench.systems import CannotRun
+
+TOOL_LIMIT_S = 60.0
+LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+
+
+class JavaTools:
+    """The classes of `kafka-tools` in one version, with the client of that version."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self._jars = CACHE / f"kafka-tools-{version}"
+
+    def fetch(self) -> None:
+        """Fetch the jars. Raises Unmet."""
+        if shutil.which("java") is None:
+            raise Unmet(Requirement.MAVEN, "there is no Java here")
+        logger = ("org.slf4j", "slf4j-simple", "1.7.36")
+        artifacts = (("org.apache.kafka", "kafka-tools", self.version), logger)
+        try:
+            fetch_jars("The suite", artifacts, self._jars)
+        except CannotRun as reason:
+            raise Unmet(Requirement.MAVEN, str(reason)) from None
+
+    def command(self, tool: str, *words: str) -> list[str]:
+        """Return the command line of a class of org.apache.kafka.tools."""
+        return ["java", "-Xmx256m", LOGGING, "-cp", f"{self._jars}/*", f"org.apache.kafka.tools.{tool}", *words]
+
+    def start(self, output: Path, tool: str, *words: str) -> "subprocess.Popen[bytes]":
+        """Start a tool with its output in a file."""
+        with output.open("ab") as log:
+            return subprocess.Popen(self.command(tool, *words), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def table(self, *words: str) -> list[dict[str, str]]:
+        """Run `kafka-transactions` and return the rows of the table that it prints."""
+        done = subprocess.run(
+            self.command("TransactionsCommand", *words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return rows(done.stdout.splitlines())
+
+
+def rows(lines: Sequence[str]) -> list[dict[str, str]]:
+    """Return the rows of a table whose columns are separated by tabs, by the names in its first line."""
+    cells = [[cell.strip() for cell in line.split("\t")] for line in lines if "\t" in line]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[1:]]
