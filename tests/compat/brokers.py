@@ -6,8 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 from broker_fixture import RunningBroker
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
 from local_cluster import LocalCluster
 
 
@@ -50,8 +53,9 @@ class _One(Brokers):
         self._broker.start()
 
     def lose(self, topic: str) -> None:
+        replicas = self._broker.data / "topics" / str(_id_of(topic, self.bootstrap))
         self._broker.kill()
-        _delete(self._broker.data, topic)
+        shutil.rmtree(replicas)
         self._broker.start()
 
     def logs(self) -> str:
@@ -72,9 +76,11 @@ class _Cluster(Brokers):
         self._cluster.up()
 
     def lose(self, topic: str) -> None:
+        topic_id = _id_of(topic, self.bootstrap)
         for broker in self._cluster.brokers:
             self._cluster.kill(broker["id"])
-            _delete(self._cluster.directory / broker["data"], topic)
+        for broker in self._cluster.brokers:
+            shutil.rmtree(Path(broker["data"]) / "topics" / str(topic_id))
         self._cluster.up()
 
     def logs(self) -> str:
@@ -102,8 +108,9 @@ def running(count: int, settings: Mapping[str, str]) -> Iterator[Brokers]:
             cluster.end()
 
 
-def _delete(data: Path, topic: str) -> None:
-    replicas = list(data.glob(f"{topic}-*"))
-    assert replicas, f"{data} has no replica of {topic}"
-    for replica in replicas:
-        shutil.rmtree(replica)
+def _id_of(topic: str, bootstrap: str) -> UUID:
+    described = (
+        AdminClient({"bootstrap.servers": bootstrap}).describe_topics(TopicCollection([topic]))[topic].result(30)
+    )
+    bits = described.topic_id
+    return UUID(int=bits.get_most_significant_bits() % 2**64 << 64 | bits.get_least_significant_bits() % 2**64)
