@@ -90,12 +90,8 @@ class CommittedReader:
     def _read(self) -> None:
         while not self._is_ending.is_set():
             for message in self._consumer.consume(500, timeout=0.2):
-                error, value, partition, offset = (
-                    message.error(),
-                    message.value(),
-                    message.partition(),
-                    message.offset(),
-                )
+                error, value = message.error(), message.value()
+                partition, offset = message.partition(), message.offset()
                 assert partition is not None
                 assert offset is not None
                 if error is None:
@@ -142,9 +138,8 @@ def _copy(
     name = f"{place.name}-{tools.version}"
     source, target = f"{name}-source", f"{name}-target"
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
-    for created in admin.create_topics(
-        [NewTopic(each, PARTITIONS, brokers.count) for each in (source, target)]
-    ).values():
+    topics = [NewTopic(each, PARTITIONS, brokers.count) for each in (source, target)]
+    for created in admin.create_topics(topics).values():
         created.result(PROGRESS_S)
     sent = _seeded(brokers.bootstrap, source)
     words = ["--broker-list", brokers.bootstrap, "--input-topic", source, "--output-topic", target]
@@ -170,12 +165,9 @@ def _copy(
 
 
 def _seeded(bootstrap: str, topic: str) -> Copied:
-    """Produce RECORDS numbers to each partition, and return them."""
+    """Produce the same numbers to each partition, and return them."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    sent = {
-        index: [b"%d" % number for number in range(index, RECORDS * PARTITIONS, PARTITIONS)]
-        for index in range(PARTITIONS)
-    }
+    sent = {index: [b"%d" % number for number in range(RECORDS)] for index in range(PARTITIONS)}
     for index, values in sent.items():
         for value in values:
             producer.produce(topic, value, partition=index)

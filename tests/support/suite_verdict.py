@@ -1,7 +1,13 @@
 """The verdict on a foreign test suite: its outcomes, compared with the list of allowed failures."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+Outcomes = dict[str, str]
+"""Outcomes, "passed", "failed" or "skipped", by test id."""
+
+GO_OUTCOMES = {"run": "failed", "pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +50,10 @@ def judge(outcomes: Mapping[str, str], allowed: Mapping[str, str]) -> Verdict:
         mended=tuple(test for test in allowed if test in passed),
         vanished=tuple(test for test in allowed if test not in outcomes),
     )
+
+
+def go_outcomes(lines: Iterable[str]) -> Outcomes:
+    """Return outcomes from the lines of `go tool test2json`. A test that begins and does not end has failed."""
+    events = [json.loads(line) for line in lines]
+    tests = [event for event in events if "Test" in event and event["Action"] in GO_OUTCOMES]
+    return {event["Test"]: GO_OUTCOMES[event["Action"]] for event in tests}
