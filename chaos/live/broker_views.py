@@ -1,14 +1,17 @@
-"""One broker's own view of the cluster: Metadata and DescribeQuorum, asked of exactly that broker."""
+"""One broker's own view of the cluster: Metadata, DescribeQuorum and FindCoordinator, asked of that broker only."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from kio.schema.describe_quorum.v0 import request as quorum
+from kio.schema.find_coordinator.v6 import request as find_coordinator
 from kio.schema.metadata.v8 import request as metadata
 
 from cordwood.client.blocking import connect
 
 METADATA_TOPIC = "__cluster_metadata"
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+"""Key types of FindCoordinator."""
 ANSWER_S = 2.0
 
 
@@ -62,6 +65,19 @@ def controller_seen_by(address: str) -> int:
     if answer.error_code or not leaders or leaders[0] < 0:
         raise BrokerUnreachable(f"{address} has no controller")
     return int(leaders[0])
+
+
+def coordinator_seen_by(address: str, transactional_id: str) -> int:
+    """Return the id of the coordinator of a transactional id. Raises BrokerUnreachable."""
+    [found] = _ask(address, coordinator_request(TRANSACTION_KEY, transactional_id)).coordinators
+    if found.error_code:
+        raise BrokerUnreachable(f"{address} knows no coordinator of {transactional_id}: {found.error_code.name}")
+    return int(found.node_id)
+
+
+def coordinator_request(key_type: int, key: str) -> Any:
+    """Return the request for the coordinator of a group or of a transactional id."""
+    return find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key,))
 
 
 def _metadata(address: str) -> Any:

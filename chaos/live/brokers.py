@@ -11,6 +11,7 @@ from cordwood.chaos.live.broker_views import (
     PartitionView,
     brokers_seen_by,
     controller_seen_by,
+    coordinator_seen_by,
     partitions_seen_by,
 )
 from cordwood.chaos.live.process import BrokerEnded, run_cordwood, wait_for
@@ -153,6 +154,12 @@ class LiveCluster:
     def controller(self) -> int:
         """Return the id of the active controller. Raises NotInTime."""
         return self._asked(lambda: self._first_answer(controller_seen_by), "a controller")
+
+    def coordinator(self, transactional_id: str) -> int:
+        """Return the id of the coordinator of a transactional id. Raises NotInTime."""
+        return self._asked(
+            lambda: self._first_answer(lambda address: coordinator_seen_by(address, transactional_id)), "a coordinator"
+        )
 
     def wait_in_sync(self, seconds: float = IN_SYNC_S, partitions: Mapping[str, int] | None = None) -> None:
         """Wait until every running broker sees all replicas of every partition in the ISR. Raises NotInTime.

@@ -18,11 +18,14 @@ from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.plan import Step, TargetRole, steps
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
 from cordwood.chaos.live.target import Target
+from cordwood.chaos.live.transactional_producers import orders_topic_of, transactional_id_of
 from cordwood.chaos.report.summary import Span
 
 SERVED_S = 30.0
 IN_SYNC_S = 60.0
 PRODUCE_AFTER_S, IN_SYNC_AGAIN_S = "produce_after_the_fault_s", "in_sync_again_s"
+COMMIT_AFTER_S = "commit_after_the_fault_s"
+"""Time from the removal of a fault to the first commit by each steady transactional client."""
 
 WENT_WRONG = (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException, CannotMount, NetworkUnavailable)
 """Errors of a cluster that fails to do what it should, or that a fault cannot be injected into."""
@@ -81,9 +84,12 @@ class Campaign:
         cluster, load = self.target.cluster, self.clients.load
         try:
             cluster.create_topic(load.topic, load.partitions, {"segment.bytes": str(load.segment_bytes)})
+            if load.transactional:
+                cluster.create_topic(orders_topic_of(load.topic), load.transactional)
             self.began_s = time.monotonic()
             self.clients.start()
             self.served("at the start", self.began_s)
+            self.committed("at the start", self.began_s)
             inject()
             self.undo()
         except WENT_WRONG as failure:
@@ -114,6 +120,7 @@ class Campaign:
         That broker has the role `aim`; a random one if `aim` names no role or that broker is under a fault already.
         """
         cluster, load = self.target.cluster, self.clients.load
+        aim = fault.aim or aim
         if aim is TargetRole.EVERYONE and fault.may_strike_all:
             return cluster.ids
         unharmed = [id_ for id_ in cluster.ids if id_ not in self._state().victims]
@@ -122,6 +129,8 @@ class Campaign:
             in_role = cluster.leader_of(load.topic, self.rng.randrange(load.partitions))
         elif aim is TargetRole.CONTROLLER:
             in_role = cluster.controller()
+        elif aim is TargetRole.COORDINATOR:
+            in_role = cluster.coordinator(transactional_id_of(load.topic, self.rng.randrange(load.transactional)))
         return [in_role if in_role in unharmed else self.rng.choice(unharmed)]
 
     def _state(self) -> ActiveFaults:
@@ -154,6 +163,8 @@ class Campaign:
             each.fault.settle(each.victims, self.figures)
         if waited_s := self.served(f"after {over} was healed", healed_s):
             self.figures.add(PRODUCE_AFTER_S, healed_s - began_s + waited_s)
+        if waited_s := self.committed(f"after {over} was healed", healed_s):
+            self.figures.add(COMMIT_AFTER_S, waited_s)
         self.target.cluster.wait_in_sync(IN_SYNC_S)
         lasted_s = time.monotonic() - began_s
         self.figures.add(IN_SYNC_AGAIN_S, lasted_s)
@@ -172,6 +183,19 @@ class Campaign:
             self.accuse(Anomaly("unavailable", sentence, (), 1))
             return None
         return max(waited.values())
+
+    def committed(self, when: str, since_s: float) -> float | None:
+        """Wait until each steady transactional client commits a transaction that began after `since_s`.
+
+        Return the seconds of the slowest; None where there is no such client.
+        """
+        steady = set(self.clients.load.steady)
+        waited = self.clients.committed_after(since_s, SERVED_S)
+        if missing := steady - waited.keys():
+            sentence = f"Transactional clients {sorted(missing)} commit nothing for {SERVED_S:.0f} s {when}."
+            self.accuse(Anomaly("unavailable", sentence, (), 1))
+            return None
+        return max(waited.values(), default=None)
 
     def accuse(self, anomaly: Anomaly) -> None:
         """Add an anomaly."""

@@ -15,6 +15,10 @@ NONE = -1
 """In a column that this kind of row does not use."""
 
 
+TRANSACTIONS_SUFFIX = ".transactions"
+"""Of the file of a client's transactions, beside that of its sends."""
+
+
 class SendKind(IntEnum):
     """The kind of a producer's row."""
 
@@ -37,6 +41,36 @@ class SendRow(NamedTuple):
     at_ns: int
     content: int = NONE
     """The number of key, headers and timestamp, in INVOKED; see `history.content_of`."""
+    transaction: int = NONE
+    """The client's number of the transaction, in INVOKED."""
+
+
+class TransactionKind(IntEnum):
+    """The kind of a transactional client's row."""
+
+    INITIALIZING = 0
+    """`first` is the transaction timeout in milliseconds."""
+    INITIALIZED = 1
+    """`first` is the producer id and `second` the epoch, where the client knows them."""
+    OFFSET_READ = 2
+    """`first` is the committed offset, `second` the time before the request."""
+    BEGUN = 3
+    OFFSET_SENT = 4
+    """The consumed range is from `first` to before `second`."""
+    COMMITTING = 5
+    ABORTING = 6
+    ENDED = 7
+    """`first` is the outcome of what was asked for first, as in history.Transactions."""
+
+
+class TransactionRow(NamedTuple):
+    """One row of a transactional client. `transaction` is the client's number of it, over all of its lives."""
+
+    kind: TransactionKind
+    transaction: int
+    first: int
+    second: int
+    at_ns: int
 
 
 class PollKind(IntEnum):
@@ -51,6 +85,11 @@ class PollKind(IntEnum):
     """`offset` is the high watermark, `value` the log start offset."""
     REPORTED_ERROR = 5
     """`value` is librdkafka's error code."""
+    REACHED_END = 6
+    """`offset` is the end of what may be read, where markers follow the last record."""
+    TRANSFER = 7
+    """A transfer's entry: `partition` is the account, `offset` the balance, `content` the amount, and `value` the
+    transaction, made of client and number by `history.value_of`."""
 
 
 class PollRow(NamedTuple):
@@ -73,9 +112,10 @@ def _dtype(row: type[NamedTuple]) -> "np.dtype[Any]":
     return np.dtype([(name, np.int64) for name in row._fields])
 
 
-SENDS, POLLS = _dtype(SendRow), _dtype(PollRow)
+SENDS, POLLS, TRANSACTIONS = _dtype(SendRow), _dtype(PollRow), _dtype(TransactionRow)
 pack_send = struct.Struct(f"={len(SendRow._fields)}q").pack
 pack_poll = struct.Struct(f"={len(PollRow._fields)}q").pack
+pack_transaction = struct.Struct(f"={len(TransactionRow._fields)}q").pack
 
 
 class Tail:

@@ -34,6 +34,8 @@ LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
 SEED_MAX = 1_000_000
 ANOMALIES_SHOWN = 20
 MINUTES, ROUNDS = 5.0, 10
+TRANSACTIONAL = 4
+"""Transactional clients: two in each protocol, and one of each two kills itself from time to time."""
 BROKERS_MIN = 3
 """The fewest brokers of which one may fail. One broker alone may be struck by faults that may strike all."""
 STORED_BYTES_PER_MINUTE = 40 << 20
@@ -203,10 +205,11 @@ def _replaced(limits: Sequence[Limit], figure: str, bound: str) -> tuple[Limit, 
 
 def _load_of(one: OneFault | None, load: ClusterLoad) -> ClusterLoad:
     if one is None:
-        return load
+        return replace(load, transactional=TRANSACTIONAL)
     is_default = one.options.has_default_clients
     return replace(
         load,
+        transactional=TRANSACTIONAL if one.options.has_transactions else 0,
         segment_bytes=one.options.segment_bytes,
         settings=() if is_default else QUICK,
         reader_settings=() if is_default else QUICK_READER,

@@ -24,7 +24,7 @@ NODE_ID = "CORDWOOD_NODE_ID"
 DATA = "/var/lib/cordwood"
 READY_S = 60.0
 STOP_S = 40
-DEFAULT_FAULTS = ("kill", "pause", "partition", "rolling-restart")
+DEFAULT_FAULTS = ("kill", "coordinator-kill", "pause", "partition", "rolling-restart")
 """The default faults: none that deletes what a container has stored."""
 
 
@@ -129,6 +129,7 @@ def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
     cut = _Cut(network, cluster)
     makers: Mapping[str, Callable[[], Fault]] = {
         "kill": lambda: processes.Kill(cluster),
+        "coordinator-kill": lambda: processes.CoordinatorKill(cluster),
         "pause": lambda: processes.Pause(cluster),
         "rolling-restart": lambda: processes.RollingRestart(cluster),
         "partition": lambda: links.NetworkPartition(links.Links({"off the network": cut.off}, cut.restore)),

@@ -9,7 +9,8 @@ from typing import Annotated, BinaryIO
 import typer
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from cordwood.chaos.history import content_of
+from cordwood.chaos import transfers
+from cordwood.chaos.history import SEQUENCE_BITS, content_of, value_of
 from cordwood.chaos.live.client_rows import NONE, PollKind, PollRow, pack_poll
 from cordwood.chaos.workload import decode
 
@@ -37,6 +38,7 @@ def main(
             "auto.offset.reset": "earliest" if group else "error",
             "enable.auto.commit": False,
             "check.crcs": True,
+            "enable.partition.eof": True,
             "log_level": 0,
             # Without a callback, librdkafka returns lost connections as messages, which are not of interest here.
             "error_cb": lambda _error: None,
@@ -65,6 +67,8 @@ class _Reader:
         self._batches = self._assignments = 0
         self._next: dict[tuple[str, int], int] = {}
         """The offset after the last record of each partition, for the next commit."""
+        self._ends: dict[int, int] = {}
+        """By partition: the offset after the last record, or after the markers that follow it."""
         self._committed_at = time.monotonic()
 
     def poll(self) -> None:
@@ -100,14 +104,32 @@ class _Reader:
 
     def _take(self, message: Message) -> tuple[str, int] | None:
         topic, partition, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            self._reached(partition, offset)
+            return None
         if error is not None or topic is None or partition is None or offset is None:
             code = error.code() if error is not None else KafkaError._BAD_MSG
             typer.echo(f"{time.monotonic():.3f}: partition {partition}: {error}", err=True)
             self._write(PollKind.REPORTED_ERROR, NONE, NONE, code)
             return None
-        self._write(PollKind.POLLED, partition, offset, decode(message.value()), content=_content(message))
-        self._next[topic, partition] = offset + 1
+        value = decode(message.value())
+        self._write(PollKind.POLLED, partition, offset, value, content=_content(message))
+        self._take_transfer(message, value)
+        self._next[topic, partition] = self._ends[partition] = offset + 1
         return topic, partition
+
+    def _reached(self, partition: int | None, end: int | None) -> None:
+        """Write the end of what may be read where it is not the end of the last record."""
+        if partition is not None and end is not None and self._ends.get(partition, 0) != end:
+            self._ends[partition] = end
+            self._write(PollKind.REACHED_END, partition, end)
+
+    def _take_transfer(self, message: Message, value: int) -> None:
+        """Write the entry of a transfer, where the record has one."""
+        data = dict(_headers(message)).get(transfers.HEADER)
+        if data is not None and (entry := transfers.decode(data)) is not None and value >= 0:
+            transaction = value_of(value >> SEQUENCE_BITS, entry.transaction)
+            self._write(PollKind.TRANSFER, entry.account, entry.balance, transaction, content=entry.amount)
 
     def _commit(self) -> None:
         if self._next:
@@ -141,9 +163,13 @@ def _content(message: Message) -> int:
     kind, timestamp = message.timestamp()
     if kind != TIMESTAMP_CREATE_TIME:
         return NONE
+    return content_of(_bytes(message.key()), _headers(message), timestamp)
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
     headers = message.headers() or []
     rows = headers.items() if isinstance(headers, dict) else headers
-    return content_of(_bytes(message.key()), [(name, _bytes(value)) for name, value in rows], timestamp)
+    return [(name, _bytes(value)) for name, value in rows]
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.checks.anomaly import Anomaly
-from cordwood.chaos.history import Outcome
+from cordwood.chaos.history import SEQUENCE_BITS, UNKNOWN, Outcome, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
-from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind
+from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind, TransactionKind
+from cordwood.chaos.live.decisions import Asked, Client, Decision, DecisionReader
 from cordwood.chaos.live.replica_logs import TOPICS, batches_in
 from cordwood.chaos.produce_errors import ProduceGuarantee, guarantee_of
+from cordwood.chaos.transfers import ReadEntry, TransferEntry
 from cordwood.chaos.workload import decode as value_in
 from cordwood.storage.records import decode
 
@@ -32,13 +35,21 @@ NEVER_REPORTED = {
 """Errors that a reader of committed records must never get, and the anomaly that each one shows."""
 
 
-def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
-    """Add the producers' sends and acknowledgements. A producer's number is its index."""
+def add_sends(
+    history: HistoryBuilder, producers: Sequence[RowArray], transactions: Mapping[Client, int] = MappingProxyType({})
+) -> None:
+    """Add the producers' sends and acknowledgements. A producer's number is its index.
+
+    `transactions` are those that `add_transactions` has added.
+    """
     for number, rows in enumerate(producers):
         sends: dict[int, int] = {}
-        for kind, sequence, partition, offset, error, _invoked_ns, at_ns, content in rows.tolist():
+        for kind, sequence, partition, offset, error, _invoked_ns, at_ns, content, transaction in rows.tolist():
             if kind == SendKind.INVOKED:
-                sends[sequence] = history.invoke(number, sequence, partition, at_ns, content=content)
+                within = transactions.get((number, transaction), UNKNOWN)
+                sends[sequence] = history.invoke(
+                    number, sequence, partition, at_ns, content=content, transaction=within
+                )
             elif kind == SendKind.ACKNOWLEDGED:
                 history.ok(sends[sequence], offset if offset >= 0 else NONE, at_ns)
             elif guarantee_of(error) is ProduceGuarantee.NEVER:
@@ -46,6 +57,64 @@ def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
             else:
                 # librdkafka reports the answer to its last request only, not the answers to its earlier tries.
                 history.info(sends[sequence], at_ns)
+
+
+def add_transactions(history: HistoryBuilder, clients: Mapping[int, RowArray], orders_from: int) -> dict[Client, int]:
+    """Add the sessions and transactions of clients, by producer number. Return the transactions in the history.
+
+    `orders_from` is the number of the partition after the last one with records: each client's orders are the offsets
+    of a partition of their own from there on, and a group of their own.
+    """
+    added: dict[Client, int] = {}
+    ending: set[int] = set()
+    for place, (number, rows) in enumerate(clients.items()):
+        group, session, current = GROUP + 1 + place, UNKNOWN, UNKNOWN
+        for kind, transaction, first, second, at_ns in rows.tolist():
+            if kind == TransactionKind.INITIALIZING:
+                session = history.session(place, first, at_ns)
+            elif kind == TransactionKind.INITIALIZED:
+                history.session_began(session, at_ns, first, second)
+            elif kind == TransactionKind.OFFSET_READ:
+                history.read_offset(group, orders_from + place, first, second, at_ns)
+            elif kind == TransactionKind.BEGUN:
+                current = added[number, transaction] = history.begin_transaction(session, at_ns)
+            elif kind == TransactionKind.OFFSET_SENT:
+                history.send_offset(current, group, orders_from + place, first, second)
+            elif kind == TransactionKind.ENDED:
+                history.transaction_ended(current, at_ns, Outcome(first))
+            elif current not in ending:
+                ending.add(current)
+                history.end_transaction(current, at_ns, is_commit=kind == TransactionKind.COMMITTING)
+    return added
+
+
+def asked_of(clients: Mapping[int, RowArray]) -> dict[Client, Asked]:
+    """Return what each client knows about each of its transactions. The first EndTxn counts."""
+    known: dict[Client, Asked] = {}
+    for number, rows in clients.items():
+        for kind, transaction, first, _second, _at_ns in rows.tolist():
+            before = known.get((number, transaction), Asked(None, Outcome.INFO))
+            if kind in (TransactionKind.COMMITTING, TransactionKind.ABORTING) and before.is_commit is None:
+                known[number, transaction] = before._replace(is_commit=kind == TransactionKind.COMMITTING)
+            elif kind == TransactionKind.ENDED:
+                known[number, transaction] = before._replace(outcome=Outcome(first))
+    return known
+
+
+def transactions_by_value(producers: Mapping[int, RowArray]) -> dict[int, Client]:
+    """Return the transaction of each value that a transactional client sent, by producer number."""
+    return {
+        value_of(number, sequence): (number, transaction)
+        for number, rows in producers.items()
+        for sequence, transaction in rows[rows["kind"] == SendKind.INVOKED][["sequence", "transaction"]].tolist()
+    }
+
+
+def entries_of(rows: RowArray) -> Iterator[ReadEntry]:
+    """Yield the entries of transfers that a consumer got, in its order."""
+    for _kind, account, balance, value, batch, _at_ns, amount in rows[rows["kind"] == PollKind.TRANSFER].tolist():
+        entry = TransferEntry(value & ((1 << SEQUENCE_BITS) - 1), account, amount, balance)
+        yield ReadEntry(value >> SEQUENCE_BITS, batch, entry)
 
 
 def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: Set[Place]) -> None:
@@ -123,6 +192,8 @@ class RawReplica(NamedTuple):
     log_start: int
     log_end: int
     records: Sequence[RawRecord]
+    decisions: Sequence[Decision] = ()
+    """Of the transactions that wrote to the partition."""
 
     def content(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return offset and value of every record from `start` to before `end`."""
@@ -146,10 +217,22 @@ def _replica_in(directory: Path) -> RawReplica:
     # The log start is the oldest segment's base offset, not the first record's offset: an earlier record may be lost.
     start = end = min((int(segment.stem) for segment in directory.glob("*.log")), default=0)
     records: list[RawRecord] = []
+    decided = DecisionReader(int(directory.name))
     for header, batch in batches_in(directory):
         end, producer = header.end, (header.producer_id, header.producer_epoch)
-        records += (RawRecord(record.offset, value_in(record.value), producer) for record in decode(batch))
-    return RawReplica(start, end, records)
+        held = [RawRecord(record.offset, value_in(record.value), producer) for record in decode(batch)]
+        records += held
+        decided.take(header, batch, [record.value for record in held])
+    return RawReplica(start, end, records, decided.end())
+
+
+def decisions_in(replicas: RawReplicas) -> Iterator[Decision]:
+    """Yield the decisions in one replica of each partition. The checker compares the replicas."""
+    seen: set[int] = set()
+    for (_, partition), replica in replicas.items():
+        if partition not in seen:
+            seen.add(partition)
+            yield from replica.decisions
 
 
 def differing(replicas: RawReplicas) -> frozenset[int]:
@@ -166,17 +249,19 @@ def _differ(copies: Sequence[RawReplica]) -> bool:
     return any(other != one for other in others)
 
 
-def sent_again(replicas: RawReplicas) -> frozenset[Place]:
+def sent_again(replicas: RawReplicas, producers: int) -> frozenset[Place]:
     """Return the places of records that the client itself sent again under another producer id or epoch.
 
     An idempotent producer that has lost track of its sequences begins a new epoch, and librdkafka then sends again the
     records without an answer. The broker finds duplicates within one epoch only (rule 9), so these are no anomaly; the
-    last copy counts.
+    last copy counts. Producers from number `producers` on are transactional: they send nothing again.
     """
     copies: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
     earlier: set[Place] = set()
     for (_, partition), replica in replicas.items():
         for record in replica.records:
+            if not 0 <= record.value >> SEQUENCE_BITS < producers:
+                continue
             known = copies.setdefault((partition, record.value), {})
             earlier.update((partition, offset) for who, offset in known.items() if who != record.producer)
             known.setdefault(record.producer, record.offset)

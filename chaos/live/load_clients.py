@@ -1,24 +1,42 @@
-"""The clients of a run, each in a process of its own: producers, consumers by assignment, and a group's members."""
+"""The clients of a run, each in a process of its own: producers, transactional clients, consumers, group members."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from cordwood.chaos.checks.anomaly import Anomaly
-from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, RowArray, SendKind, Tail
+from cordwood.chaos.history import Outcome
+from cordwood.chaos.live.client_rows import (
+    POLLS,
+    SENDS,
+    TRANSACTIONS,
+    TRANSACTIONS_SUFFIX,
+    PollKind,
+    RowArray,
+    SendKind,
+    Tail,
+    TransactionKind,
+)
 from cordwood.chaos.live.process import wait_for
 
-PRODUCING, CONSUMING = "append_program", "consumer_program"
+PRODUCING, CONSUMING, TRANSACTING = "append_program", "consumer_program", "transaction_program"
 END_S = 90.0
 """Longer than a client's own timeouts."""
 AT_END_S = 60.0
 """The longest time without a new record before a consumer is at the log end."""
 LOOK_S = 0.05
+TIMEOUT_MS = 10_000
+"""The transaction timeout of every transactional client."""
+LIFE_S = 20.0
+"""The mean time until a client kills itself, where it does that."""
 
 QUICK = (
     "linger.ms=2",
@@ -47,10 +65,38 @@ class ClusterLoad:
     """Records per second of each producer."""
     consumers: int = 2
     members: int = 2
+    transactional: int = 0
+    """Clients that run transactions, with every second one in the second protocol. The later half kill themselves."""
+    transactions_per_second: int = 10
+    """Of each of these clients."""
     segment_bytes: int = 1 << 20
     settings: Sequence[str] = QUICK
     """librdkafka's settings of each producer."""
     reader_settings: Sequence[str] = QUICK_READER
+
+    @property
+    def steady(self) -> range:
+        """The numbers of the transactional clients that do not kill themselves."""
+        return range((self.transactional + 1) // 2)
+
+
+class LaterCommit:
+    """The first transaction of a client that began after a moment and was committed."""
+
+    def __init__(self, moment_ns: int) -> None:
+        self._moment_ns = moment_ns
+        self._is_later = self._is_commit = False
+
+    def take(self, rows: RowArray) -> int | None:
+        """Take further rows. Return the time of the commit, if it is among them."""
+        for kind, _transaction, first, _second, at_ns in rows.tolist():
+            if kind == TransactionKind.BEGUN:
+                self._is_later, self._is_commit = at_ns >= self._moment_ns, False
+            elif kind == TransactionKind.COMMITTING:
+                self._is_commit = True
+            elif kind == TransactionKind.ENDED and self._is_later and self._is_commit and first == Outcome.OK:
+                return int(at_ns)
+        return None
 
 
 class LiveClients:
@@ -61,6 +107,7 @@ class LiveClients:
         self._bootstrap, self._place = bootstrap, place
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._served: list[Tail] = []
+        self._ended: dict[int, Tail] = {}
         self._has_late_reader = False
         place.mkdir(parents=True)
 
@@ -68,6 +115,16 @@ class LiveClients:
     def producer_files(self) -> list[Path]:
         """Rows of SENDS, by the producer's number."""
         return [self._place / f"producer-{number}" for number in range(self.load.producers)]
+
+    @property
+    def transactional_files(self) -> list[Path]:
+        """Rows of SENDS of the transactional clients, by the client's number."""
+        return [self._place / f"transactional-{number}" for number in range(self.load.transactional)]
+
+    @property
+    def transaction_files(self) -> list[Path]:
+        """Rows of TRANSACTIONS of the same clients."""
+        return [path.with_suffix(TRANSACTIONS_SUFFIX) for path in self.transactional_files]
 
     @property
     def consumer_files(self) -> list[Path]:
@@ -84,11 +141,14 @@ class LiveClients:
         for number, path in enumerate(self.producer_files):
             options = {"number": number, "seed": self.load.seed, "per-second": self.load.per_second}
             self._run(PRODUCING, path, options, self.load.settings)
+        for number, path in enumerate(self.transactional_files):
+            self._run(TRANSACTING, path, self._transactional_options(number), self.load.settings)
         for path in self.consumer_files:
             self._run(CONSUMING, path, {}, self.load.reader_settings)
         for path in self.member_files:
             self._run(CONSUMING, path, {"group": self.load.topic}, self.load.reader_settings)
         self._served = [Tail(path, SENDS) for path in self.producer_files]
+        self._ended = {number: Tail(self.transaction_files[number], TRANSACTIONS) for number in self.load.steady}
 
     def served_after(self, moment_s: float, seconds: float) -> dict[int, float]:
         """Return, by partition, the seconds from `moment_s` to the first acknowledgement of a record sent after it.
@@ -109,9 +169,33 @@ class LiveClients:
         wait_for(are_all_served, seconds)
         return waited
 
+    def committed_after(self, moment_s: float, seconds: float) -> dict[int, float]:
+        """Return, by steady transactional client, the seconds from `moment_s` to its first later committed transaction.
+
+        The transaction began after `moment_s`. A client without one within `seconds` from now is missing.
+        """
+        waited: dict[int, float] = {}
+        commits = {number: LaterCommit(int(moment_s * 1e9)) for number in self._ended}
+
+        def have_all_committed() -> bool:
+            time.sleep(LOOK_S)
+            for number, tail in self._ended.items():
+                at_ns = commits[number].take(tail.new_rows())
+                if at_ns is not None:
+                    waited.setdefault(number, at_ns / 1e9 - moment_s)
+            return len(waited) == len(self._ended)
+
+        if commits:
+            wait_for(have_all_committed, seconds)
+        return waited
+
     def stop_sending(self) -> list[Anomaly]:
         """End every producer once all its sends are answered. Return an anomaly for each that fails to."""
-        anomalies = []
+        anomalies = [
+            Anomaly("client-ended", f"{name}: {words}.", (), 1)
+            for name, words in self._end(self.transactional_files).items()
+            if words
+        ]
         for name, said in self._end(self.producer_files).items():
             if said != "0":
                 what = f"{said} of its sends were never answered" if said.isdecimal() else said
@@ -148,8 +232,22 @@ class LiveClients:
     def kill(self) -> None:
         """Kill all processes that still run."""
         for process in self._processes.values():
-            process.kill()
+            # A transactional client that kills itself is a child of the process that starts it again.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    def _transactional_options(self, number: int) -> dict[str, object]:
+        load = self.load
+        return {
+            "number": number,
+            "producer": load.producers + number,
+            "seed": load.seed,
+            "per-second": load.transactions_per_second,
+            "timeout-ms": TIMEOUT_MS,
+            "protocol": 1 + number % 2,
+            "life": 0 if number in load.steady else LIFE_S,
+        }
 
     def _end(self, paths: Sequence[Path]) -> dict[str, str]:
         """End clients by closing their standard input. Return each one's output, or in words how it ended instead."""
@@ -196,6 +294,8 @@ def rows_of(paths: Iterable[Path], form: "np.dtype[np.void]") -> list[RowArray]:
 
 
 def _ends(rows: RowArray) -> dict[int, int]:
-    """Return the offset after the last polled record of each partition."""
-    polled = rows[rows["kind"] == PollKind.POLLED]
-    return {int(at): int(polled["offset"][polled["partition"] == at][-1]) + 1 for at in np.unique(polled["partition"])}
+    """Return the offset up to which each partition was read."""
+    is_polled, is_end = rows["kind"] == PollKind.POLLED, rows["kind"] == PollKind.REACHED_END
+    reached = rows[is_polled | is_end]
+    ends = reached["offset"] + (reached["kind"] == PollKind.POLLED)
+    return {int(at): int(ends[reached["partition"] == at][-1]) for at in np.unique(reached["partition"])}

@@ -26,6 +26,7 @@ KINDS: Mapping[str, type[Fault]] = {
     kind.name: kind
     for kind in (
         processes.Kill,
+        processes.CoordinatorKill,
         processes.Pause,
         processes.RollingRestart,
         links.NetworkPartition,
@@ -103,6 +104,7 @@ def _makers(
 
     return {
         "kill": lambda: processes.Kill(cluster),
+        "coordinator-kill": lambda: processes.CoordinatorKill(cluster),
         "pause": lambda: processes.Pause(cluster),
         "rolling-restart": lambda: processes.RollingRestart(cluster, rest_s),
         "partition": partition,

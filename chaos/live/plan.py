@@ -17,6 +17,8 @@ class TargetRole(Enum):
     LEADER = "leader"
     """A broker that leads some partition."""
     CONTROLLER = "controller"
+    COORDINATOR = "coordinator"
+    """The transaction coordinator of some client."""
     ANYONE = "anyone"
     EVERYONE = "everyone"
     """All brokers together, where the fault allows it; else any broker."""

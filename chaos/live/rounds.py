@@ -1,5 +1,6 @@
 """Rounds of one fault: each injects it, measures how clients are served, undoes it, and measures the recovery."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -8,15 +9,19 @@ from typing import NamedTuple
 import numpy as np
 from confluent_kafka import Producer
 
-from cordwood.chaos.live.campaign import Campaign
+from cordwood.chaos.checks.anomaly import Anomaly
+from cordwood.chaos.live.campaign import SERVED_S, Campaign
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.faults.fault import (
     ACKED_BY_NONE,
     CLIENT_ERRORS,
+    COMMIT_AGAIN_S,
+    COORDINATOR_FAILOVER_S,
     P99_RATIO,
     PRODUCE_AGAIN_S,
     SENT_AGAIN,
     SILENCE_S,
+    TRANSACTION_OPEN_S,
     UNREAD_BY_GROUP,
     Form,
     RoundOptions,
@@ -24,8 +29,12 @@ from cordwood.chaos.live.faults.fault import (
 from cordwood.chaos.live.figures import quantile
 from cordwood.chaos.live.flood.waits import NOTED_S, MachineTime, Wait
 from cordwood.chaos.live.flood.watch import BrokerWatch
+from cordwood.chaos.live.plan import TargetRole
+from cordwood.chaos.live.second_protocol import ClusterRoutes, SecondProtocolClient, initialized
 from cordwood.chaos.live.verdict import RunVerdict
 from cordwood.chaos.report.series import Answers
+from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.proposals.topics import TRANSACTION_STATE
 
 PRELOADED, PRELOADED_PARTITIONS = "preloaded", 6
 """A topic of its own, which the brokers hold before the first fault, and its partitions."""
@@ -85,6 +94,7 @@ class Rounds:
             SILENCE_S: lambda: longest_silences_s(
                 answers, self._campaign.began_s, self._began_s, self._ended_s, self._watch.machine
             ),
+            TRANSACTION_OPEN_S: lambda: verdict.transactions.open_s,
             P99_RATIO: lambda: p99_ratios(answers, self._moments),
         }
         for figure in dict.fromkeys(limit.figure for limit in self._options.limits):
@@ -98,15 +108,20 @@ class Rounds:
         time.sleep(campaign.rng.uniform(*options.calm_s))
         victims = campaign.victims(form.fault, form.role)
         is_leading = any(self._cluster.led_by(victim, load.topic) for victim in victims)
+        is_coordinator = form.role is TargetRole.COORDINATOR
+        shards = [shard for victim in victims if is_coordinator for shard in self._coordinated_by(victim)]
         hold_s, struck_s = campaign.rng.uniform(*options.hold_s), campaign.now_s
         campaign.strike(form.fault, victims)
         held_s = campaign.now_s
+        self._measure_failover(shards, struck_s)
         if len(victims) == len(self._cluster.ids):
             campaign.figures.add(ACKED_BY_NONE, len(self._served_after(held_s, hold_s)))
         elif options.is_survived:
             waited_s = campaign.served("during the fault", campaign.began_s + struck_s)
             if waited_s and is_leading:
                 campaign.figures.add(PRODUCE_AGAIN_S, waited_s)
+            if committed_s := campaign.committed("during the fault", campaign.began_s + struck_s):
+                campaign.figures.add(COMMIT_AGAIN_S, committed_s)
         elif not form.fault.is_alone:
             served = self._served_after(held_s, hold_s)
             campaign.figures.add(f"{name}_served_share", len(served) / load.partitions)
@@ -115,8 +130,30 @@ class Rounds:
         campaign.undo()
         self._moments.append(Moments(calm_s, struck_s, undone_s, campaign.now_s))
 
+    def _coordinated_by(self, id_: int) -> list[str]:
+        """Return a transactional id in each shard of `__transaction_state` that a broker leads."""
+        shards = sum(view.topic == TRANSACTION_STATE for view in self._cluster.partitions())
+        return [probe_of(shard, shards) for shard in sorted(self._cluster.led_by(id_, TRANSACTION_STATE))]
+
+    def _measure_failover(self, transactional_ids: Iterable[str], struck_s: float) -> None:
+        """Wait until other brokers coordinate these ids, and add the time since the fault."""
+        campaign, routes = self._campaign, ClusterRoutes(self._cluster.bootstrap)
+        for transactional_id in transactional_ids:
+            if initialized(SecondProtocolClient(routes, transactional_id), routes, SERVED_S) is None:
+                sentence = f"No broker coordinates {transactional_id} for {SERVED_S:.0f} s during the fault."
+                campaign.accuse(Anomaly("unavailable", sentence, (), 1))
+            else:
+                campaign.figures.add(COORDINATOR_FAILOVER_S, campaign.now_s - struck_s)
+        routes.close()
+
     def _served_after(self, moment_s: float, seconds: float) -> Mapping[int, float]:
         return self._campaign.clients.served_after(self._campaign.began_s + moment_s, seconds)
+
+
+def probe_of(shard: int, shards: int) -> str:
+    """Return a transactional id whose coordinator is the leader of this shard."""
+    names = (f"probe-{number}" for number in itertools.count())
+    return next(name for name in names if partition_of(name, shards) == shard)
 
 
 def p99_ratios(answers: Answers, moments: Iterable[Moments]) -> Iterator[float]:

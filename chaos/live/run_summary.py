@@ -18,7 +18,8 @@ def sentence(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> str:
     found = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "no anomaly"
     return (
         f"{found}: {len(campaign.spans)} faults in {lasted_s / 60:.1f} minutes, {verdict.acknowledged:,} records "
-        f"acknowledged, {verdict.read:,} read, {verdict.replicas} brokers' disks looked at "
+        f"acknowledged, {verdict.read:,} read, {verdict.transactions.committed:,} transactions committed and "
+        f"{verdict.transactions.aborted:,} aborted, {verdict.replicas} brokers' disks looked at "
         f"(seed {campaign.clients.load.seed})"
     )
 
@@ -33,6 +34,11 @@ def summary(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> dict[st
         "acknowledged": verdict.acknowledged,
         "read": verdict.read,
         "sent_again": verdict.sent_again,
+        "transactions": {
+            "committed": verdict.transactions.committed,
+            "aborted": verdict.transactions.aborted,
+            "unsure": verdict.transactions.unsure,
+        },
         "faults": _fault_counts(campaign),
         "minutes": round(lasted_s / 60, 2),
         "figures": campaign.figures.summary(),
@@ -55,6 +61,8 @@ def run_report(campaign: Campaign, verdict: RunVerdict, lasted_s: float, left_ou
             "faults": f"{len(campaign.spans)} of {len(_fault_counts(campaign))} kinds",
             "longest time without an acknowledgement": f"{longest_silence_s(verdict.answers, lasted_s):.1f} s",
             "sent again by clients in a new epoch": str(verdict.sent_again),
+            "transactions": f"{verdict.transactions.committed:,} committed, {verdict.transactions.aborted:,} aborted, "
+            f"{verdict.transactions.unsure:,} without an answer",
             "brokers' disks looked at": str(verdict.replicas),
             "anomalies": str(len(verdict.anomalies)),
             **dict(line.split(": ", 1) for line in campaign.figures.lines(campaign.limits)),
@@ -67,6 +75,7 @@ def run_report(campaign: Campaign, verdict: RunVerdict, lasted_s: float, left_ou
             "partitions": str(load.partitions),
             "replicas": str(campaign.target.cluster.replicas),
             "producers": f"{load.producers}, {load.per_second} records/s each, idempotent, acks=all",
+            "transactional clients": f"{load.transactional}, {load.transactions_per_second} transactions/s each",
             "consumers": f"{load.consumers} by assignment, {load.members} in a group that commits",
         },
         series=series(verdict.answers, load.partitions, lasted_s),

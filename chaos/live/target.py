@@ -9,6 +9,7 @@ from cordwood.chaos.live.faults.fault import Fault
 
 FAULTS = (
     "kill",
+    "coordinator-kill",
     "pause",
     "partition",
     "power-cut",

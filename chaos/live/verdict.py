@@ -1,20 +1,25 @@
 """The verdict of a run: a full read of the topic, the replicas on disk, and the checks of the whole history."""
 
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from cordwood.chaos.checks import Anomaly, check
+from cordwood.chaos.history import Outcome
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live import histories, replica_logs
 from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavailable
-from cordwood.chaos.live.client_rows import POLLS, SENDS, RowArray, SendKind
+from cordwood.chaos.live.client_rows import POLLS, SENDS, TRANSACTIONS, RowArray, SendKind
+from cordwood.chaos.live.decisions import Asked, Client, Decision, disagreements
 from cordwood.chaos.live.load_clients import ClusterLoad, rows_of
+from cordwood.chaos.live.transactional_producers import SessionLost, committed_offset, orders_of
 from cordwood.chaos.report.series import Answers
+from cordwood.chaos.transfers import ReadTransfers
 
 ANSWER_S = 20.0
 
@@ -34,7 +39,20 @@ class RunVerdict:
     """Errors that consumers got."""
     unread_by_group: int
     """Records that a consumer by assignment polled, and no member of the group."""
+    transactions: "TransactionCounts"
     answers: Answers
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCounts:
+    """What became of the transactions of a run, as their clients know it."""
+
+    committed: int = 0
+    aborted: int = 0
+    unsure: int = 0
+    """Neither was answered: the client died, or its producer could not go on."""
+    open_s: Sequence[float] = ()
+    """The time from the first record to the marker, of each transaction in each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +61,7 @@ class LookedAt:
 
     brokers: int = 0
     sent_again: frozenset[histories.Place] = frozenset()
+    decisions: Sequence[Decision] = field(default=())
 
 
 def judge(campaign: Campaign) -> RunVerdict:
@@ -58,18 +77,33 @@ def judge(campaign: Campaign) -> RunVerdict:
         is_in_sync = False
         anomalies.append(unavailable("at the end", failure))
     anomalies += clients.stop_reading()
+    applied: Mapping[int, int] = {}
+    try:
+        applied = _applied(campaign)
+    except SessionLost as failure:
+        anomalies.append(unavailable("as orders were looked at", failure))
     try:
         looked_at = _look_at_replicas(campaign, history, anomalies, is_in_sync=is_in_sync)
     except WENT_WRONG as failure:
         anomalies.append(unavailable("as replicas were looked at", failure))
     sends, polls = rows_of(clients.producer_files, SENDS), rows_of(clients.consumer_files, POLLS)
+    transactional = rows_of(clients.transactional_files, SENDS)
     members = rows_of(clients.member_files, POLLS)
-    histories.add_sends(history, sends)
+    ended = dict(enumerate(rows_of(clients.transaction_files, TRANSACTIONS), start=len(sends)))
+    transactions = histories.add_transactions(history, ended, clients.load.partitions)
+    histories.add_sends(history, sends + transactional, transactions)
+    for consumer in range(len(polls + members)):
+        history.reads_committed(consumer)
     histories.add_polls(history, polls + members, looked_at.sent_again)
     histories.add_commits(history, members)
     anomalies += check(history.build())
     anomalies += histories.reported_errors(polls + members)
     anomalies += histories.given_up(sends)
+    asked = histories.asked_of(ended)
+    of_values = histories.transactions_by_value(dict(enumerate(transactional, start=len(sends))))
+    anomalies += disagreements(looked_at.decisions, of_values.get, asked)
+    for path, rows in zip(clients.consumer_files, polls, strict=True):
+        anomalies += _wrong_transfers(path.name, rows, applied)
     answers = _answers(sends, campaign.began_s)
     return RunVerdict(
         anomalies=anomalies,
@@ -79,6 +113,7 @@ def judge(campaign: Campaign) -> RunVerdict:
         sent_again=len(looked_at.sent_again),
         client_errors=sum(map(histories.error_count, polls + members)),
         unread_by_group=histories.unread(of=polls, by=members),
+        transactions=_counts(asked, looked_at.decisions),
         answers=answers,
     )
 
@@ -106,17 +141,50 @@ def _look_at_replicas(
         cluster.wait_in_sync(IN_SYNC_S)
     data = campaign.target.log_directories()
     replicas = histories.replicas_on(data, topic_id)
-    again = histories.sent_again(replicas)
+    again = histories.sent_again(replicas, load.producers)
     if is_in_sync:
         histories.add_replicas(history, replicas, again)
         told = {(topic_id, str(partition)) for partition in histories.differing(replicas)}
         damage = (*replica_logs.divergences(data, told), *replica_logs.damage(data))
         anomalies += damage
-    return LookedAt(len(data), again)
+    return LookedAt(len(data), again, list(histories.decisions_in(replicas)))
+
+
+def _applied(campaign: Campaign) -> dict[int, int]:
+    """Return how many orders each transactional client has applied, by producer number. Raises SessionLost."""
+    load, bootstrap = campaign.clients.load, campaign.target.cluster.bootstrap
+    return {
+        load.producers + number: committed_offset(bootstrap, orders_of(load.topic, number))
+        for number in range(load.transactional)
+    }
+
+
+def _wrong_transfers(reader: str, rows: RowArray, applied: Mapping[int, int]) -> Iterator[Anomaly]:
+    """Yield what is wrong in the balances that a consumer of all partitions saw, and in their number."""
+    transfers = ReadTransfers(reader)
+    transfers.read(histories.entries_of(rows))
+    yield from transfers.anomalies()
+    for client, orders in applied.items():
+        read = transfers.applied.get(client, 0)
+        if read != orders:
+            sentence = f"{reader} got {read} transfers of client {client}, which has committed {orders}."
+            yield Anomaly("lost-write" if read < orders else "duplicate", sentence, (), abs(orders - read))
+
+
+def _counts(asked: Mapping[Client, Asked], decisions: Sequence[Decision]) -> TransactionCounts:
+    answered = [each.is_commit for each in asked.values() if each.outcome == Outcome.OK]
+    return TransactionCounts(
+        committed=answered.count(True),
+        aborted=answered.count(False),
+        unsure=len(asked) - len(answered),
+        open_s=[decision.open_ms / 1000 for decision in decisions],
+    )
 
 
 def _reader(bootstrap: str, load: ClusterLoad) -> Consumer:
-    return Consumer({"bootstrap.servers": bootstrap, "group.id": load.topic, "log_level": 0})
+    # A reader of committed records would take the last stable offset for the log end, even if it never moved again.
+    isolation = {"isolation.level": "read_uncommitted"}
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": load.topic, "log_level": 0, **isolation})
 
 
 def _ends(reader: Consumer, load: ClusterLoad) -> dict[int, int]:

@@ -107,15 +107,15 @@ def test_only_a_send_that_no_request_can_have_written_was_refused() -> None:
 def test_copies_are_their_clients_own_only_in_another_epoch() -> None:
     in_two = [RawRecord(0, 7, FIRST_EPOCH), RawRecord(1, 8, FIRST_EPOCH), RawRecord(2, 7, SECOND_EPOCH)]
     in_one = [RawRecord(0, 7, FIRST_EPOCH), RawRecord(1, 7, FIRST_EPOCH)]
-    assert sent_again({(1, 0): replica(*in_two), (2, 0): replica(*in_two)}) == {(0, 0)}
-    assert sent_again({(1, 0): replica(*in_one), (2, 0): replica(*in_one)}) == frozenset()
+    assert sent_again({(1, 0): replica(*in_two), (2, 0): replica(*in_two)}, 1) == {(0, 0)}
+    assert sent_again({(1, 0): replica(*in_one), (2, 0): replica(*in_one)}, 1) == frozenset()
 
 
 def test_a_copy_of_the_clients_own_is_no_duplicate_and_one_of_ours_is() -> None:
     for producer, expected in ((SECOND_EPOCH, {}), (FIRST_EPOCH, {"duplicate"})):
         records = [RawRecord(0, 0, FIRST_EPOCH), RawRecord(1, 0, producer)]
         replicas = {(1, 0): replica(*records)}
-        again = sent_again(replicas)
+        again = sent_again(replicas, 1)
         history = HistoryBuilder()
         add_sends(history, [sends(*acknowledged(0, 1))])
         add_polls(history, [polls(PollRow(PollKind.ASSIGNED, 0, -1, -1, 1, 0), polled(0, 0), polled(1, 0))], again)

@@ -1,7 +1,6 @@
 """Transactions of the second protocol (KIP-890), which no Python client speaks, by requests as Java's."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,85 +11,59 @@ from kio.schema.errors import ErrorCode
 from topics import make_topic
 from transactional_clients import committed_offset, read_confluent
 
+from cordwood.chaos.live.broker_views import GROUP_KEY, TRANSACTION_KEY, coordinator_request
+from cordwood.chaos.live.second_protocol import OneBroker, SecondProtocolClient
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.storage.batch import TRANSACTIONAL
-from cordwood.storage.records import Record, encode
-from cordwood.storage.types import ProducerIdAndEpoch
+from cordwood.storage.records import Record
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 WAIT_S = 30.0
 GROUP = "a group"
 
 
 class Client:
-    """A client that sends one request after the other."""
+    """A client of one topic, whose name is its transactional id. It sends one request after the other."""
 
     def __init__(self, connection: BlockingConnection, topic: str) -> None:
         self._connection, self.topic = connection, topic
+        self._requests = SecondProtocolClient(OneBroker(connection), topic)
 
     def ask(self, api: ApiKey, version: int, **fields: Any) -> Any:
         return self._connection.ask(message_of(load_request_schema(api, version), fields))
 
     def init(self) -> ProducerIdAndEpoch:
         """Return the next producer id and epoch, once no transaction is open any more."""
-        while True:
-            answer = self.ask(
-                ApiKey.INIT_PRODUCER_ID, 5, transactional_id=self.topic, transaction_timeout=timedelta(seconds=60),
-                producer_id=-1, producer_epoch=-1,
-            )  # fmt: skip
-            if answer.error_code not in (ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress):
-                assert answer.error_code is ErrorCode.none
-                return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+        while isinstance(answer := self._requests.init(), ErrorCode):
+            assert answer in (ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress)
+        return answer
 
     def produce(self, producer: ProducerIdAndEpoch, sequence: int, value: bytes, partition: int = 0) -> ErrorCode:
         """Append a record without adding its partition first, again while the transaction before ends."""
-        numbers = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": sequence}
-        records = encode([Record(0, 1_700_000_000_000, None, value)], attributes=TRANSACTIONAL, **numbers)
-        data = ({"name": self.topic, "partition_data": ({"index": partition, "records": records},)},)
+        place, record = TopicPartition(self.topic, partition), Record(0, 1_700_000_000_000, None, value)
         while True:
-            answer = self.ask(
-                ApiKey.PRODUCE, 12, transactional_id=self.topic, acks=-1, timeout=timedelta(seconds=30), topic_data=data
-            )
-            code: ErrorCode = answer.responses[0].partition_responses[0].error_code
+            code = self._requests.produce(producer, sequence, place, record).code
             if code not in (ErrorCode.concurrent_transactions, ErrorCode.not_enough_replicas):
                 return code
 
     def commit_offset(self, producer: ProducerIdAndEpoch, offset: int) -> ErrorCode:
-        row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-        fields = {"transactional_id": self.topic, "group_id": GROUP, "generation_id": -1, "member_id": ""}
-        answer = self.ask(
-            ApiKey.TXN_OFFSET_COMMIT, 5, producer_id=producer.producer_id, producer_epoch=producer.epoch,
-            topics=({"name": self.topic, "partitions": (row,)},), **fields,
-        )  # fmt: skip
-        code: ErrorCode = answer.topics[0].partitions[0].error_code
-        return code
+        return self._requests.commit_offset(producer, GROUP, TopicPartition(self.topic, 0), offset)
 
     def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> ProducerIdAndEpoch | ErrorCode:
         """End the transaction. Return the producer id and epoch of the next one, or an error code."""
-        answer = self.ask(
-            ApiKey.END_TXN, 5, transactional_id=self.topic, producer_id=producer.producer_id,
-            producer_epoch=producer.epoch, committed=is_commit,
-        )  # fmt: skip
-        code: ErrorCode = answer.error_code
-        return code or ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+        return self._requests.end(producer, is_commit=is_commit)
 
 
 @pytest.fixture
 def client(shared: RunningBroker, request: pytest.FixtureRequest) -> Iterator[Client]:
     topic = make_topic(shared.bootstrap, request.node.name.replace("_", "-"), 2)
     admin = connect(shared.bootstrap, WAIT_S)
-    while admin.ask(_coordinator_of(topic)).coordinators[0].error_code is not ErrorCode.none:
-        pass
-    while admin.ask(_coordinator_of(GROUP, group=True)).coordinators[0].error_code is not ErrorCode.none:
-        pass
+    for key_type, key in ((TRANSACTION_KEY, topic), (GROUP_KEY, GROUP)):
+        while admin.ask(coordinator_request(key_type, key)).coordinators[0].error_code is not ErrorCode.none:
+            pass
     with connect(shared.bootstrap, WAIT_S) as connection:
         yield Client(connection, topic)
     admin.close()
-
-
-def _coordinator_of(key: str, *, group: bool = False) -> Any:
-    schema = load_request_schema(ApiKey.FIND_COORDINATOR, 6)
-    return message_of(schema, {"key_type": 0 if group else 1, "coordinator_keys": (key,)})
 
 
 def test_the_cluster_announces_the_second_protocol(client: Client) -> None:

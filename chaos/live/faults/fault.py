@@ -19,6 +19,12 @@ SENT_AGAIN = "records_sent_again"
 CLIENT_ERRORS = "client_errors"
 """Errors that consumers got."""
 UNREAD_BY_GROUP = "records_that_no_group_member_read"
+COORDINATOR_FAILOVER_S = "coordinator_failover_s"
+"""Time from a fault to an answer to InitProducerId in each shard of `__transaction_state` that the victim led."""
+COMMIT_AGAIN_S = "commit_again_s"
+"""Time from a fault to the first transaction that each steady client began after it and committed."""
+TRANSACTION_OPEN_S = "transaction_open_s"
+"""Time from the first record of a transaction to its marker, in each partition."""
 SILENCE_S = "longest_silence_s"
 """The longest time without an acknowledgement of each partition, less the time that the machine withheld."""
 P99_RATIO = "p99_ratio"
@@ -54,6 +60,8 @@ class RoundOptions:
     """How long the fault lasts."""
     is_survived: bool = False
     """Whether every partition has to accept records while one of three brokers is under the fault."""
+    has_transactions: bool = False
+    """Whether transactional clients run beside the others."""
     has_default_clients: bool = False
     """Whether clients have librdkafka's default settings instead of short timeouts."""
     segment_bytes: int = 1 << 20
@@ -75,6 +83,8 @@ class Fault(Protocol):
     name: ClassVar[str]
     is_alone: ClassVar[bool] = False
     """Whether the repair needs the other replicas, so that all must be in sync and no other fault in progress."""
+    aim: ClassVar[TargetRole | None] = None
+    """The role of each victim, whatever the plan aims at."""
     may_strike_all: ClassVar[bool] = False
     """Whether all brokers may be struck together without any loss."""
     rounds: ClassVar[RoundOptions] = RoundOptions()

@@ -10,17 +10,22 @@ from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.faults.fault import (
     AT_ONCE_S,
     CLIENT_ERRORS,
+    COORDINATOR_FAILOVER_S,
     NO_ACK_BY_NONE,
     NOTHING_TWICE,
     PRODUCE_AGAIN_S,
     SILENCE_S,
+    TRANSACTION_OPEN_S,
     UNREAD_BY_GROUP,
     Fault,
     RoundOptions,
 )
 from cordwood.chaos.live.figures import Limit
+from cordwood.chaos.live.load_clients import TIMEOUT_MS
 from cordwood.chaos.live.plan import TargetRole
 
+LATE_S = 5.0
+"""The longest time that a transaction stays open after its timeout."""
 PAUSED_S = 20.0
 """Longer than a session, so that the others elect a leader meanwhile."""
 REST_S = 11.0
@@ -53,6 +58,26 @@ class Kill(Fault):
 
     def heal(self, victims: Sequence[int], /) -> None:
         self.cluster.begin(victims)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorKill(Kill):
+    """SIGKILL of the broker that is the transaction coordinator of some client."""
+
+    name: ClassVar[str] = "coordinator-kill"
+    aim: ClassVar[TargetRole | None] = TargetRole.COORDINATOR
+    may_strike_all: ClassVar[bool] = False
+    rounds: ClassVar[RoundOptions] = RoundOptions(
+        limits=(
+            Limit(COORDINATOR_FAILOVER_S, 2.0),
+            Limit(TRANSACTION_OPEN_S, TIMEOUT_MS / 1000 + LATE_S),
+            NOTHING_TWICE,
+        ),
+        roles=(TargetRole.COORDINATOR,),
+        hold_s=AT_ONCE_S,
+        is_survived=True,
+        has_transactions=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
