@@ -62,7 +62,7 @@ mutants: $(READY) ## The planted bugs of files that differ from a commit, and of
 chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md asks (root, hours)
 	mkdir -p build
 	for fault in 'kill --rounds 300' 'kill --rounds 100 --kinds leader --brokers 5' 'pause --rounds 100' 'partition --rounds 50' \
-	  'power-cut --rounds 100' 'bit-flip --rounds 100' 'wipe --rounds 1' 'rolling-restart --rounds 10'; do \
+	  'coordinator-kill --rounds 100' 'power-cut --rounds 100' 'bit-flip --rounds 100' 'wipe --rounds 1' 'rolling-restart --rounds 10'; do \
 	  echo "$$fault" && $(BIN)/cordwood chaos run --fault $$fault --report build/chaos-fault.html || exit 1; done
 	$(BIN)/python -m cordwood.chaos.live.thousand_partitions
 
@@ -70,7 +70,7 @@ chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to out
 	$(BIN)/cordwood chaos sim --seeds 1..675
 	mkdir -p build
 	$(BIN)/cordwood chaos run --minutes 10 --seed 1 --report build/chaos-hundredth.html
-	for fault in 'kill --rounds 10' 'pause --rounds 5' 'partition --rounds 10' 'power-cut --rounds 10' 'bit-flip --rounds 10' \
+	for fault in 'kill --rounds 10' 'coordinator-kill --rounds 5' 'pause --rounds 5' 'partition --rounds 10' 'power-cut --rounds 10' 'bit-flip --rounds 10' \
 	  'wipe --rounds 2'; do \
 	  echo "$$fault" && $(BIN)/cordwood chaos run --fault $$fault --report build/chaos-fault.html || exit 1; done
 	for flood in 'malformed --frames 100000' 'valid_flood --only all' 'valid_flood --minutes 1'; do \

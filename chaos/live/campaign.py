@@ -129,7 +129,7 @@ class Campaign:
             in_role = cluster.leader_of(load.topic, self.rng.randrange(load.partitions))
         elif aim is TargetRole.CONTROLLER:
             in_role = cluster.controller()
-        elif aim is TargetRole.COORDINATOR:
+        elif aim is TargetRole.COORDINATOR and load.transactional:
             in_role = cluster.coordinator(transactional_id_of(load.topic, self.rng.randrange(load.transactional)))
         return [in_role if in_role in unharmed else self.rng.choice(unharmed)]
 

@@ -219,7 +219,7 @@ class LiveClients:
                 return [Anomaly("unread", sentence, (), 1)]
             time.sleep(LOOK_S)
             for name, tails in readers.items():
-                for at, end in (row for tail in tails for row in _ends(tail.new_rows()).items()):
+                for at, end in (row for tail in tails for row in ends_read(tail.new_rows()).items()):
                     if end > reached[name].get(at, 0):
                         reached[name][at], moved_s = end, time.monotonic()
         return []
@@ -293,7 +293,7 @@ def rows_of(paths: Iterable[Path], form: "np.dtype[np.void]") -> list[RowArray]:
     return [Tail(path, form).new_rows() for path in paths]
 
 
-def _ends(rows: RowArray) -> dict[int, int]:
+def ends_read(rows: RowArray) -> dict[int, int]:
     """Return the offset up to which each partition was read."""
     is_polled, is_end = rows["kind"] == PollKind.POLLED, rows["kind"] == PollKind.REACHED_END
     reached = rows[is_polled | is_end]

@@ -24,7 +24,13 @@ class TargetRole(Enum):
     """All brokers together, where the fault allows it; else any broker."""
 
 
-AIMS = {TargetRole.LEADER: 4, TargetRole.CONTROLLER: 3, TargetRole.ANYONE: 2, TargetRole.EVERYONE: 1}
+AIMS = {
+    TargetRole.LEADER: 4,
+    TargetRole.CONTROLLER: 3,
+    TargetRole.COORDINATOR: 2,
+    TargetRole.ANYONE: 2,
+    TargetRole.EVERYONE: 1,
+}
 """The relative frequency of each aim."""
 
 

@@ -232,10 +232,10 @@ class SecondProtocolProducer:
 
         try:
             self._until_answered(append, NO_COMMIT)
-        except (MustAbort, SessionLost) as lost:
+        except (MustAbort, SessionLost):
             # An earlier try of the same append may have been written.
             answered(KafkaError._PURGE_INFLIGHT, UNKNOWN)
-            raise lost
+            raise
         self._sequences[partition] = sequence + 1
         answered(0, offset)
 

@@ -7,19 +7,23 @@ import pytest
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.checks import check, count_by_kind
-from cordwood.chaos.history import Outcome
+from cordwood.chaos.history import UNKNOWN, Outcome, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live.client_rows import (
     POLLS,
     SENDS,
+    TRANSACTIONS,
     PollKind,
     PollRow,
     RowArray,
     SendKind,
     SendRow,
     Tail,
+    TransactionKind,
+    TransactionRow,
     pack_poll,
 )
+from cordwood.chaos.live.decisions import Asked, Decision
 from cordwood.chaos.live.histories import (
     RawRecord,
     RawReplica,
@@ -27,14 +31,21 @@ from cordwood.chaos.live.histories import (
     add_polls,
     add_replicas,
     add_sends,
+    add_transactions,
+    asked_of,
+    decisions_in,
     differing,
+    entries_of,
     error_count,
     given_up,
     replicas_on,
     reported_errors,
     sent_again,
+    transactions_by_value,
     unread,
 )
+from cordwood.chaos.live.load_clients import LaterCommit, ends_read
+from cordwood.chaos.transfers import ReadEntry, TransferEntry
 from cordwood.chaos.workload import encode as payload_of
 from cordwood.storage.records import Record, encode
 
@@ -199,3 +210,116 @@ def test_rows_are_followed_while_they_are_written(tmp_path: Path) -> None:
     assert tail.new_rows().tolist() == [tuple(polled(0, 0))]
     path.write_bytes(first + second)
     assert tail.new_rows().tolist() == [tuple(polled(1, 1))]
+
+
+CLIENT, ORDERS_FROM = 4, 6
+"""A transactional client's number as a producer, and the first partition of orders."""
+
+
+def client(*rows: tuple[TransactionKind, int, int, int]) -> RowArray:
+    """Return rows of a transactional client, one nanosecond after the other."""
+    numbered = (TransactionRow(*row, at_ns) for at_ns, row in enumerate(rows, start=100))
+    return np.array(list(numbered), dtype=TRANSACTIONS)
+
+
+def began(timeout_ms: int = 10_000, offset: int = 0) -> list[tuple[TransactionKind, int, int, int]]:
+    return [
+        (TransactionKind.INITIALIZING, -1, timeout_ms, -1),
+        (TransactionKind.INITIALIZED, -1, 9, 1),
+        (TransactionKind.OFFSET_READ, -1, offset, 102),
+    ]
+
+
+def transaction(number: int, *kinds: TransactionKind) -> list[tuple[TransactionKind, int, int, int]]:
+    return [
+        (TransactionKind.BEGUN, number, -1, -1),
+        (TransactionKind.OFFSET_SENT, number, number, number + 1),
+        *((kind, number, -1, -1) for kind in kinds),
+    ]
+
+
+def ended(number: int, outcome: Outcome) -> tuple[TransactionKind, int, int, int]:
+    return (TransactionKind.ENDED, number, outcome, -1)
+
+
+COMMITTING, ABORTING = TransactionKind.COMMITTING, TransactionKind.ABORTING
+
+
+def test_a_clients_transactions_go_into_the_history_with_their_sessions_offsets_and_sends() -> None:
+    rows = client(
+        *began(),
+        *transaction(0, COMMITTING),
+        ended(0, Outcome.OK),
+        *transaction(1, COMMITTING, ABORTING),
+        ended(1, Outcome.FAIL),
+        *began(offset=1),
+        *transaction(2),
+    )
+    builder = HistoryBuilder()
+    added = add_transactions(builder, {CLIENT: rows}, ORDERS_FROM)
+    sent = [send._replace(transaction=2) for send in acknowledged(0, 5)]
+    add_sends(builder, [sends()] * CLIENT + [sends(*sent)], added)
+    history = builder.build()
+    assert history.transactions.session.tolist() == [0, 0, 1]
+    assert history.transactions.is_commit.tolist() == [1, 1, UNKNOWN]
+    assert history.transactions.outcome.tolist() == [Outcome.OK, Outcome.FAIL, Outcome.INFO]
+    assert (history.sessions.producer_id.tolist(), history.sessions.timeout_ms.tolist()) == ([9, 9], [10_000] * 2)
+    assert history.offset_reads.offset.tolist() == [0, 1]
+    assert history.transaction_offsets.end.tolist() == [1, 2, 3]
+    assert set(history.transaction_offsets.partition.tolist()) == {ORDERS_FROM}
+    assert history.sends.transaction.tolist() == [2]
+
+
+def test_a_client_knows_what_it_asked_for_first_and_the_answer() -> None:
+    rows = client(
+        *transaction(0, ABORTING), ended(0, Outcome.OK), *transaction(1, COMMITTING, ABORTING), *transaction(2)
+    )
+    assert asked_of({CLIENT: rows}) == {
+        (CLIENT, 0): Asked(False, Outcome.OK),
+        (CLIENT, 1): Asked(True, Outcome.INFO),
+    }
+    sent = [send._replace(transaction=7) for send in acknowledged(3, 5)]
+    assert transactions_by_value({CLIENT: sends(*sent)}) == {value_of(CLIENT, 3): (CLIENT, 7)}
+
+
+def test_entries_of_transfers_are_read_back_from_their_rows() -> None:
+    row = PollRow(PollKind.TRANSFER, 17, -250, value_of(CLIENT, 8), 3, 50, content=-40)
+    assert list(entries_of(polls(polled(0, 0), row))) == [ReadEntry(CLIENT, 3, TransferEntry(8, 17, -40, -250))]
+
+
+def test_decisions_are_taken_from_one_replica_of_each_partition() -> None:
+    decided = [Decision(partition, (1,), True, 0) for partition in range(2)]
+    replicas = {
+        (broker, partition): RawReplica(0, 1, [], decided[partition : partition + 1])
+        for broker in (1, 2)
+        for partition in range(2)
+    }
+    assert list(decisions_in(replicas)) == decided
+
+
+@pytest.mark.parametrize(
+    ("moment_ns", "rows", "expected"),
+    [
+        (100, [*transaction(0, COMMITTING), ended(0, Outcome.OK)], 103),
+        (101, [*transaction(0, COMMITTING), ended(0, Outcome.OK)], None),
+        (100, [*transaction(0, ABORTING), ended(0, Outcome.OK)], None),
+        (100, [*transaction(0, COMMITTING, ABORTING), ended(0, Outcome.FAIL)], None),
+        (101, [*transaction(0, COMMITTING), *transaction(1, COMMITTING), ended(1, Outcome.OK)], 106),
+    ],
+    ids=["later", "earlier", "aborted", "failed", "the next one"],
+)
+def test_the_first_later_commit_is_of_a_transaction_that_began_after_the_moment(
+    moment_ns: int, rows: list[tuple[TransactionKind, int, int, int]], expected: int | None
+) -> None:
+    commit, whole = LaterCommit(moment_ns), client(*rows)
+    # The rows come in two pieces, as from a file that grows.
+    first, second = commit.take(whole[:2]), commit.take(whole[2:])
+    assert (first, second) == (None, expected)
+
+
+def test_markers_after_the_last_record_count_as_read() -> None:
+    end = PollRow(PollKind.REACHED_END, 0, 3, -1, 1, 20)
+    assert ends_read(polls(polled(0, 0), polled(1, 1))) == {0: 2}
+    assert ends_read(polls(polled(0, 0), polled(1, 1), end)) == {0: 3}
+    assert ends_read(polls(polled(0, 0), end, polled(3, 2))) == {0: 4}
+    assert ends_read(polls(end._replace(kind=PollKind.WATERMARK))) == {}

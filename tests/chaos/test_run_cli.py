@@ -30,8 +30,8 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         (["--target", "127.0.0.1:9092", "--faults", "kill"], "faults cannot be injected"),
         (["--target", "compose", "--faults", "power-cut"], "power-cut cannot be done here"),
         (["--minutes", "0"], "--minutes"),
-        (["--fault", "earthquake"], "there is no fault earthquake, only kill, pause, partition, power-cut"),
-        (["--rounds", "2"], "--rounds only with --fault NAME: kill, pause"),
+        (["--fault", "earthquake"], "there is no fault earthquake, only kill, coordinator-kill, pause, partition"),
+        (["--rounds", "2"], "--rounds only with --fault NAME: kill, coordinator-kill"),
         (["--fault", "kill", "--minutes", "2"], "give neither --faults nor --minutes"),
         (["--fault", "kill", "--target", "compose"], "--target local"),
         (["--fault", "wipe", "--brokers", "1"], "wipe needs at least 3 brokers"),
@@ -61,6 +61,7 @@ def test_a_short_run_with_kills_ends_with_a_verdict_and_a_report(tmp_path: Path)
     assert verdict["faults"]["kill"] >= 1
     assert verdict["acknowledged"] > 1000
     assert verdict["read"] >= 2 * verdict["acknowledged"]
+    assert verdict["transactions"]["committed"] > 100
     assert "no anomaly" in sentence
     report = (tmp_path / "cordwood-chaos-5.html").read_text()
     assert "killed" in report
