@@ -1,5 +1,6 @@
 """Program: a transactional client. Each transaction is a transfer, some other records, and the offset of its orders."""
 
+import math
 import os
 import random
 import select
@@ -49,7 +50,7 @@ OTHERS_MAX = 3
 """The most records of a transaction besides the two of its transfer."""
 ABORTED_SHARE = 0.1
 """The share of transactions that their client aborts."""
-DEATH_WITHIN_S = 0.1
+DEATH_WITHIN_S = 0.2
 """A client that kills itself does so within this time from the start of a transaction."""
 RETURN_S = (0.0, 12.0)
 """The time after which a dead client comes back: before the timeout of its transaction, or after it."""
@@ -94,7 +95,7 @@ def main(
             partitions,
             random.Random(f"{seed}/{number}/{log.transactions}"),
             interval_s=1 / per_second,
-            death_share=1 / (life * per_second) if life else 0.0,
+            dies_at_s=time.monotonic() + random.expovariate(1 / life) if life else math.inf,
         )
         while not client.run(opened(), lambda: committed_offset(bootstrap, orders)):
             time.sleep(RETRY_S)
@@ -189,10 +190,10 @@ class _Client:
         rng: random.Random,
         *,
         interval_s: float,
-        death_share: float,
+        dies_at_s: float,
     ) -> None:
         self._log, self._orders, self._partitions, self._rng = log, orders, partitions, rng
-        self._interval_s, self._death_share = interval_s, death_share
+        self._interval_s, self._dies_at_s = interval_s, dies_at_s
 
     def run(self, producer: TransactionalProducer, offset_of: Callable[[], int]) -> bool:
         """Run transactions until standard input ends. Return False where the producer cannot go on before that."""
@@ -218,7 +219,7 @@ class _Client:
 
     def _transact(self, producer: TransactionalProducer) -> None:
         """Apply the next order in a transaction. Raises SessionLost where its outcome is unknown."""
-        if self._rng.random() < self._death_share:
+        if time.monotonic() > self._dies_at_s:
             delay_s = self._rng.uniform(0, DEATH_WITHIN_S)
             threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
         number, order = self._log.begun(), self._orders.next

@@ -92,7 +92,8 @@ def judge(campaign: Campaign) -> RunVerdict:
     ended = dict(enumerate(rows_of(clients.transaction_files, TRANSACTIONS), start=len(sends)))
     transactions = histories.add_transactions(history, ended, clients.load.partitions)
     histories.add_sends(history, sends + transactional, transactions)
-    for consumer in range(len(polls + members)):
+    committed = [number for number in range(len(polls)) if clients.load.reads_committed(number)]
+    for consumer in (*committed, *range(len(polls), len(polls + members))):
         history.reads_committed(consumer)
     histories.add_polls(history, polls + members, looked_at.sent_again)
     histories.add_commits(history, members)
@@ -102,8 +103,8 @@ def judge(campaign: Campaign) -> RunVerdict:
     asked = histories.asked_of(ended)
     of_values = histories.transactions_by_value(dict(enumerate(transactional, start=len(sends))))
     anomalies += disagreements(looked_at.decisions, of_values.get, asked)
-    for path, rows in zip(clients.consumer_files, polls, strict=True):
-        anomalies += _wrong_transfers(path.name, rows, applied)
+    for number in committed:
+        anomalies += _wrong_transfers(clients.consumer_files[number].name, polls[number], applied)
     answers = _answers(sends, campaign.began_s)
     return RunVerdict(
         anomalies=anomalies,
@@ -112,7 +113,7 @@ def judge(campaign: Campaign) -> RunVerdict:
         replicas=looked_at.brokers,
         sent_again=len(looked_at.sent_again),
         client_errors=sum(map(histories.error_count, polls + members)),
-        unread_by_group=histories.unread(of=polls, by=members),
+        unread_by_group=histories.unread(of=[polls[number] for number in committed], by=members),
         transactions=_counts(asked, looked_at.decisions),
         answers=answers,
     )
