@@ -107,7 +107,7 @@ class TransactionalDelivery(Delivery):
         """Begin the transaction of a task with this first row. Raises UserError, NotWritten."""
         self._client = exactly_once.client
         self._transactional_id = leases.transactional_id(write, exactly_once.timeout_ms)
-        transactional = {
+        transactional: dict[str, str | int | bool] = {
             "transactional.id": self._transactional_id,
             "transaction.timeout.ms": exactly_once.timeout_ms,
         }

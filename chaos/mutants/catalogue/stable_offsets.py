@@ -140,8 +140,8 @@ MUTANTS = (
     Mutant(
         "unclean-truncations-guess-transactions",
         "storage/transaction_log.py",
-        "    if end >= min(transactions.end, transactions.complete_from):\n",
-        "    if True:\n",
+        "    return end < min(producers.transactions.end, producers.transactions.complete_from)\n",
+        "    return False\n",
         "A truncation below the high watermark reads the transactions from the batches again.",
         UNDECIDED,
         Scenario.LOGS,
