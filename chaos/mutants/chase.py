@@ -31,7 +31,7 @@ SEED_CPU_S = 60.0
 """Processor seconds that a seed may take. A seed takes less than one second on the unchanged source."""
 WHAT_CHARS_MAX = 300
 HOUR_S = 3600.0
-BROKERS_TROUBLE_S, TRANSACTIONS_TROUBLE_S = 30.0, 15.0
+BROKERS_TROUBLE_S, TRANSACTIONS_TROUBLE_S = 30.0, 10.0
 
 
 def brokers_scenario(seed: int) -> float:

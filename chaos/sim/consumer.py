@@ -52,6 +52,7 @@ class Reader:
     ) -> None:
         self.client, self.partition, self._isolation = client, partition, isolation
         self._number, self._history, self._alarm, self._any_replica = number, history, alarm, any_replica
+        self.max_wait_s = MAX_WAIT_S
         self.position = 0
         self.last_epoch: int = NO_EPOCH
         """The leader epoch of the last batch that was read."""
@@ -208,7 +209,7 @@ class Reader:
         topic = part(ApiKey.FETCH, "FetchTopic", topic=self.client.topic, partitions=(self.row(),))
         return message(
             ApiKey.FETCH,
-            max_wait=duration(MAX_WAIT_S),
+            max_wait=duration(self.max_wait_s),
             min_bytes=1,
             max_bytes=FETCH_BYTES,
             isolation_level=self._isolation,

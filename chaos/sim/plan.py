@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.chores import Chore, Due, drawn_chores
 from cordwood.chaos.sim.producer import ProducerPlan, Retries
-from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, drawn, drawn_apart, drawn_at_coordinator
+from cordwood.chaos.sim.schedule import (
+    FaultKind,
+    ScheduledFault,
+    drawn,
+    drawn_apart,
+    drawn_at_coordinator,
+    drawn_for_transactions,
+)
 from cordwood.chaos.sim.transactional_client import TransactionalPlan
 from cordwood.cluster.config.settings import Settings
 
@@ -89,9 +96,43 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     return with_transactions(plan, rng) if rng.random() < TRANSACTIONS_SHARE else plan
 
 
-def transactional_plan_of(seed: int, seconds: float = 30.0) -> Plan:
-    """Return the plan of this seed, with transactional clients in any case."""
-    return with_transactions(_without_transactions(seed, seconds), random.Random(f"transactions of {seed}, always"))
+def transactional_plan_of(seed: int, seconds: float = 10.0) -> Plan:
+    """Return a plan of this seed with little but transactions: fast brokers, which fail all the time."""
+    rng = random.Random(f"transactions alone of {seed}")
+    return replace(
+        _without_transactions(seed, seconds),
+        brokers=3,
+        voters=3,
+        partitions=rng.choice((2, 4)),
+        latency_s=rng.choice(((0.0001, 0.001), (0.0002, 0.005))),
+        disk_s=(0.0001, 0.001),
+        further_disks_s=(),
+        clock_rates=(1.0,) * 3,
+        producers=(),
+        consumers=1,
+        members=0,
+        seekers=0,
+        chores=(),
+        cut_share=0.0,
+        has_lying_disks=False,
+        transactional=tuple(_hasty(rng, is_v2) for is_v2 in (False, True, rng.random() < 0.5)),
+        committed_readers=2,
+        faults=drawn_for_transactions(rng, seconds),
+    )
+
+
+def _hasty(rng: random.Random, is_v2: bool) -> TransactionalPlan:
+    return TransactionalPlan(
+        is_v2=is_v2,
+        interval_s=0.01,
+        timeout_s=rng.choice((0.5, 3.0)),
+        patience_s=rng.choice((0.3, 3.0)),
+        payload_bytes_max=32,
+        input_partition=rng.choice((None, 0, 1)),
+        death_share=rng.choice((0.0, 0.1)),
+        zombie_share=rng.choice((0.0, 0.05)),
+        delayed_share=rng.choice((0.0, 0.2)),
+    )
 
 
 def with_transactions(plan: Plan, rng: random.Random) -> Plan:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -46,6 +46,7 @@ class TargetChoice(Enum):
 
 AIMS = (TargetChoice.LEADER, TargetChoice.CONTROLLER, TargetChoice.ANYBODY)
 """The targets of all seeds."""
+SHORT_S = 0.6
 AT_COORDINATOR = (FaultKind.KILL, FaultKind.RESTART, FaultKind.PAUSE, FaultKind.CUT_OFF, FaultKind.POWER_CUT)
 
 
@@ -82,6 +83,17 @@ def drawn_at_coordinator(rng: random.Random, seconds: float) -> tuple[ScheduledF
     if rng.random() < 0.5 or not any(weights):
         return ()
     return _drawn(rng, seconds, AT_COORDINATOR, weights, (TargetChoice.TRANSACTIONS,), rng.choice((2.0, 5.0, 10.0)))
+
+
+def drawn_for_transactions(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
+    """Draw short faults of the leaders and coordinators, in quick succession."""
+    kinds = (*AT_COORDINATOR, FaultKind.RESET, FaultKind.SLOW_LINK, FaultKind.CUT_ONE_WAY)
+    weights = [rng.choice((0.0, 1.0, 2.0)) for _ in kinds]
+    if not any(weights):
+        weights[0] = 1.0
+    aims = rng.choice(((TargetChoice.TRANSACTIONS,), (TargetChoice.LEADER, TargetChoice.TRANSACTIONS)))
+    faults = _drawn(rng, seconds, kinds, weights, aims, rng.choice((0.7, 2.0)))
+    return tuple(replace(fault, lasts_s=min(fault.lasts_s, SHORT_S)) for fault in faults)
 
 
 def _drawn(

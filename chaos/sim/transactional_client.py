@@ -44,6 +44,7 @@ STEPS_MAX = 8
 DELAYS_S = (0.0, 0.02), (0.0, 0.3), (0.0, 3.0)
 """How late a request arrives on an older connection."""
 SOON_S = 0.02
+INPUT_WAIT_S = 0.1
 CLOCK_RATE_MIN = 0.97
 """Brokers' clocks may be so much faster than a client's."""
 
@@ -127,6 +128,8 @@ class TransactionalClient:
         self.client, self.plan, self.number, self.producer = client, plan, number, producer
         self.workload, self.history, self.alarm, self.reader = workload, history, alarm, reader
         self.has_steady_clocks = has_steady_clocks
+        if reader is not None:
+            reader.max_wait_s = INPUT_WAIT_S
         self.transactional_id, self.group = f"transactional-{number}", f"group-of-transactional-{number}"
         self.in_flight = 0
         self.is_stopping = False
