@@ -1,5 +1,6 @@
 """A transactional producer with the offset of its orders, behind one interface in both transaction protocols."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -14,6 +15,7 @@ from cordwood.storage.records import Record
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 CALL_S = 5.0
+OFFSETS_S = 8.0
 GIVE_UP_S = 45.0
 """How long one operation is tried again; longer than any fault of a run keeps the cluster from answering."""
 
@@ -139,7 +141,10 @@ class FirstProtocolProducer:
 
     def send_offset(self, offset: int) -> None:
         places, member = [Place(*self._orders.place, offset)], self._member.consumer_group_metadata()
-        _until_answered(lambda: self._producer.send_offsets_to_transaction(places, member, CALL_S))
+        producer = self._producer
+        _left_after(
+            OFFSETS_S, lambda: _until_answered(lambda: producer.send_offsets_to_transaction(places, member, CALL_S))
+        )
 
     def end(self, *, is_commit: bool) -> None:
         end = self._producer.commit_transaction if is_commit else self._producer.abort_transaction
@@ -149,6 +154,29 @@ class FirstProtocolProducer:
         """Drop the producer; librdkafka closes its connections, and sends nothing for an open transaction."""
         self._member.close()
         del self._producer
+
+
+def _left_after(seconds: float, call: Callable[[], object]) -> None:
+    """Make a call in a thread, and leave it there after some seconds. Raises MustAbort, SessionLost.
+
+    librdkafka's `send_offsets_to_transaction` ignores its timeout, and waits without end for a group coordinator that
+    has left the metadata (issues 5456 and 5511).
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except (MustAbort, SessionLost) as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise SessionLost(f"no answer within {seconds:.0f} s")
+    for failure in failures:
+        raise failure
 
 
 def _until_answered(call: Callable[[], Answer], *, is_query: bool = False) -> Answer:
