@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,13 +34,10 @@ def listed(admin: "KafkaAdminClient", **filters: Any) -> dict[int, list[Any]]:
     """Return the transactional ids that each broker lists, and note the brokers that do not answer."""
     from kafka.errors import RetriableError
 
-    cluster = answer_of(admin.describe_cluster, time.monotonic() + PATIENCE_S)
-    found = {}
-    for broker in (row["broker_id"] for row in cluster["brokers"] if not row.get("is_fenced")):
+    found: dict[int, list[Any]] = {}
+    for broker in _brokers(admin):
         try:
-            answer = answer_of(
-                lambda wanted=broker: admin.list_transactions([wanted], **filters), time.monotonic() + ONE_BROKER_S
-            )
+            answer = answer_of(partial(admin.list_transactions, [broker], **filters), time.monotonic() + ONE_BROKER_S)
         except RetriableError as error:
             note(f"cordwood: the list lacks the transactions of broker {broker}: {error}")
         else:
@@ -57,6 +55,8 @@ def leader_of(admin: "KafkaAdminClient", place: TopicPartition) -> int:
 
 def searched(admin: "KafkaAdminClient", topic: str | None, partition: int | None, broker: int | None) -> Leaders:
     """Return the partitions to search with their leaders, and note those that have none. Raises Failure."""
+    if broker is not None:
+        _check_broker(admin, broker)
     leaders = _leaders(admin)
     if topic is not None:
         leaders = _of_topic(leaders, topic, partition)
@@ -69,6 +69,7 @@ def producers_of(admin: "KafkaAdminClient", place: TopicPartition, broker: int) 
     """Return the producers that a replica knows. Raises Failure."""
     from kafka.errors import NodeNotReadyError, NotLeaderForPartitionError
 
+    _check_broker(admin, broker)
     wanted = _kafkas(place)
     try:
         producers: Sequence[ProducerState] = admin.describe_producers([wanted], broker)[wanted].active_producers
@@ -106,20 +107,19 @@ def coordinated(admin: "KafkaAdminClient", producer_ids: Collection[int]) -> dic
     if producer_ids:
         _check_coordinators(admin)
     for some in _chunks(sorted(producer_ids)):
-        known = answer_of(lambda wanted=some: admin.list_transactions(producer_id_filters=wanted), deadline_s)
+        known = answer_of(partial(admin.list_transactions, producer_id_filters=some), deadline_s)
         for row in (row for of_broker in known.values() for row in of_broker):
             try:
-                described = answer_of(
-                    lambda wanted=row.transactional_id: admin.describe_transactions([wanted]), deadline_s
-                )[row.transactional_id]
+                described = answer_of(partial(admin.describe_transactions, [row.transactional_id]), deadline_s)
             except TransactionalIdNotFoundError:
                 # It has expired since.
                 continue
+            transaction = described[row.transactional_id]
             found[row.producer_id] = CoordinatedTransaction(
                 row.transactional_id,
-                described.state.value,
-                described.transaction_start_time_ms,
-                frozenset(TopicPartition(place.topic, place.partition) for place in described.topic_partitions),
+                transaction.state.value,
+                transaction.transaction_start_time_ms,
+                frozenset(TopicPartition(place.topic, place.partition) for place in transaction.topic_partitions),
             )
     return found
 
@@ -141,6 +141,18 @@ def write_abort_marker(admin: "KafkaAdminClient", found: OpenTransaction, coordi
         raise Failure(
             f"producer {found.producer_id} has a newer epoch than {found.producer_epoch} by now: look again."
         ) from None
+
+
+def _brokers(admin: "KafkaAdminClient") -> list[int]:
+    """Return the brokers that are not fenced."""
+    cluster = answer_of(admin.describe_cluster, time.monotonic() + PATIENCE_S)
+    return [row["broker_id"] for row in cluster["brokers"] if not row.get("is_fenced")]
+
+
+def _check_broker(admin: "KafkaAdminClient", broker: int) -> None:
+    """Raise Failure unless the broker is there."""
+    if broker not in _brokers(admin):
+        raise Failure(f"broker {broker} is not there: see `cordwood status`.")
 
 
 def _check_coordinators(admin: "KafkaAdminClient") -> None:

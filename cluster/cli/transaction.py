@@ -23,7 +23,7 @@ from cordwood.cluster.cli.open_transactions import (
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
 from cordwood.cluster.cli.output import print_json, print_rows, print_table
 from cordwood.cluster.operations.hanging import CoordinatedTransaction, OpenTransaction, is_expected, why_hanging
-from cordwood.cluster.transactions.states import TransactionState
+from cordwood.cluster.transactions.states import DECIDED, TransactionState
 from cordwood.storage.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ MINUTE_MS = 60_000
 INVALID_REGULAR_EXPRESSION = 128
 """A code that kafka-python has no class for."""
 NONE = -1
+OPEN = frozenset(state.value for state in DECIDED | {TransactionState.ONGOING})
 PLACE_HEADINGS = ("TOPIC", "PARTITION", "PRODUCER ID", "EPOCH")
 
 app = typer.Typer(
@@ -285,7 +286,8 @@ def _described(admin: "KafkaAdminClient", transactional_id: str) -> dict[str, An
         raise Failure(
             f"there is no transactional id {transactional_id!r}. List them with `cordwood transaction list`."
         ) from None
-    start_ms = _known(found.transaction_start_time_ms)
+    # A complete transaction still has its time.
+    start_ms = found.transaction_start_time_ms if found.state.value in OPEN else None
     return {
         "transactional_id": transactional_id,
         "state": found.state.value,

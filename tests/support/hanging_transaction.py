@@ -1,13 +1,17 @@
 """A hanging transaction: a batch of a transaction that no coordinator knows, at the end of a partition's log."""
 
-from broker_fixture import RunningBroker
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
 
-from cordwood.storage.batch import TRANSACTIONAL, headers
+from broker_fixture import RunningBroker
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from cordwood.storage.batch import MAGIC, TRANSACTIONAL, BatchHeader, peek
 from cordwood.storage.records import Record, encode
 
 PRODUCER = 777_777
-LAST_APPEND_MS = 1_700_000_000_000
-"""Years ago: a transaction without an append since then is older than any may be."""
 
 
 def leave_hanging(broker: RunningBroker, topic: str, value: bytes = b"hanging") -> int:
@@ -15,11 +19,12 @@ def leave_hanging(broker: RunningBroker, topic: str, value: bytes = b"hanging") 
 
     Return its first offset. The broker itself verifies each transaction, and lets none hang.
     """
+    folder = broker.data / "topics" / str(_topic_id(broker, topic)) / "0"
     broker.kill()
-    segment = max((broker.data / f"{topic}-0").glob("*.log"))
-    *_, last = headers(segment.read_bytes())
+    segment: Path = max(folder.glob("*.log"))
+    *_, (position, last) = _batches(segment.read_bytes())
     batch = encode(
-        [Record(0, LAST_APPEND_MS, None, value)],
+        [Record(0, last.max_timestamp, None, value)],
         base_offset=last.end,
         leader_epoch=last.leader_epoch,
         producer_id=PRODUCER,
@@ -27,7 +32,23 @@ def leave_hanging(broker: RunningBroker, topic: str, value: bytes = b"hanging") 
         base_sequence=0,
         attributes=TRANSACTIONAL,
     )
-    with segment.open("ab") as log:
+    with segment.open("r+b") as log:
+        log.seek(position + last.size)
         log.write(batch)
     broker.start()
     return last.end
+
+
+def _batches(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the batches with their positions. The rest of the file is allocated, and zero."""
+    position = 0
+    while (header := peek(content, position)).magic == MAGIC:
+        yield position, header
+        position += header.size
+
+
+def _topic_id(broker: RunningBroker, topic: str) -> UUID:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    found = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
+    bits = (found.get_most_significant_bits(), found.get_least_significant_bits())
+    return UUID(bytes=b"".join(half.to_bytes(8, "big", signed=True) for half in bits))

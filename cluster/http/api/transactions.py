@@ -29,7 +29,6 @@ DESCRIBED_MAX = 500
 AGES_MS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 """The ages by which the oldest of more open transactions are found."""
 ANY_AGE = -1
-NO_TIME = -1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -108,7 +107,8 @@ async def list_transactions(asked: ApiRequest[TransactionsQuery, Nothing]) -> Tr
     context, query = asked.context, asked.query
     rows, unanswered_by = await _listed(query, _age_of(query), context)
     starts = await _starts(await _oldest(query, rows, context), context)
-    known, rest = [], []
+    known: list[_Row] = []
+    rest: list[_Row] = []
     async for row in context.turns.each(rows):
         (known if row.transactional_id in starts else rest).append(row)
     known.sort(key=lambda row: starts[row.transactional_id])
@@ -211,8 +211,8 @@ async def _coordinator(transactional_id: str, context: Context) -> int:
 
 
 def _start_ms(found: Any) -> int | None:
-    start_ms: int = (found.transaction_start_time - _EPOCH) // _MS
-    return None if start_ms == NO_TIME else start_ms
+    """Return when a described transaction began; None if none is open. A complete one still has its time."""
+    return (found.transaction_start_time - _EPOCH) // _MS if found.transaction_state in _OPEN else None
 
 
 ROUTES = (
