@@ -16,7 +16,7 @@ from cordwood.spark.exactly_once.producers import begin_producer
 from cordwood.spark.exactly_once.transactional_ids import leases
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, Prepared, PreparedTransaction, WriteId
 from cordwood.spark.sink import Delivery, Row, rows_of
-from cordwood.spark.sink_options import SinkOptions
+from cordwood.spark.sink_options import Setting, SinkOptions
 from cordwood.storage.types import TopicPartition
 
 ABORT_S = 5.0
@@ -107,7 +107,7 @@ class TransactionalDelivery(Delivery):
         """Begin the transaction of a task with this first row. Raises UserError, NotWritten."""
         self._client = exactly_once.client
         self._transactional_id = leases.transactional_id(write, exactly_once.timeout_ms)
-        transactional: dict[str, str | int | bool] = {
+        transactional: dict[str, Setting] = {
             "transactional.id": self._transactional_id,
             "transaction.timeout.ms": exactly_once.timeout_ms,
         }

@@ -25,17 +25,16 @@ def forget_the_last_batch(story: SparkScenario) -> None:
 
 
 def test_a_micro_batch_that_runs_again_is_written_once(story: SparkScenario) -> None:
-    source, target = story.log.topic(2), story.log.topic(2)
-    story.log.append(source, *"abcde")
+    source, target = story.log.topic(), story.log.topic(2)
+    story.log.append(source, *"abcd")
+    copy_what_there_is(story, source, target)
+    assert read_batch(story.log.bootstrap, subscribe=target) == [*"abcd"]
+    forget_the_last_batch(story)
+    story.log.append(source, "e")
     copy_what_there_is(story, source, target)
     assert read_batch(story.log.bootstrap, subscribe=target) == [*"abcde"]
-    forget_the_last_batch(story)
-    copy_what_there_is(story, source, target)
-    story.log.append(source, "f", partition=1)
-    copy_what_there_is(story, source, target)
-    assert read_batch(story.log.bootstrap, subscribe=target) == [*"abcdef"]
     written = read_batch(story.log.bootstrap, subscribe=target, isolation="read_uncommitted")
-    assert len(written) > 6, "the batch did not run again: this would show nothing"
+    assert len(written) > 5, "the batch did not run again: this would show nothing"
 
 
 def test_a_version_of_a_batch_write_is_written_once(story: SparkScenario) -> None:
