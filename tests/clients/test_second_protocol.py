@@ -76,6 +76,7 @@ def test_the_cluster_announces_the_second_protocol(client: Client) -> None:
     assert newest[ApiKey.PRODUCE] >= 12
     assert newest[ApiKey.END_TXN] >= 5
     assert newest[ApiKey.TXN_OFFSET_COMMIT] >= 5
+    assert newest[ApiKey.INIT_PRODUCER_ID] == 5, "version 6 is not stable in Kafka (KIP-939)"
 
 
 def test_the_first_append_adds_its_partition_and_each_end_raises_the_epoch(

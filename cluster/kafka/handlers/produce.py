@@ -399,12 +399,15 @@ def _protocol(version: int) -> TransactionProtocol:
 
 
 def _transactional(records: Bytes) -> BatchHeader | None:
-    """Return the unchecked header of a transactional batch; None for any other bytes."""
+    """Return the unchecked header of a transactional batch; None for any other bytes.
+
+    A batch without sequence numbers, such as a marker, is refused by `admit`: nothing has to wait for it.
+    """
     try:
         header = peek(records)
     except CorruptBatch:
         return None
-    return header if header.is_transactional else None
+    return header if header.is_transactional and header.base_sequence >= 0 else None
 
 
 def _refusal(version: int, acks: int, topic: str | None) -> int:

@@ -14,7 +14,7 @@ from scripted_transactions import OTHER
 from cordwood.cluster.kafka.handlers import produce as handler
 from cordwood.storage.batch import TRANSACTIONAL, headers
 from cordwood.storage.config import LogConfig
-from cordwood.storage.control import EndTransactionMarker
+from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.records import Record, encode
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
@@ -94,6 +94,29 @@ def test_a_partition_that_is_not_in_the_transaction_aborts_it(version: int) -> N
         if version < ADDS_FROM:
             code = ErrorCode.transaction_abortable if version >= ABORTABLE_FROM else ErrorCode.invalid_txn_state
             assert await produce(broker, in_transaction(0), version=version) == Row(code, -1)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", handler.VERSIONS)
+def test_a_client_writes_no_markers(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        marker = encode_marker(PRODUCER, EndTransactionMarker(True, 0), NOW_MS)
+        assert await produce(broker, marker, version=version) == Row(ErrorCode.invalid_record, -1)
+        assert await produce(broker, in_transaction(0), version=version) == Row(ErrorCode.none, 0)
+        assert await produce(broker, marker, version=version) == Row(ErrorCode.invalid_record, -1)
+        assert partition.last_stable_offset == 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", handler.VERSIONS)
+def test_in_the_second_protocol_each_transaction_begins_at_sequence_0(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        code = ErrorCode.out_of_order_sequence_number if version >= ADDS_FROM else ErrorCode.none
+        assert (await produce(broker, in_transaction(2), version=version)).code is code
 
     tell(story)
 
