@@ -5,8 +5,7 @@ a partition adds it, and each EndTxn raises the epoch.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,47 +14,34 @@ from kio.schema.errors import ErrorCode
 from cordwood.chaos.history import ACKS_ALL, UNKNOWN, Outcome, content_of
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.sim.consumer import Reader
+from cordwood.chaos.sim.coordinators import GROUP, RETRIED, TRANSACTION, CoordinatorClient, Died, Refused
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import (
-    REQUEST_TIMEOUT_S,
     VERSIONS,
     VERSIONS_2,
-    Address,
-    PipelinedConnection,
     SimulatedClient,
     duration,
     message,
     part,
 )
-from cordwood.chaos.sim.producer import PRODUCE_TIMEOUT_S, RETRIABLE, Alarm
+from cordwood.chaos.sim.producer import PRODUCE_TIMEOUT_S, Alarm
 from cordwood.chaos.workload import AppendWorkload, PlannedRecord
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
 
-GROUP, TRANSACTION = 0, 1
-"""Key types of FindCoordinator."""
 NO_PRODUCER = (-1, -1)
 ABORT_SHARE = 0.25
 TRANSACTIONS_OF_SESSION = range(3, 40)
 ROUNDS, RECORDS_OF_ROUND = (1, 1, 2, 3), range(1, 6)
 STEPS_MAX = 8
 """The largest number of requests that a client sends in its last transaction."""
-DELAYS_S = (0.0, 0.02), (0.0, 0.3), (0.0, 3.0)
-"""How late a request arrives on an older connection."""
-SOON_S = 0.02
 INPUT_WAIT_S = 0.1
 CLOCK_RATE_MIN = 0.97
 """Brokers' clocks may be so much faster than a client's."""
 
-MOVED = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
-RETRIED = RETRIABLE | MOVED | {ErrorCode.concurrent_transactions, ErrorCode.unstable_offset_commit}
-"""Codes of which the request is sent again."""
 FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
 """Codes for a client that has a successor, or whose transaction has exceeded its timeout."""
-
-Code = Callable[[Any], ErrorCode]
-"""Returns the error code of a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +68,8 @@ class TransactionalPlan:
         return 2 if self.is_v2 else 1
 
 
-class _Died(Exception):
-    """The client ends here, in the middle of its transaction."""
-
-
 class _GivenUp(Exception):
     """A write was not acknowledged in time."""
-
-
-class _Refused(Exception):
-    """The session can do nothing more."""
-
-    def __init__(self, code: ErrorCode | None, asked: str) -> None:
-        super().__init__(f"{code!r} to {asked}")
-        self.code = code
 
 
 @dataclass(slots=True)
@@ -149,7 +123,7 @@ class TransactionalClient:
                 session = _Session(self, self.client.twin())
                 await session.begin()
                 await self._use(session)
-            except _Refused as refused:
+            except Refused as refused:
                 self.alarm("refused-session", f"{self.client.name} was told {refused}")
                 await self.client.refresh_patiently()
             finally:
@@ -207,20 +181,16 @@ class _Session:
         self._number, self._row = 0, UNKNOWN
         self._producer_id, self._epoch = NO_PRODUCER
         self._sequences: dict[int, int] = {}
-        self._coordinators: dict[int, Address] = {}
-        """The coordinators by key type."""
-        self._steps_left: int | None = None
-        """The number of further requests of a client that is to die."""
+        keys = {GROUP: program.group, TRANSACTION: program.transactional_id}
+        self._coordinators = CoordinatorClient(client, keys, program.plan.delayed_share)
         self._position: int | None = None
         """The position in the input partition; None if it is to be fetched."""
-        self._is_unanswered = False
-        """Whether a request was sent that may be handled although its answer has not come."""
 
     def dies_after(self, steps: int) -> None:
-        self._steps_left = steps
+        self._coordinators.steps_left = steps
 
     async def begin(self) -> None:
-        """Get a producer id with a new epoch, which fences all earlier sessions. Raises _Refused."""
+        """Get a producer id with a new epoch, which fences all earlier sessions. Raises Refused."""
         self._program.sessions += 1
         self._number = self._program.sessions
         self._row = self._history.session(self._program.number, round(self._plan.timeout_s * 1000), self.client.now_ns)
@@ -236,7 +206,7 @@ class _Session:
             producer_id=known[0],
             producer_epoch=known[1],
         )
-        answer, was_unanswered = await self._ask(TRANSACTION, request, lambda answer: answer.error_code)
+        answer, was_unanswered = await self._coordinators.ask(TRANSACTION, request, lambda answer: answer.error_code)
         self._program.may_be_fenced |= was_unanswered and known == NO_PRODUCER
         self._set_producer(answer)
 
@@ -255,13 +225,13 @@ class _Session:
         try:
             await self._work(transaction)
             await self._end(transaction, is_commit=self.client.rng.random() >= ABORT_SHARE)
-        except _Died:
+        except Died:
             self.client.did("transaction-left-open")
             self.client.hang_up()
             return False
         except _GivenUp:
             return await self._give_up(transaction)
-        except _Refused as refused:
+        except Refused as refused:
             self._judge(refused, transaction)
             return False
         return True
@@ -274,16 +244,16 @@ class _Session:
                 await self._end(transaction, is_commit=False)
             if not self._plan.is_v2:
                 await self._introduce((self._producer_id, self._epoch))
-        except _Died:
+        except Died:
             self.client.did("transaction-left-open")
             self.client.hang_up()
             return False
-        except _Refused as refused:
+        except Refused as refused:
             self._judge(refused, transaction)
             return False
         return True
 
-    def _judge(self, refused: _Refused, transaction: _Progress) -> None:
+    def _judge(self, refused: Refused, transaction: _Progress) -> None:
         """Report a refusal without a reason."""
         program = self._program
         lasted_s = self.client.loop.time() - transaction.began_s
@@ -329,7 +299,7 @@ class _Session:
             code: ErrorCode = told.error_code
             return code if code is not ErrorCode.none else told.topics[0].partitions[0].error_code
 
-        answer, _ = await self._ask(GROUP, request, code_of)
+        answer, _ = await self._coordinators.ask(GROUP, request, code_of)
         offset = int(answer.groups[0].topics[0].partitions[0].committed_offset)
         self._history.read_offset(self._program.number, partition, offset, asked_ns, self.client.now_ns)
         return max(0, offset)
@@ -371,10 +341,10 @@ class _Session:
             codes = [row.partition_error_code for row in answer.results_by_topic_v3_and_below[0].results_by_partition]
             return next((code for code in codes if code is not ErrorCode.none), ErrorCode.none)
 
-        await self._ask_perhaps_late(request, code_of)
+        await self._coordinators.ask_perhaps_late(request, code_of)
 
     async def _send(self, transaction: _Progress, partition: int, records: Sequence[PlannedRecord]) -> None:
-        """Send one batch until it is answered. Raises _GivenUp, _Refused, _Died."""
+        """Send one batch until it is answered. Raises _GivenUp, Refused, Died."""
         client, history, plan = self.client, self._history, self._plan
         now_ms = BEGAN_MS + client.now_ns // 1_000_000
         sends = []
@@ -397,17 +367,17 @@ class _Session:
         gives_up_s = client.loop.time() + plan.patience_s
         try:
             while True:
-                self._step("Produce")
+                self._coordinators.step()
                 code, offset = await self._produce(partition, request)
                 if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
                     break
                 if code is not None and code not in RETRIED:
-                    raise _Refused(code, f"Produce to partition {partition}")
+                    raise Refused(code, f"Produce to partition {partition}")
                 if client.loop.time() > gives_up_s:
                     raise _GivenUp
                 client.did("batch-sent-again")
                 await client.refresh_patiently()
-        except (_Died, _GivenUp, _Refused):
+        except (Died, _GivenUp, Refused):
             for send in sends:
                 history.info(send, client.now_ns)
             raise
@@ -459,7 +429,7 @@ class _Session:
                 producer_epoch=self._epoch,
                 group_id=program.group,
             )
-            await self._ask_perhaps_late(request, lambda answer: answer.error_code)
+            await self._coordinators.ask_perhaps_late(request, lambda answer: answer.error_code)
         api = ApiKey.TXN_OFFSET_COMMIT
         row = self._part(
             api,
@@ -480,11 +450,11 @@ class _Session:
             group_instance_id=None,
             topics=(self._part(api, "TxnOffsetCommitRequestTopic", name=self.client.topic, partitions=(row,)),),
         )
-        await self._ask(GROUP, request, lambda answer: answer.topics[0].partitions[0].error_code)
+        await self._coordinators.ask(GROUP, request, lambda answer: answer.topics[0].partitions[0].error_code)
         self.client.did("transaction-with-offsets")
 
     async def _end(self, transaction: _Progress, *, is_commit: bool) -> None:
-        """Commit or abort. Raises _Refused, _Died."""
+        """Commit or abort. Raises Refused, Died."""
         history, client = self._history, self.client
         request = self._message(
             ApiKey.END_TXN,
@@ -494,12 +464,12 @@ class _Session:
             committed=is_commit,
         )
         history.end_transaction(transaction.row, client.now_ns, is_commit=is_commit)
-        self._is_unanswered = False
+        self._coordinators.is_unanswered = False
         try:
-            answer = await self._ask_perhaps_late(request, lambda answer: answer.error_code)
-        except _Refused:
+            answer = await self._coordinators.ask_perhaps_late(request, lambda answer: answer.error_code)
+        except Refused:
             # Whether an earlier request without an answer has committed it is not known.
-            outcome = Outcome.INFO if self._is_unanswered else Outcome.FAIL
+            outcome = Outcome.INFO if self._coordinators.is_unanswered else Outcome.FAIL
             history.transaction_ended(transaction.row, client.now_ns, outcome)
             raise
         history.transaction_ended(transaction.row, client.now_ns, Outcome.OK)
@@ -509,75 +479,8 @@ class _Session:
         if is_commit and transaction.is_with_group and transaction.consumed is not None:
             self._position = transaction.consumed.end
 
-    async def _ask_perhaps_late(self, request: Any, code_of: Code) -> Any:
-        """Ask the transaction coordinator; sometimes so that the request arrives once more, on the old connection."""
-        client, address = self.client, self._coordinators.get(TRANSACTION)
-        if address is not None and client.rng.random() < self._plan.delayed_share:
-            line = client.set_aside(address)
-            if line is not None and line.is_open:
-                client.did("request-on-an-older-connection")
-                self._is_unanswered = True
-                client.loop.create_task(_arrive_late(line, request, client.rng.uniform(*client.rng.choice(DELAYS_S))))
-        answer, _ = await self._ask(TRANSACTION, request, code_of)
-        return answer
-
-    async def _ask(self, key_type: int, request: Any, code_of: Code) -> tuple[Any, bool]:
-        """Ask a coordinator until it accepts. Return its answer, and whether an earlier request got none.
-
-        Raises _Refused, _Died.
-        """
-        client, was_unanswered = self.client, False
-        while True:
-            self._step(type(request).__name__)
-            try:
-                answer = await client.ask(await self._coordinator(key_type), request)
-            except OSError:
-                was_unanswered = self._is_unanswered = True
-                self._coordinators.pop(key_type, None)
-            else:
-                code = code_of(answer)
-                if code is ErrorCode.none:
-                    return answer, was_unanswered
-                if code in MOVED:
-                    self._coordinators.pop(key_type, None)
-                elif code not in RETRIED:
-                    raise _Refused(code, type(request).__name__)
-                if code is ErrorCode.concurrent_transactions:
-                    await asyncio.sleep(SOON_S)
-                    continue
-            await client.refresh_patiently()
-
-    async def _coordinator(self, key_type: int) -> Address:
-        """Return the address of a coordinator. Raises OSError."""
-        known = self._coordinators.get(key_type)
-        if known is not None:
-            return known
-        key = self._program.transactional_id if key_type == TRANSACTION else self._program.group
-        request = message(ApiKey.FIND_COORDINATOR, key_type=key_type, coordinator_keys=(key,))
-        answer = await self.client.ask(self.client.anybody(), request)
-        found = answer.coordinators[0]
-        if found.error_code is not ErrorCode.none:
-            raise OSError(found.error_code.name)
-        address = self._coordinators[key_type] = (found.host, int(found.port))
-        return address
-
-    def _step(self, what: str) -> None:
-        """Count a request of a client that is to die. Raises _Died."""
-        if self._steps_left is not None:
-            if self._steps_left == 0:
-                raise _Died(what)
-            self._steps_left -= 1
-
     def _message(self, api: ApiKey, /, **fields: Any) -> Any:
         return message(api, self._versions[api], **fields)
 
     def _part(self, api: ApiKey, name: str, /, **fields: Any) -> Any:
         return part(api, name, self._versions[api], **fields)
-
-
-async def _arrive_late(line: PipelinedConnection, request: Any, delay_s: float) -> None:
-    """Send a request on a connection that its client has left, and then close it."""
-    await asyncio.sleep(delay_s)
-    with contextlib.suppress(OSError):
-        await asyncio.wait_for(line.ask(request), REQUEST_TIMEOUT_S)
-    line.hang_up()
