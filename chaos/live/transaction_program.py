@@ -89,24 +89,25 @@ def main(
 
     def live() -> None:
         log = _Log(rows, producer, timeout_ms)
+        rng = random.Random(f"{seed}/{number}/{log.transactions}")
         client = _Client(
             log,
             TransferOrders(f"{seed}/{number}", partitions),
             partitions,
-            random.Random(f"{seed}/{number}/{log.transactions}"),
+            rng,
             interval_s=1 / per_second,
-            dies_at_s=time.monotonic() + random.expovariate(1 / life) if life else math.inf,
+            dies_at_s=time.monotonic() + rng.expovariate(1 / life) if life else math.inf,
         )
         while not client.run(opened(), lambda: committed_offset(bootstrap, orders)):
             time.sleep(RETRY_S)
 
     if life:
-        _come_back(live)
+        _come_back(live, random.Random(f"{seed}/{number}"))
     else:
         live()
 
 
-def _come_back(live: Callable[[], None]) -> None:
+def _come_back(live: Callable[[], None], rng: random.Random) -> None:
     """Run `live` in a child, and again in another one some time after each that was killed."""
     while True:
         child = os.fork()
@@ -117,7 +118,7 @@ def _come_back(live: Callable[[], None]) -> None:
         code = os.waitstatus_to_exitcode(status)
         if code != -signal.SIGKILL:
             sys.exit(code)
-        _is_over(random.uniform(*RETURN_S))
+        _is_over(rng.uniform(*RETURN_S))
 
 
 def _is_over(seconds: float = 0.0) -> bool:
