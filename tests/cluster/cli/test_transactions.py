@@ -35,7 +35,7 @@ def run(broker: RunningBroker, *words: str) -> Outcome:
 
 
 def consumed(broker: RunningBroker, *words: str) -> list[bytes]:
-    outcome = cordwood("consume", "t", *words, bootstrap=broker.bootstrap)
+    outcome = in_process("consume", "t", *words, bootstrap=broker.bootstrap)
     assert outcome.exit_code == ExitCode.OK, outcome.stderr
     return outcome.lines
 
