@@ -29,6 +29,7 @@ DESCRIBED_MAX = 500
 AGES_MS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 """The ages by which the oldest of more open transactions are found."""
 ANY_AGE = -1
+Int64 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -40,9 +41,9 @@ class TransactionsQuery(msgspec.Struct, frozen=True):
 
     state: list[TransactionState] = []
     """May be repeated; without it, all states."""
-    producer_id: list[Annotated[int, msgspec.Meta(ge=0)]] = []
+    producer_id: list[Int64] = []
     """May be repeated; without it, all producers."""
-    open_longer_than_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    open_longer_than_ms: Int64 | None = None
     """Only transactions that are open for more milliseconds."""
     pattern: str | None = None
     """A regular expression (RE2) that matches the whole transactional id."""

@@ -52,6 +52,7 @@ def test_the_oldest_open_transaction_comes_first(api: HttpClient, served: Runnin
         ("limit=0", 400, "limit"),
         ("limit=10001", 400, "limit"),
         ("producer_id=-1", 400, "producer_id"),
+        ("open_longer_than_ms=9223372036854775808", 400, "9223372036854775807"),
     ],
 )
 def test_a_list_with_an_impossible_condition_is_refused(api: HttpClient, query: str, status: int, word: str) -> None:
