@@ -90,6 +90,12 @@ def decode_response(request: type, frame: memoryview) -> Any:
     return response
 
 
+def begin_of_response(request: type, frame: memoryview) -> tuple[Any, int]:
+    """Return the schema of the response to a request of this class, and the position of its fields in the frame."""
+    schema: Any = load_response_schema(request.__api_key__, request.__version__)  # type: ignore[attr-defined]
+    return schema, _readers(request)[0](frame.toreadonly(), 0)[1]
+
+
 class ResponseFrames:
     """Received bytes, cut into frames without their lengths. A frame is valid until the next bytes arrive.
 
@@ -155,8 +161,15 @@ class ClientCodec(Generic[WaiterT]):
     A broker responds in the order of requests. After BadResponse the connection has to be closed.
     """
 
-    def __init__(self, client_id: str | None, frames: ResponseFrames | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str | None,
+        frames: ResponseFrames | None = None,
+        decode: Callable[[type, memoryview], Any] = decode_response,
+    ) -> None:
+        """`decode` returns the response to a request of a class, from its frame, and raises BadResponse."""
         self.frames = frames or ResponseFrames()
+        self._decode = decode
         self._client_id = None if client_id is None else client_id.encode()
         self._in_flight: deque[tuple[int, type, WaiterT]] = deque()
         self._last_id = 0
@@ -194,7 +207,7 @@ class ClientCodec(Generic[WaiterT]):
             due = f"request {self._in_flight[0][0]}" if self._in_flight else "no request"
             raise UnknownCorrelationId(f"a response to request {correlation_id} where {due} is due")
         _, request, waiter = self._in_flight[0]
-        response = Response(waiter, decode_response(request, frame))
+        response = Response(waiter, self._decode(request, frame))
         self._in_flight.popleft()
         return response
 

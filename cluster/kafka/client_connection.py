@@ -2,10 +2,34 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from cordwood.client.codec import BadResponse, ClientCodec
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+
+from cordwood.client.codec import BadResponse, ClientCodec, begin_of_response, decode_response
+from cordwood.cluster.kafka.message_reader import reading
+from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.channel import Channel
+
+LISTINGS = frozenset({ListGroupsRequest, ListTransactionsRequest})
+"""Requests whose responses may have a hundred thousand rows."""
+AT_ONCE_BYTES_MAX = 64 << 10
+"""A larger response to one of them is decoded in steps: this many bytes take a millisecond."""
+
+
+class EncodedResponse(NamedTuple):
+    """A response that is not decoded yet."""
+
+    request: type
+    frame: bytes
+
+    def decoding(self) -> Steps[Any]:
+        """Decode it in steps. Raises Malformed."""
+        frame = memoryview(self.frame)
+        schema, position = begin_of_response(self.request, frame)
+        # A broker is trusted with memory.
+        return reading(schema, frame, position, len(frame))
 
 
 class HungUp(Exception):
@@ -17,7 +41,7 @@ class ClientConnection:
 
     def __init__(self, client_id: str) -> None:
         self._channel: Channel | None = None
-        self._codec = ClientCodec[asyncio.Future[Any]](client_id)
+        self._codec = ClientCodec[asyncio.Future[Any]](client_id, decode=_decoded)
 
     @property
     def is_open(self) -> bool:
@@ -34,7 +58,10 @@ class ClientConnection:
         channel.on_closed = self._lost
 
     def ask(self, request: Any, body: Sequence[bytes] | None = None) -> "asyncio.Future[Any]":
-        """Send a kio request; `body` is what it is encoded as, if it is. The future gets the response, or HungUp."""
+        """Send a kio request; `body` is what it is encoded as, if it is. The future gets the response, or HungUp.
+
+        A large response to one of LISTINGS is an EncodedResponse.
+        """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._channel is None or not self._channel.is_open:
             future.set_exception(HungUp("the connection to the broker is closed"))
@@ -69,3 +96,9 @@ class ClientConnection:
                 future.set_exception(HungUp("the broker closed the connection"))
                 # The caller may be gone: mark the exception as retrieved.
                 future.exception()
+
+
+def _decoded(request: type, frame: memoryview) -> Any:
+    if request in LISTINGS and len(frame) > AT_ONCE_BYTES_MAX:
+        return EncodedResponse(request, bytes(frame))
+    return decode_response(request, frame)

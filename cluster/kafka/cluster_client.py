@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
+from cordwood.cluster.kafka.client_connection import ClientConnection, EncodedResponse, HungUp
 from cordwood.cluster.kafka.message_writer import Answer, writing
+from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.channel import Channel, Dial
 
@@ -101,8 +102,11 @@ class ClusterClient:
         await self._turns.run(writing(type(request), b"", request, encoded))
         connection = await self._borrow(broker_id)
         try:
-            return await connection.ask(request, encoded.chunks)
-        except HungUp as error:
+            response = await connection.ask(request, encoded.chunks)
+            if isinstance(response, EncodedResponse):
+                return await self._turns.run(response.decoding())
+            return response
+        except (HungUp, Malformed) as error:
             raise Unanswered(f"Broker {broker_id} did not answer ({error}): try again later.") from error
         finally:
             self._give_back(broker_id, connection)

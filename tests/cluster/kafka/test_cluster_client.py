@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v3.request import HeartbeatRequest
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
-from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
+from cordwood.cluster.kafka.client_connection import AT_ONCE_BYTES_MAX, ClientConnection, EncodedResponse, HungUp
 from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
-from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.resources.turns import Turns, at_once
 from cordwood.replication.channel import Channel, Chunk
 
 ME, OTHER = 1, 2
+ROWS = range(100, 3000)
 
 
 class OtherEnd:
@@ -119,3 +122,34 @@ def test_a_broker_that_cannot_be_asked_is_named() -> None:
             await cluster(ConnectionRefusedError(111, "Connection refused")).open(OTHER)
 
     run(story())
+
+
+@pytest.mark.parametrize("cut", [0, 5], ids=["whole", "cut off"])
+def test_a_long_list_is_decoded_in_steps(cut: int) -> None:
+    async def story() -> None:
+        talk, end = connection()
+        question = talk.ask(ListTransactionsRequest())
+        rows = b"".join(b"\x0cpayment%04d" % number + struct.pack(">q", number) + b"\x08Ongoing\x00" for number in ROWS)
+        # Correlation id and tags; throttle time, error code, no unknown states, and the number of rows as a varint.
+        head = struct.pack(">ibihb", end.asked[0], 0, 0, 0, 1) + varint(len(ROWS) + 1)
+        whole = head + rows + b"\x00"
+        assert len(whole) > AT_ONCE_BYTES_MAX
+        talk.received(memoryview(whole[: len(whole) - cut]))
+        answer = await question
+        assert isinstance(answer, EncodedResponse)
+        steps = answer.decoding()
+        if cut:
+            with pytest.raises(Malformed):
+                at_once(steps)
+        else:
+            for _ in range(100):
+                next(steps)
+            states = at_once(steps).transaction_states
+            assert [row.producer_id for row in states] == list(ROWS)
+            assert {row.transaction_state for row in states} == {"Ongoing"}
+
+    run(story())
+
+
+def varint(number: int) -> bytes:
+    return bytes((number & 0x7F | 0x80, number >> 7)) if number >> 7 else bytes((number,))
