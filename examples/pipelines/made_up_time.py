@@ -67,16 +67,16 @@ def batches(place: Workplace) -> int:
 
 
 def run_with_kills(place: Workplace, cluster: Cluster, console: Console) -> None:
-    """Run the query in another process. Kill a worker and a broker while it runs, and at last the process itself."""
+    """Run the query in another process. Kill workers and a broker while it runs, and at last the process itself."""
 
-    def worker() -> None:
+    def kill_workers() -> None:
         for worker_pid in workers_of(driver.pid):
             os.kill(worker_pid, signal.SIGKILL)
 
     kills: dict[str, Callable[[], None]] = {
-        "the executor's Python workers": worker,
-        f"broker {KILLED_BROKER}": lambda: cluster.kill(KILLED_BROKER),
-        "the driver": lambda: os.killpg(driver.pid, signal.SIGKILL),
+        "the executor's Python workers were": kill_workers,
+        f"broker {KILLED_BROKER} was": lambda: cluster.kill(KILLED_BROKER),
+        "the driver was": lambda: os.killpg(driver.pid, signal.SIGKILL),
     }
     # In the root, where `examples` is found, but without the other folders of the root on the path.
     driver = subprocess.Popen(
@@ -89,7 +89,7 @@ def run_with_kills(place: Workplace, cluster: Cluster, console: Console) -> None
             wait_for_batches(place, batches(place) + BATCHES_BETWEEN_KILLS)
             assert driver.poll() is None, "the driver ended before it was killed"
             kill()
-            console.print(f"After {batches(place)} micro-batches, {what} was killed.")
+            console.print(f"After {batches(place)} micro-batches, {what} killed.")
     finally:
         if driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)

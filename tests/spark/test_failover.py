@@ -115,7 +115,7 @@ def test_an_exactly_once_sink_in_trouble_has_written_every_record_once(
     copy = Copy(cluster, story, "once", topic_copier, "once-copy")
     for _ in range(max(1, KILLS - 1)):
         run_and_kill_a_driver(copy, rng.uniform(0.0, 2.0))
-    copy.append(3000)
+    copy.append(2000)
     with faults.going_on(faults.kill_a_leader, times=1):
         copy.finish()
     assert copy.values() == copy.sent

@@ -10,9 +10,9 @@ from cordwood.spark.session import local_session
 
 
 def copying(spark: SparkSession, bootstrap: str, topic: str, target: str, checkpoint: str) -> DataStreamWriter:
-    """Return the stream, not started. Its batches are small, so that there are many."""
+    """Return the stream, not started. Its batches are a part of what the test sends at a time."""
     stream = spark.readStream.format("cordwood").option("bootstrapServers", bootstrap).option("subscribe", topic)
-    stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "500")
+    stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "2000")
     writer = stream.load().select("key", "value").writeStream.format("cordwood").option("bootstrapServers", bootstrap)
     writer = writer.option("topic", target).option("deliveryGuarantee", "exactly-once")
     return writer.option("checkpointLocation", checkpoint)
