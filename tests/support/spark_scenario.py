@@ -98,6 +98,14 @@ def _values(reader: BatchReader | StreamReader, parts: list[Any]) -> list[str]:
     return sorted(value.decode() for table in tables for value in table.column(0).to_pylist())
 
 
+def forget_the_last_batch(checkpoint: Path) -> None:
+    """Remove Spark's commit of the last micro-batch, as after a kill between the sink's commit and Spark's."""
+    commits = checkpoint / "commits"
+    last = max(int(path.name) for path in commits.glob("[0-9]*"))
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
 class SparkScenario:
     """Spark with a broker's topics: tables to read and write, and streams."""
 

@@ -3,7 +3,7 @@
 import pytest
 from exactly_once import Query
 from pyspark.errors import PySparkException
-from spark_scenario import STREAM_S, SparkScenario, read_batch
+from spark_scenario import STREAM_S, SparkScenario, forget_the_last_batch, read_batch
 
 ONCE = {"deliveryGuarantee": "exactly-once"}
 
@@ -16,20 +16,12 @@ def copy_what_there_is(story: SparkScenario, source: str, target: str) -> None:
     assert writer.trigger(availableNow=True).start().awaitTermination(STREAM_S)
 
 
-def forget_the_last_batch(story: SparkScenario) -> None:
-    """Remove Spark's commit of the last micro-batch, as after a kill between the sink's commit and Spark's."""
-    commits = story.directory / "checkpoint" / "commits"
-    last = max(int(path.name) for path in commits.glob("[0-9]*"))
-    (commits / str(last)).unlink()
-    (commits / f".{last}.crc").unlink(missing_ok=True)
-
-
 def test_a_micro_batch_that_runs_again_is_written_once(story: SparkScenario) -> None:
     source, target = story.log.topic(), story.log.topic(2)
     story.log.append(source, *"abcd")
     copy_what_there_is(story, source, target)
     assert read_batch(story.log.bootstrap, subscribe=target) == [*"abcd"]
-    forget_the_last_batch(story)
+    forget_the_last_batch(story.directory / "checkpoint")
     story.log.append(source, "e")
     copy_what_there_is(story, source, target)
     assert read_batch(story.log.bootstrap, subscribe=target) == [*"abcde"]
