@@ -4,7 +4,6 @@ Each suite runs against one broker and against three. A failure that the suite's
 """
 
 import argparse
-import shutil
 import sys
 import tempfile
 import time
@@ -36,8 +35,7 @@ def main() -> int:
     parser.add_argument("--words", nargs="*", default=[], help="arguments of the suites' own test runners")
     options = parser.parse_args()
     console = Console(highlight=False)
-    shutil.rmtree(CACHE / "output", ignore_errors=True)
-    (CACHE / "output").mkdir(parents=True)
+    (CACHE / "output").mkdir(parents=True, exist_ok=True)
     failed = 0
     for suite in SUITES:
         if options.suites and suite.name not in options.suites:
@@ -60,6 +58,7 @@ def passes(suite: Suite, count: int, words: Sequence[str], console: Console) -> 
     title = f"{suite.name} {suite.version}, {count} {'broker' if count == 1 else 'brokers'}"
     console.print(f"{title} ...")
     stem = CACHE / "output" / f"{suite.name}-{suite.version}-{count}"
+    Path(f"{stem}.log").unlink(missing_ok=True)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cordwood-compat-") as place, running(count, suite.settings) as brokers:
         try:

@@ -66,8 +66,11 @@ class CommittedReader:
     """A `read_committed` consumer of a whole topic, beside the copiers, in a thread of its own."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        settings = {"bootstrap.servers": bootstrap, "group.id": f"reader of {topic}", "enable.auto.commit": False}
-        self._consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
+        isolation = {"bootstrap.servers": bootstrap, "isolation.level": "read_committed"}
+        settings = {**isolation, "group.id": f"reader of {topic}", "enable.auto.commit": False}
+        self._consumer = Consumer({**settings, "enable.partition.eof": True})
+        # A consumer serves one thread at a time.
+        self._watermarks = Consumer(settings)
         self._places = [TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(PARTITIONS)]
         self._consumer.assign(self._places)
         self.values: Copied = {index: [] for index in range(PARTITIONS)}
@@ -79,13 +82,14 @@ class CommittedReader:
     def wait_for_the_end(self) -> None:
         """Wait until the reader is at the end of each partition, as it is now."""
         for place in self._places:
-            _, end = self._consumer.get_watermark_offsets(place, PROGRESS_S)
+            _, end = self._watermarks.get_watermark_offsets(place, PROGRESS_S)
             wait_until(lambda at=place.partition, to=end: self._ends.get(at, 0) >= to, PROGRESS_S, f"offset {end}")
 
     def close(self) -> None:
         self._is_ending.set()
         self._thread.join()
         self._consumer.close()
+        self._watermarks.close()
 
     def _read(self) -> None:
         while not self._is_ending.is_set():
