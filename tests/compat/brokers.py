@@ -13,6 +13,9 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from local_cluster import LocalCluster
 
+QUIET = {"log_level": 0}
+"""A setting of librdkafka, without which it prints each connection that a killed broker refuses."""
+
 
 class Brokers(ABC):
     """Running brokers. A topic without a number of replicas has one on each."""
@@ -109,8 +112,6 @@ def running(count: int, settings: Mapping[str, str]) -> Iterator[Brokers]:
 
 
 def _id_of(topic: str, bootstrap: str) -> UUID:
-    described = (
-        AdminClient({"bootstrap.servers": bootstrap}).describe_topics(TopicCollection([topic]))[topic].result(30)
-    )
-    bits = described.topic_id
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    bits = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
     return UUID(int=bits.get_most_significant_bits() % 2**64 << 64 | bits.get_least_significant_bits() % 2**64)

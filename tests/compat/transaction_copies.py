@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker_fixture import wait_until
-from brokers import Brokers
+from brokers import QUIET, Brokers
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from java_tools import JavaTools
@@ -66,7 +66,7 @@ class CommittedReader:
     """A `read_committed` consumer of a whole topic, beside the copiers, in a thread of its own."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        isolation = {"bootstrap.servers": bootstrap, "isolation.level": "read_committed"}
+        isolation = {**QUIET, "bootstrap.servers": bootstrap, "isolation.level": "read_committed"}
         settings = {**isolation, "group.id": f"reader of {topic}", "enable.auto.commit": False}
         self._consumer = Consumer({**settings, "enable.partition.eof": True})
         # A consumer serves one thread at a time.
@@ -141,7 +141,7 @@ def _copy(
     """
     name = f"{place.name}-{tools.version}"
     source, target = f"{name}-source", f"{name}-target"
-    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+    admin = AdminClient({**QUIET, "bootstrap.servers": brokers.bootstrap})
     topics = [NewTopic(each, PARTITIONS, brokers.count) for each in (source, target)]
     for created in admin.create_topics(topics).values():
         created.result(PROGRESS_S)
@@ -170,7 +170,7 @@ def _copy(
 
 def _seeded(bootstrap: str, topic: str) -> Copied:
     """Produce the same numbers to each partition, and return them."""
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    producer = Producer({**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True})
     sent = {index: [b"%d" % number for number in range(RECORDS)] for index in range(PARTITIONS)}
     for index, values in sent.items():
         for value in values:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from brokers import Brokers
+from brokers import QUIET, Brokers
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from java_tools import JavaTools
@@ -17,16 +17,16 @@ class OpenTransaction:
 
     def __init__(self, brokers: Brokers, name: str) -> None:
         self.name = name
-        admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+        admin = AdminClient({**QUIET, "bootstrap.servers": brokers.bootstrap})
         admin.create_topics([NewTopic(name, 1, brokers.count)])[name].result(WAIT_S)
-        settings = {"bootstrap.servers": brokers.bootstrap, "transactional.id": name}
+        settings = {**QUIET, "bootstrap.servers": brokers.bootstrap, "transactional.id": name}
         self._producer = Producer({**settings, "transaction.timeout.ms": TIMEOUT_MS})
         self._producer.init_transactions(WAIT_S)
         self._producer.begin_transaction()
         self._producer.produce(name, b"never committed", partition=0)
         assert self._producer.flush(WAIT_S) == 0
         self._consumer = Consumer(
-            {"bootstrap.servers": brokers.bootstrap, "group.id": name, "isolation.level": "read_committed"}
+            {**QUIET, "bootstrap.servers": brokers.bootstrap, "group.id": name, "isolation.level": "read_committed"}
         )
 
     def last_stable_offset(self) -> int:
