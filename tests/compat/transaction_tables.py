@@ -70,7 +70,7 @@ def open_transactions_are_shown_and_ended(tools: JavaTools, brokers: Brokers, pl
         return
     tools.table(*bootstrap, "forceTerminateTransaction", "--transactionalId", name)
     (described,) = tools.table(*bootstrap, "describe", "--transactional-id", name)
-    assert described["TransactionState"] in {"PrepareAbort", "CompleteAbort"}
+    assert (described["TransactionState"], described["TopicPartitions"]) == ("Empty", "")
     assert opened.commit_is_refused()
 
 
