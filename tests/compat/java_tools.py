@@ -12,7 +12,6 @@ from cordwood.bench.maven import fetch_jars
 from cordwood.bench.systems import CannotRun
 
 TOOL_LIMIT_S = 60.0
-LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
 class JavaTools:
@@ -26,16 +25,14 @@ class JavaTools:
         """Fetch the jars. Raises Unmet."""
         if shutil.which("java") is None:
             raise Unmet(Requirement.MAVEN, "there is no Java here")
-        logger = ("org.slf4j", "slf4j-simple", "1.7.36")
-        artifacts = (("org.apache.kafka", "kafka-tools", self.version), logger)
         try:
-            fetch_jars("The suite", artifacts, self._jars)
+            fetch_jars("The suite", (("org.apache.kafka", "kafka-tools", self.version),), self._jars)
         except CannotRun as reason:
             raise Unmet(Requirement.MAVEN, str(reason)) from None
 
     def command(self, tool: str, *words: str) -> list[str]:
         """Return the command line of a class of org.apache.kafka.tools."""
-        return ["java", "-Xmx256m", LOGGING, "-cp", f"{self._jars}/*", f"org.apache.kafka.tools.{tool}", *words]
+        return ["java", "-Xmx256m", "-cp", f"{self._jars}/*", f"org.apache.kafka.tools.{tool}", *words]
 
     def start(self, output: Path, tool: str, *words: str) -> "subprocess.Popen[bytes]":
         """Start a tool with its output in a file."""

@@ -124,8 +124,9 @@ def copiers_of_a_group_abort(tools: JavaTools, brokers: Brokers, place: Path) ->
 
 
 def brokers_are_killed(tools: JavaTools, brokers: Brokers, place: Path) -> None:
-    """Kill and restart each broker in turn."""
-    with _copy(tools, brokers, place, LONG_TIMEOUT_MS, assigned=True) as copiers:
+    """Kill and restart each broker in turn, while the copy goes on."""
+    records = RECORDS * brokers.count
+    with _copy(tools, brokers, place, LONG_TIMEOUT_MS, assigned=True, records=records) as copiers:
         for at in range(brokers.count):
             copiers[0].wait_for(RECORDS * (at + 1) // 6)
             brokers.kill_and_restart(at)
@@ -133,7 +134,7 @@ def brokers_are_killed(tools: JavaTools, brokers: Brokers, place: Path) -> None:
 
 @contextlib.contextmanager
 def _copy(
-    tools: JavaTools, brokers: Brokers, place: Path, timeout_ms: int, *, assigned: bool
+    tools: JavaTools, brokers: Brokers, place: Path, timeout_ms: int, *, assigned: bool, records: int = RECORDS
 ) -> Iterator[list[Copier]]:
     """Copy a topic, with the faults of the `with` block meanwhile, and compare the copy.
 
@@ -145,7 +146,7 @@ def _copy(
     topics = [NewTopic(each, PARTITIONS, brokers.count) for each in (source, target)]
     for created in admin.create_topics(topics).values():
         created.result(PROGRESS_S)
-    sent = _seeded(brokers.bootstrap, source)
+    sent = _seeded(brokers.bootstrap, source, records)
     words = ["--broker-list", brokers.bootstrap, "--input-topic", source, "--output-topic", target]
     words += ["--consumer-group", name, "--transaction-size", str(TRANSACTION_RECORDS)]
     words += ["--transaction-timeout", str(timeout_ms)]
@@ -168,10 +169,10 @@ def _copy(
         assert reader.values[index] == values, f"partition {index}: {_difference(reader.values[index], values)}"
 
 
-def _seeded(bootstrap: str, topic: str) -> Copied:
+def _seeded(bootstrap: str, topic: str, records: int) -> Copied:
     """Produce the same numbers to each partition, and return them."""
     producer = Producer({**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True})
-    sent = {index: [b"%d" % number for number in range(RECORDS)] for index in range(PARTITIONS)}
+    sent = {index: [b"%d" % number for number in range(records)] for index in range(PARTITIONS)}
     for index, values in sent.items():
         for value in values:
             producer.produce(topic, value, partition=index)
