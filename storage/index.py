@@ -57,7 +57,7 @@ class Index:
         return len(self._rows) // ROW_BYTES
 
     def __getitem__(self, row: int) -> Interval:
-        return Interval._make(_ROW.unpack_from(self._rows, row * ROW_BYTES))
+        return Interval(*_ROW.unpack_from(self._rows, row * ROW_BYTES))
 
     def __iter__(self) -> Iterator[Interval]:
         return map(Interval._make, _ROW.iter_unpack(bytes(self._rows)))

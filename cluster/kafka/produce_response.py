@@ -30,8 +30,9 @@ _PARTITION_V3 = struct.Struct(">ihqq").pack
 _PARTITION_V5 = struct.Struct(">ihqqq").pack
 _NOT_THROTTLED = b"\x00\x00\x00\x00"
 _PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
-_LONE_V9 = struct.Struct(">ihqqqbbb6x").pack
+_LONE = struct.Struct(">ihqqqbbb6x")
 """The end of a response with one partition: its topic's tags, throttle time 0 and the response's tags follow it."""
+_LONE_V9, _LONE_V9_BYTES = _LONE.pack, _LONE.size
 
 
 Leaders = Mapping[tuple[Topic, int], Leader]
@@ -151,7 +152,7 @@ def encode_lone(head: RequestHead, topics: Outcomes) -> bytes | None:
     (o,) = outcomes
     name_field = topic.bytes if type(topic) is UUID else _compact_name(topic)
     tail = _LONE_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0)
-    frame = _FRAME_V9(_HEAD_BYTES_V9 + 2 + len(name_field) + len(tail), head.correlation_id, 0)
+    frame = _FRAME_V9(_HEAD_BYTES_V9 + 2 + len(name_field) + _LONE_V9_BYTES, head.correlation_id, 0)
     return b"".join((frame, b"\x02", name_field, b"\x02", tail))
 
 
