@@ -6,7 +6,6 @@ of transactions and their markers are Kafka's (`ProducerAppendInfo`, `ProducerSt
 
 import heapq
 import struct
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -67,7 +66,8 @@ class ProducerStateEntry:
     epoch: int
     last_timestamp: int
     """Time of its last append to the log (milliseconds), for expiry."""
-    batches: deque[KnownBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+    batches: list[KnownBatch] = field(default_factory=list)
+    """The last BATCHES_REMEMBERED. A deque would take 600 bytes for the only batch of an open transaction."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """Epoch of the transaction coordinator that wrote the last marker."""
     marker_offset: int = NO_MARKER
@@ -191,6 +191,7 @@ class Producers:
             known.last_timestamp = timestamp
         if header.base_sequence >= 0:
             known.batches.append(KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset))
+            del known.batches[:-BATCHES_REMEMBERED]
 
     def appended_in_transaction(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
         """Record a batch as `appended` does: its producer's transaction begins with it, or goes on."""

@@ -5,7 +5,6 @@ may remove the marker, and the transaction is ongoing again. Rules as in Kafka's
 """
 
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
 NO_TRANSACTION = -1
 """Stands for the first offset of the current transaction of a producer that has none."""
+DECIDED_SHARE, DECIDED_MAX = 2, 1000
+"""Limit of the offsets that are kept beside an old ongoing transaction: a multiple of the ongoing ones, and so many."""
 
 
 class ReplacedEntry(NamedTuple):
@@ -32,11 +33,15 @@ class ReplacedEntry(NamedTuple):
 class Transactions:
     """Transactional state of one log."""
 
-    __slots__ = ("_changes", "_unstable", "complete_from", "end", "ongoing", "replaced")
+    __slots__ = ("_changes", "_first_offsets", "_place", "_unstable", "complete_from", "end", "ongoing", "replaced")
 
     def __init__(self) -> None:
-        self.ongoing: OrderedDict[int, int] = OrderedDict()
+        self.ongoing: dict[int, int] = {}
         """Producer ids of the undecided transactions by first offset, in ascending order."""
+        self._first_offsets: list[int] = []
+        """The keys of `ongoing` in order, among offsets of decided transactions; those before `_place` are decided. The
+        first key of a dict is not found in constant time, and an OrderedDict takes twice the memory."""
+        self._place = 0
         self.replaced: list[ReplacedEntry] = []
         """In ascending order of offsets; those below the high watermark are removed."""
         self.complete_from = 0
@@ -50,6 +55,7 @@ class Transactions:
     def began(self, first_offset: int, producer_id: int) -> None:
         self._changes += 1
         self.ongoing[first_offset] = producer_id
+        self._first_offsets.append(first_offset)
 
     def replaces(self, replaced: ReplacedEntry) -> None:
         """Record the entry that a marker or a new epoch replaces; a marker ends the entry's transaction."""
@@ -59,17 +65,20 @@ class Transactions:
     def decided(self, first_offset: int) -> None:
         self._changes += 1
         del self.ongoing[first_offset]
+        if len(self._first_offsets) > DECIDED_SHARE * len(self.ongoing) + DECIDED_MAX:
+            self._first_offsets, self._place = list(self.ongoing), 0
 
     def first_undecided(self, otherwise: int) -> int:
         """Return the first offset of the oldest ongoing transaction; `otherwise` if there is none."""
-        return next(iter(self.ongoing), otherwise)
+        first = self._first_ongoing()
+        return otherwise if first is None else first
 
     def first_unstable(self, high_watermark: int) -> int | None:
         """Return the first offset that is undecided, or decided by a marker that is not below the high watermark."""
         known_watermark, known_changes, first = self._unstable
         if (known_watermark, known_changes) == (high_watermark, self._changes):
             return first
-        first = next(iter(self.ongoing), None)
+        first = self._first_ongoing()
         for replaced in self.replaced[self._place_of(high_watermark) :]:
             decided = replaced.first_offset
             if decided != NO_TRANSACTION and (first is None or decided < first):
@@ -95,7 +104,16 @@ class Transactions:
     def set_ongoing(self, ongoing: Iterable[tuple[int, int]]) -> None:
         """Replace the ongoing transactions: pairs of first offset and producer id."""
         self._changes += 1
-        self.ongoing = OrderedDict(sorted(ongoing))
+        self.ongoing = dict(sorted(ongoing))
+        self._first_offsets, self._place = list(self.ongoing), 0
+
+    def _first_ongoing(self) -> int | None:
+        offsets = self._first_offsets
+        while self._place < len(offsets):
+            if offsets[self._place] in self.ongoing:
+                return offsets[self._place]
+            self._place += 1
+        return None
 
     def _place_of(self, offset: int) -> int:
         return bisect_left(self.replaced, offset, key=lambda replaced: replaced.offset)

@@ -1,5 +1,7 @@
 """Idempotent producers: sequence numbers without gap or duplicate, epoch fencing and expiry (rule 9)."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,18 @@ def test_batches_follow_on(history: History) -> None:
     assert history.sends(0, 3) == (0, False)
     assert history.sends(3) == (3, False)
     assert history.sends(4, 2) == (4, False)
+
+
+def test_an_open_transaction_of_one_batch_takes_little_memory() -> None:
+    producers, count = Producers(), 1000
+    headers = [numbered(0)._replace(producer_id=PRODUCER + number) for number in range(count)]
+    tracemalloc.start()
+    try:
+        for number, header in enumerate(headers):
+            producers.appended_in_transaction(header, 1000 + number, 1001 + number, 1_700_000_000_000 + number)
+        assert tracemalloc.get_traced_memory()[0] / count < 600
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_repeated_batch_gets_the_answer_it_had(history: History) -> None:

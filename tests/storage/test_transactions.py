@@ -17,6 +17,7 @@ from cordwood.storage.records import Record, encode
 from cordwood.storage.scrub import is_still_damaged, segment_with, verify, view_of
 from cordwood.storage.state import load
 from cordwood.storage.transaction_log import aborted_again
+from cordwood.storage.transactions import DECIDED_MAX, Transactions
 
 
 def entry(log: LogFixture, producer: int = 7) -> ProducerStateEntry:
@@ -63,6 +64,20 @@ def test_the_oldest_undecided_transaction_counts(log: LogFixture) -> None:
     assert log.last_stable() == 4
 
 
+def test_an_old_transaction_stays_the_first_among_thousands_of_later_ones() -> None:
+    transactions = Transactions()
+    transactions.began(5, 7)
+    for offset in range(6, 3 * DECIDED_MAX):
+        transactions.began(offset, 8)
+        transactions.decided(offset)
+        assert transactions.first_undecided(-1) == 5
+    transactions.began(3 * DECIDED_MAX, 9)
+    transactions.decided(5)
+    assert transactions.first_undecided(-1) == 3 * DECIDED_MAX
+    transactions.decided(3 * DECIDED_MAX)
+    assert transactions.first_undecided(-1) == -1
+
+
 def test_aborted_transactions_are_sorted_by_their_first_offset(log: LogFixture) -> None:
     send(log, 0, producer=1)
     send(log, 0, producer=2)
@@ -81,7 +96,6 @@ def test_a_marker_without_data_adds_nothing_to_the_aborted_index(log: LogFixture
     log.append("a")
     log.abort()
     assert (log.aborted(), log.last_stable(), log.end) == ([], 2, 2)
-    assert entry(log).batches.maxlen is not None
     assert (len(entry(log).batches), entry(log).epoch) == (0, 0)
 
 

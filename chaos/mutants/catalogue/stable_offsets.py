@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "ongoing-transactions-are-stable",
         TRANSACTIONS,
-        "        first = next(iter(self.ongoing), None)\n",
+        "        first = self._first_ongoing()\n",
         "        first = None\n",
         "The last stable offset is at or below the first undecided transaction (transaction rule 3).",
         UNDECIDED,
