@@ -28,6 +28,9 @@ from cordwood.replication.tasks import Tasks
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 TRANSACTIONS_PER_REQUEST_MAX = 1000
+ANSWER_S = 2.0
+"""How long a coordinator on another broker is awaited. The client's connection waits meanwhile, also for its batches of
+other partitions; after a retriable error it sends the batch again."""
 CONCURRENT_RETRY_S, CONCURRENT_S = 0.005, 0.1
 """Interval and time for which a partition is added again while the previous transaction ends (KAFKA-18575).
 
@@ -48,8 +51,8 @@ RETRIED = UNREACHED | {ErrorCode.concurrent_transactions}
 """Codes after which a client sends its batch again."""
 
 Codes = dict[TopicPartition, ErrorCode]
-Ask = Callable[[BrokerId, Any], Awaitable[Any]]
-"""Sends a request to another broker and returns the response. Raises Unanswered."""
+Ask = Callable[[BrokerId, Any, float], Awaitable[Any]]
+"""Sends a request to another broker and returns the response, within so many seconds. Raises Unanswered."""
 
 
 class TransactionProtocol(Enum):
@@ -159,7 +162,7 @@ class TransactionVerifier:
                 found: Mapping[str, Codes] = {}
                 code = ErrorCode.network_exception
                 try:
-                    response = await self._ask(leader, _request(asked))
+                    response = await self._ask(leader, _request(asked), ANSWER_S)
                     code = response.error_code or code
                     found = _by_transaction(response)
                 except Unanswered:

@@ -72,11 +72,15 @@ class ScriptedTransactions:
         await self.gate.wait()
         self._answer(Asked(transactional_id, producer, tuple(partitions), adds=True))
 
-    async def ask(self, broker_id: int, request: Any) -> Any:
+    async def ask(self, broker_id: int, request: Any, answer_s: float) -> Any:
         """Answer a request to another broker as that broker does."""
         assert broker_id == self.leader
         self.requests.append([transaction.transactional_id for transaction in request.transactions])
-        await self.gate.wait()
+        try:
+            async with asyncio.timeout(answer_s):
+                await self.gate.wait()
+        except TimeoutError:
+            raise Unanswered("the broker does not answer") from None
         if self.is_lost:
             raise Unanswered("the broker is gone")
         results = tuple(self._result(transaction) for transaction in request.transactions)

@@ -9,6 +9,7 @@ from scripted_transactions import ME, OTHER, Asked, ScriptedTransactions
 from virtual_time import run
 
 from cordwood.cluster.kafka.transaction_verifier import (
+    ANSWER_S,
     CONCURRENT_S,
     TransactionProtocol,
     TransactionVerifier,
@@ -101,6 +102,20 @@ def test_an_answer_that_is_lost_is_a_network_exception() -> None:
         assert await verifier.verify(of()) == dict.fromkeys(PLACES, ErrorCode.network_exception)
         transactions.is_lost = False
         assert await verifier.verify(of()) == VERIFIED
+
+    tell(story, OTHER)
+
+
+@pytest.mark.parametrize("protocol", [FIRST, ABORTABLE, ADDS])
+def test_a_silent_coordinator_holds_a_connection_for_two_seconds(protocol: TransactionProtocol) -> None:
+    async def story(verifier: TransactionVerifier, transactions: ScriptedTransactions) -> None:
+        transactions.gate.clear()
+        began = asyncio.get_running_loop().time()
+        codes = await verifier.verify(of(protocol=protocol))
+        assert asyncio.get_running_loop().time() - began == pytest.approx(ANSWER_S)
+        assert {for_produce(code, protocol) for code in codes.values()} == {ErrorCode.not_enough_replicas}
+        transactions.gate.set()
+        assert await verifier.verify(of(protocol=protocol)) == VERIFIED
 
     tell(story, OTHER)
 
