@@ -25,7 +25,7 @@ SCENARIO_S = 1800.0
 TESTS_S = 300.0
 """Real seconds that test files may take; they need a few."""
 LEFT_OUT = shutil.ignore_patterns("bench", "*.pyc.*")
-"""A package that no scenario and no killer needs, and the temporary files of another process that compiles a module meanwhile."""
+"""A package that no scenario and no killer needs, and temporary files of a process that compiles a module meanwhile."""
 
 
 class MutantVerdict(StrEnum):

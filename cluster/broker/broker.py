@@ -2,13 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
-from kio.schema.write_txn_markers.v2 import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.assignments import Assignments
@@ -26,7 +25,7 @@ from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import Call, Services
+from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
 from cordwood.cluster.kafka.features import FEATURES
@@ -54,7 +53,7 @@ from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
-from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
+from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX, Codes, Row
 from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
 from cordwood.cluster.transactions.transaction import TopicIdPartition
 from cordwood.replication.flusher import Flusher, FlushMeasures
@@ -378,11 +377,9 @@ class Broker:
             wall_clock=self._wall_clock,
         )
 
-    def _write_markers(self, request: WriteTxnMarkersRequest) -> Awaitable[WriteTxnMarkersResponse]:
+    def _write_markers(self, wanted: Sequence[Row]) -> Awaitable[Codes]:
         """Write markers to the partitions that this broker leads."""
-        listener = inter_broker_listener(self._settings)
-        call = Call(self._services, write_txn_markers.VERSIONS[-1], "transactions", "", listener)
-        return write_txn_markers.handle(request, call)
+        return write_txn_markers.write_here(wanted, self._services)
 
     def _topic_id(self, name: str) -> UUID | None:
         topic = self._quorum.image.topics_by_name.get(name)

@@ -10,7 +10,7 @@ from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
 from cordwood.cluster.transactions.markers import Codes, Row, Unacknowledged
 from cordwood.cluster.transactions.transaction import TopicIdPartition
 
-ANSWER_S = 35.0
+ANSWER_S = 5.0
 """Longer than a broker waits for the commit of a marker: its answer then acknowledges those that are committed.
 
 A broker that fails closes its connections sooner, or loses its partitions.
@@ -20,25 +20,23 @@ _V2 = 2
 """The version of transactions in which each has an epoch of its own (KIP-890)."""
 
 
-WriteHere = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
-"""Handles a request in this broker, without a connection."""
+WriteHere = Callable[[Sequence[Row]], Awaitable[Codes]]
+"""Writes markers to partitions of this broker, without a request."""
 
 
 class MarkerTransport:
-    """WriteTxnMarkers requests to this broker itself, and to others over the connections of a client."""
+    """Writes to this broker itself, and WriteTxnMarkers requests to others over the connections of a client."""
 
     def __init__(self, client: ClusterClient, write_here: WriteHere) -> None:
         self._client, self._write_here = client, write_here
 
     async def send(self, broker: int, wanted: Sequence[Row]) -> Codes:
         """Write markers by a request to a broker. Return the code of each partition. Raises Unacknowledged."""
+        if broker == self._client.broker_id:
+            return await self._write_here(wanted)
         request = WriteTxnMarkersRequest(markers=tuple(map(_marker, wanted)))
-        response: WriteTxnMarkersResponse
         try:
-            if broker == self._client.broker_id:
-                response = await self._write_here(request)
-            else:
-                response = await self._client.ask(broker, request, ANSWER_S)
+            response: WriteTxnMarkersResponse = await self._client.ask(broker, request, ANSWER_S)
         except Unanswered as error:
             raise Unacknowledged(str(error)) from error
         codes = {

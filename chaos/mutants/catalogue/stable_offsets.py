@@ -230,8 +230,8 @@ MUTANTS = (
     Mutant(
         "markers-are-not-awaited",
         "cluster/kafka/handlers/write_txn_markers.py",
-        "            await outcome\n",
-        "            pass\n",
+        "            if not leader.when_committed(appended.end_offset, outcome):\n                outcome.reached()\n",
+        "            outcome.reached()\n",
         "WriteTxnMarkers is answered once the markers are committed (transaction rule 4).",
         "A transaction is complete, and its marker is lost with a leader.",
         Scenario.TRANSACTIONS,

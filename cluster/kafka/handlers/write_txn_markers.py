@@ -7,8 +7,8 @@ Version notes: 2 adds the transaction version. In version 2 of transactions each
 """
 
 import asyncio
-import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 from kio.schema.write_txn_markers.v2 import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -19,14 +19,13 @@ from kio.schema.write_txn_markers.v2.response import (
     WritableTxnMarkerTopicResult,
 )
 
-from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
-from cordwood.replication.refusal import PartitionRefused
-from cordwood.replication.waiters import FutureWaiter
+from cordwood.cluster.transactions.markers import Codes, Marker, Row
+from cordwood.cluster.transactions.transaction import TopicIdPartition
 from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.types import ProducerIdAndEpoch
 
@@ -34,22 +33,93 @@ KEY, VERSIONS = ApiKey.WRITE_TXN_MARKERS, range(1, 3)
 
 WITH_AN_EPOCH_EACH = 2
 """First transaction version in which the coordinator raises the epoch for each marker."""
-TIMEOUT_S = 30.0
-"""How long a marker is awaited, as Kafka's request.timeout.ms."""
+TIMEOUT_S = 2.0
+"""How long a marker is awaited. One slow partition holds back the answer for all markers of a request. The coordinator
+sends its marker again, which changes nothing if the first one is committed after all."""
+LATE_S = 30.0
+"""How long after its append a marker's commit still counts for group offsets."""
 
-Place = tuple[WritableTxnMarker, WritableTxnMarkerTopic, int]
-"""A marker, and the topic and partition where it is to be appended."""
-Commit = asyncio.Future[None]
-"""The commit of an appended marker."""
+
+class MarkerOutcome:
+    """The outcome of one marker: it is committed, refused, or not committed in time.
+
+    `committed` is called, if it is given, once the marker is committed, also after the request's answer. A leadership
+    that ends before leaves it to the next leader.
+    """
+
+    __slots__ = ("_committed", "_request", "code", "deadline")
+
+    def __init__(self, request: "PendingMarkers", deadline: float, committed: Callable[[], None] | None = None) -> None:
+        self._request, self.deadline, self._committed = request, deadline, committed
+        self.code = ErrorCode.request_timed_out
+
+    def reached(self) -> None:
+        if self._committed is not None:
+            self._committed()
+        self.refused(ErrorCode.none)
+
+    def failed(self, reason: Exception) -> None:
+        self.refused(code_of(reason))
+
+    def refused(self, code: ErrorCode) -> None:
+        self.code = code
+        self._request.one_done()
+
+
+class PendingMarkers:
+    """The markers of one request."""
+
+    def __init__(self, services: Services) -> None:
+        self._services, self._now_ms = services, services.wall_clock()
+        self._loop = asyncio.get_running_loop()
+        self._left, self._all = 1, self._loop.create_future()
+        self._began = self._loop.time()
+
+    def append(self, topic: str, index: int, marker: Marker) -> MarkerOutcome:
+        """Append a marker to a partition."""
+        committed = partial(self._ended_in_groups, index, marker) if topic == CONSUMER_OFFSETS else None
+        outcome = MarkerOutcome(self, self._began + LATE_S, committed)
+        self._left += 1
+        if min(marker.producer) < 0:
+            outcome.refused(ErrorCode.invalid_request)
+            return outcome
+        try:
+            leader = self._services.replicas.led(topic, index).leader
+            end = EndTransactionMarker(marker.is_commit, marker.coordinator_epoch)
+            appended = leader.append_marker(marker.producer, end, self._now_ms, is_v2=marker.is_v2)
+        except EXPECTED as error:
+            outcome.failed(error)
+        else:
+            if not leader.when_committed(appended.end_offset, outcome):
+                outcome.reached()
+        return outcome
+
+    async def done(self) -> None:
+        """Wait until all markers are committed or refused, or the time is up."""
+        self.one_done()
+        try:
+            async with asyncio.timeout_at(self._began + TIMEOUT_S):
+                await self._all
+        except TimeoutError:
+            pass
+
+    def one_done(self) -> None:
+        self._left -= 1
+        if not self._left and not self._all.done():
+            self._all.set_result(None)
+
+    def _ended_in_groups(self, partition: int, marker: Marker) -> None:
+        self._services.groups.transaction_ended(partition, marker.producer, marker.is_commit)
 
 
 async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
-    appended = [_append(place, call) async for place in _places(request, call)]
-    deadline = asyncio.get_running_loop().time() + TIMEOUT_S
-    codes = iter([await _committed(outcome, deadline) async for outcome in call.turns.each(appended)])
+    pending = PendingMarkers(call.services)
+    outcomes = [pending.append(topic.name, index, marker) async for marker, topic, index in _places(request, call)]
+    await pending.done()
+    left = iter(outcomes)
 
     def partition_row(index: int) -> WritableTxnMarkerPartitionResult:
-        return WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(codes))
+        return WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(left).code)
 
     def topic_row(topic: WritableTxnMarkerTopic) -> WritableTxnMarkerTopicResult:
         return WritableTxnMarkerTopicResult(name=topic.name, partitions=rows(partition_row, topic.partition_indexes))
@@ -60,62 +130,24 @@ async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkers
     return WriteTxnMarkersResponse(markers=rows(marker_row, request.markers))
 
 
-async def _places(request: WriteTxnMarkersRequest, call: Call) -> AsyncIterator[Place]:
-    async for marker in call.turns.each(request.markers):
-        async for topic, index in call.turns.within((topic, topic.partition_indexes) for topic in marker.topics):
+async def write_here(wanted: Sequence[Row], services: Services) -> Codes:
+    """Write the markers of this broker's own coordinator, as `handle` does. Return the code of each partition."""
+    pending = PendingMarkers(services)
+    outcomes: list[dict[TopicIdPartition, MarkerOutcome]] = [{} for _ in wanted]
+    turns = services.turns.within((number, row.partitions) for number, row in enumerate(wanted))
+    async for number, partition in turns:
+        marker = wanted[number].decision.marker
+        outcomes[number][partition] = pending.append(partition.topic, partition.partition, marker)
+    await pending.done()
+    return [{partition: outcome.code for partition, outcome in row.items()} for row in outcomes]
+
+
+async def _places(
+    request: WriteTxnMarkersRequest, call: Call
+) -> AsyncIterator[tuple[Marker, WritableTxnMarkerTopic, int]]:
+    async for written in call.turns.each(request.markers):
+        producer = ProducerIdAndEpoch(written.producer_id, written.producer_epoch)
+        is_v2 = written.transaction_version >= WITH_AN_EPOCH_EACH
+        marker = Marker(producer, written.transaction_result, is_v2, written.coordinator_epoch)
+        async for topic, index in call.turns.within((topic, topic.partition_indexes) for topic in written.topics):
             yield marker, topic, index
-
-
-class EndedInGroups:
-    """The end of a transaction for its group offsets in one partition, once the marker is committed.
-
-    If the leadership ends before, the next coordinator of the groups finds the marker in the log.
-    """
-
-    deadline = math.inf
-
-    def __init__(self, groups: GroupCoordinator, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
-        self._groups, self._partition, self._producer, self._is_commit = groups, partition, producer, is_commit
-
-    def reached(self) -> None:
-        self._groups.transaction_ended(self._partition, self._producer, self._is_commit)
-
-    def failed(self, reason: Exception) -> None: ...
-
-
-def _append(place: Place, call: Call) -> Commit | ErrorCode:
-    """Append a marker. Its commit is awaited from here on: a leadership that has ended completes no waiter any more."""
-    marker, topic, index = place
-    producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
-    if min(producer) < 0:
-        return ErrorCode.invalid_request
-    try:
-        leader = call.services.replicas.led(topic.name, index).leader
-        appended = leader.append_marker(
-            producer,
-            EndTransactionMarker(marker.transaction_result, marker.coordinator_epoch),
-            call.services.wall_clock(),
-            is_v2=marker.transaction_version >= WITH_AN_EPOCH_EACH,
-        )
-    except EXPECTED as error:
-        return code_of(error)
-    if topic.name == CONSUMER_OFFSETS:
-        ended = EndedInGroups(call.services.groups, index, producer, marker.transaction_result)
-        if not leader.when_committed(appended.end_offset, ended):
-            ended.reached()
-    waiter = FutureWaiter()
-    return waiter.future if leader.when_committed(appended.end_offset, waiter) else ErrorCode.none
-
-
-async def _committed(outcome: Commit | ErrorCode, deadline: float) -> ErrorCode:
-    """Wait until a marker is committed, and return its code."""
-    if isinstance(outcome, ErrorCode):
-        return outcome
-    try:
-        async with asyncio.timeout_at(deadline):
-            await outcome
-    except TimeoutError:
-        return ErrorCode.request_timed_out
-    except PartitionRefused as refused:
-        return code_of(refused)
-    return ErrorCode.none

@@ -1,7 +1,7 @@
 """WriteTxnMarkers requests of a coordinator, and the answers to them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -48,7 +48,7 @@ def sent(client: Any, *rows: Row) -> Codes:
     return asyncio.run(MarkerTransport(client, not_here).send(2, rows))
 
 
-async def not_here(_: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+async def not_here(_: Sequence[Row]) -> Codes:
     raise AssertionError("another broker is asked")
 
 
@@ -106,9 +106,9 @@ def test_no_answer_acknowledges_nothing() -> None:
 
 
 def test_markers_for_this_broker_need_no_connection() -> None:
-    async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        assert [marker.producer_id for marker in request.markers] == [7]
-        return answered((7, "planes", 0, ErrorCode.none))
+    async def here(rows: Sequence[Row]) -> Codes:
+        assert [each.decision.marker.producer.producer_id for each in rows] == [7]
+        return [{PLANES: ErrorCode.none}]
 
     client: Any = ScriptedClient(lambda _: answered())
     assert asyncio.run(MarkerTransport(client, here).send(1, [row(7, PLANES)])) == [{PLANES: ErrorCode.none}]
