@@ -30,6 +30,8 @@ NAME_BYTES_MAX = 32_000
 """Largest length of a transactional id that fits the records."""
 RECORDS_AT_ONCE = 20
 """Transactional ids in one batch, where there are many to write."""
+IDS_AT_ONCE = 2000
+"""Transactional ids that are checked for timeouts in one event-loop iteration: some 2 ms."""
 COMPLETIONS_S = 0.5
 """How long the record of a completion may wait for that of the next transaction."""
 BROKERS_WAIT_S = 0.02
@@ -391,9 +393,8 @@ class TransactionCoordinator:
     def _loaded(self, shard: TransactionShard) -> None:
         if self._sweeper is None:
             self._sweeper = self._tasks.repeat(self._sweep, "transaction timeouts")
-        for transactional_id, transaction in shard.transactions.items():
-            if transaction.state in DECIDED:
-                self._write_markers(shard, transactional_id, transaction)
+        for transactional_id in shard.decided:
+            self._write_markers(shard, transactional_id, shard.transactions[transactional_id])
 
     def _lost(self, shard: TransactionShard) -> None:
         shard.let_go()
@@ -402,12 +403,15 @@ class TransactionCoordinator:
     async def _sweep(self) -> None:
         await asyncio.sleep(self._settings.sweep_interval_ms / 1000)
         for shard in self._store.shards:
-            due = [] if shard in self._sweeping else list(self._due(shard, shard.transactions))
+            if shard in self._sweeping:
+                continue
+            due: list[str] = []
+            for transactional_ids in chunks(list(shard.transactions), IDS_AT_ONCE):
+                due += self._due(shard, transactional_ids)
+                await asyncio.sleep(0)
             if due:
                 self._sweeping.add(shard)
                 self._tasks.spawn(self._sweep_shard(shard, due), "transaction timeouts of a shard")
-            # A shard has thousands of transactional ids.
-            await asyncio.sleep(0)
 
     async def _sweep_shard(self, shard: TransactionShard, due: Sequence[str]) -> None:
         try:

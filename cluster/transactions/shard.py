@@ -22,6 +22,8 @@ class TransactionShard(CoordinatorShard[str]):
     def __init__(self, leadership: PartitionLeadership, intern: Intern) -> None:
         super().__init__(leadership)
         self.transactions: dict[str, Transaction] = {}
+        self.decided: list[str] = []
+        """Transactional ids of which the log has a decision, as of the end of loading."""
         self._intern = intern
         self._pending: dict[str, Transaction] = {}
         self._settled: dict[str, asyncio.Future[None]] = {}
@@ -35,7 +37,9 @@ class TransactionShard(CoordinatorShard[str]):
         for raw_key, value in contents:
             transactional_id = decode_key(raw_key)
             if transactional_id is not None:
-                self.transactions[transactional_id] = decode_value(value, self._intern)
+                transaction = self.transactions[transactional_id] = decode_value(value, self._intern)
+                if transaction.state in DECIDED:
+                    self.decided.append(transactional_id)
             yield
 
     def all_keys(self) -> list[str]:

@@ -92,9 +92,8 @@ MUTANTS = (
     Mutant(
         "decisions-are-not-resumed",
         COORDINATOR,
-        "            if transaction.state in DECIDED:\n"
-        "                self._write_markers(shard, transactional_id, transaction)\n\n",
-        "            pass\n\n",
+        "            self._write_markers(shard, transactional_id, shard.transactions[transactional_id])\n",
+        "            pass\n",
         "The next coordinator writes the markers of decisions that it finds (transaction rule 4).",
         HANGING,
         Scenario.TRANSACTIONS,
