@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from cordwood.storage.errors import CorruptBatch
 
+_ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
 BYTE, SHORT, INT, LONG = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 
 
@@ -24,6 +25,8 @@ def encode_bytes(content: bytes) -> bytes:
 
 
 def encode_uvarint(number: int) -> bytes:
+    if number < 0x80:
+        return _ONE_BYTE[number]
     encoded = bytearray()
     while number >= 0x80:
         encoded.append(number & 0x7F | 0x80)

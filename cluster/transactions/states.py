@@ -16,6 +16,9 @@ class TransactionState(Enum):
     DEAD = "Dead"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
+    # Sets of states are asked several times in each transaction. Enum's own hash is a function in Python.
+    __hash__ = object.__hash__
+
 
 _S = TransactionState
 
