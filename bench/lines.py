@@ -16,6 +16,7 @@ class GeneratorMode(Enum):
     LATENCY = "latency"
     ONE_AT_A_TIME = "one-at-a-time"
     ONE_IN_FLIGHT = "one-in-flight"
+    TRANSACTIONS = "transactions"
     FAILOVER = "failover"
     JAVA = "ProducerPerformance"
     """Kafka's own producer and its own measurement, in place of our generator."""
@@ -42,6 +43,10 @@ class LoadLine:
     """Whether the log files are dropped from the page cache first."""
     is_replicated: bool = False
     """Whether the line needs replicas to be of interest."""
+    transaction_records: int = 0
+    """Records of each transaction; 0 without transactions."""
+    is_read_committed: bool = False
+    """Whether consumers read only what is committed."""
     session_ms: int = 0
     """Broker session timeout in ms, the same for every system, on brokers started for this line. 0: each system's own.
     """
@@ -80,12 +85,16 @@ class LoadLine:
             *("--connections", str(self.connections)),
             *("--rate", str(self.rate)),
             *("--seconds", str(self.seconds)),
+            *("--transaction-records", str(self.transaction_records)),
+            *(("--read-committed",) if self.is_read_committed else ()),
         ]
 
 
-SMALL, LARGE, SLOW = "bench-100b", "bench-1kb", "bench-latency"
-TOPICS = (SMALL, LARGE, SLOW)
+SMALL, LARGE, SLOW, TRANSACTIONAL = "bench-100b", "bench-1kb", "bench-latency", "bench-transactions"
+TOPICS = (SMALL, LARGE, SLOW, TRANSACTIONAL)
 PARTITIONS = 6
+# The beginning, the records, the decision and the markers: each must be on disk before the next.
+FLUSHES_PER_TRANSACTION = 4
 # A leader must be killed, and its session expire, before the last record is sent.
 SECONDS_MIN = {GeneratorMode.FAILOVER: 4.0}
 WARM_UP_SHARE = 0.1
@@ -120,6 +129,26 @@ LINES = (
     LoadLine("latency at 1,000/s", GeneratorMode.LATENCY, SLOW, rate=1000, seconds=10),
     LoadLine("one at a time", GeneratorMode.ONE_AT_A_TIME, SLOW, seconds=5),
     LoadLine("16 connections, 1 in flight", GeneratorMode.ONE_IN_FLIGHT, SLOW, connections=16, seconds=8),
+    LoadLine("transactions of 100 records", GeneratorMode.TRANSACTIONS, SLOW, seconds=8, transaction_records=100),
+    LoadLine("3 producers, 1 KB", GeneratorMode.PRODUCE, LARGE, 600_000, record_bytes=1000, producers=3),
+    LoadLine(
+        "3 producers, 1 KB, transactions of 1 MB",
+        GeneratorMode.PRODUCE,
+        TRANSACTIONAL,
+        600_000,
+        record_bytes=1000,
+        producers=3,
+        transaction_records=1000,
+    ),
+    LoadLine(
+        "1 consumer, 1 KB, read_committed",
+        GeneratorMode.CONSUME,
+        TRANSACTIONAL,
+        600_000,
+        record_bytes=1000,
+        needs=("3 producers, 1 KB, transactions of 1 MB",),
+        is_read_committed=True,
+    ),
     LoadLine("ProducerPerformance, 100 B", GeneratorMode.JAVA, SMALL, 3_000_000),
     LoadLine("leader killed", GeneratorMode.FAILOVER, SLOW, rate=1000, seconds=6, is_replicated=True),
     *(
@@ -180,6 +209,8 @@ def figures(line: LoadLine, outcome: LineOutcome, replicas: int = 1) -> Iterator
                     yield Figure(f"{line.name}, {what} {share}", waits[share], "ms", False, {flush: 1.0})
         case GeneratorMode.ONE_IN_FLIGHT:
             yield Figure(line.name, per_second, "records/s", True, {FLUSHES: 1.0})
+        case GeneratorMode.TRANSACTIONS:
+            yield Figure(line.name, per_second, "transactions/s", True, {FLUSHES: FLUSHES_PER_TRANSACTION})
         case GeneratorMode.FAILOVER:
             yield Figure(f"{line.name}, longest time without an ack", outcome.longest_gap_s, "s", False)
     is_plain = line.producers == line.consumers == 1 and line.acks == "all" and not line.is_cold

@@ -27,6 +27,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 WARM_UP_S = 2.0
 DUE = struct.Struct(">d")
 
+Acknowledged = Callable[[KafkaError | None, Message], None]
+
 
 def main() -> None:
     modes: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
@@ -37,6 +39,7 @@ def main() -> None:
         "latency": latency,
         "one-at-a-time": one_at_a_time,
         "one-in-flight": one_in_flight,
+        "transactions": transactions,
         "failover": failover,
     }
     parser = argparse.ArgumentParser(description=__doc__)
@@ -53,6 +56,8 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--transaction-records", type=int, default=0)
+    parser.add_argument("--read-committed", action="store_true")
     work = parser.parse_args()
     json.dump(modes[work.mode](work), sys.stdout)
     sys.stdout.write("\n")
@@ -99,27 +104,68 @@ def _produce_share(work: argparse.Namespace, share: int) -> int:
         nonlocal failed
         failed += error is not None
 
-    producer = Producer(
-        {
-            "bootstrap.servers": work.bootstrap,
-            "acks": work.acks,
-            "enable.idempotence": work.acks == "all",
-            "linger.ms": 5,
-            "batch.size": 1 << 20,
-            "queue.buffering.max.messages": 200_000,
-            "delivery.report.only.error": True,
-        }
-    )
+    if work.transaction_records:
+        producer = _transactional(work)
+        for begin in range(0, share, work.transaction_records):
+            _commit(producer, work, min(work.transaction_records, share - begin), acknowledged)
+        return failed
+    producer = Producer(_throughput(work) | {"acks": work.acks, "enable.idempotence": work.acks == "all"})
+    _produce_all(producer, work, share, acknowledged)
+    return failed + producer.flush(120)
+
+
+def _throughput(work: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": work.bootstrap,
+        "linger.ms": 5,
+        "batch.size": 1 << 20,
+        "queue.buffering.max.messages": 200_000,
+        "delivery.report.only.error": True,
+    }
+
+
+def _produce_all(producer: Producer, work: argparse.Namespace, count: int, acknowledged: Acknowledged) -> None:
     value = b"abcdefghijklmnopqrstuvwxyz" * (work.record_bytes // 26 + 1)
     value = value[: work.record_bytes]
-    for _ in range(share):
+    for _ in range(count):
         while True:
             try:
                 producer.produce(work.topic, value, on_delivery=acknowledged)
                 break
             except BufferError:
                 producer.poll(0.01)
-    return failed + producer.flush(120)
+
+
+def _transactional(work: argparse.Namespace) -> Producer:
+    """Return a producer with a transactional id of its own."""
+    producer = Producer(_throughput(work) | {"transactional.id": f"bench-{uuid.uuid4()}"})
+    producer.init_transactions(30)
+    return producer
+
+
+def _commit(producer: Producer, work: argparse.Namespace, count: int, acknowledged: Acknowledged) -> None:
+    """Write that many records in a transaction and commit it."""
+    producer.begin_transaction()
+    _produce_all(producer, work, count, acknowledged)
+    producer.commit_transaction(30)
+
+
+def transactions(work: argparse.Namespace) -> dict[str, Any]:
+    """Commit one transaction after the other. The first is not counted: the client connects meanwhile."""
+    failed = 0
+
+    def acknowledged(error: KafkaError | None, _message: Message) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    producer = _transactional(work)
+    _commit(producer, work, work.transaction_records, acknowledged)
+    waits: list[float] = []
+    begin = time.perf_counter()
+    while (began := time.perf_counter()) < begin + work.seconds:
+        _commit(producer, work, work.transaction_records, acknowledged)
+        waits.append(time.perf_counter() - began)
+    return _outcome(len(waits), failed, time.perf_counter() - begin) | {"ack_ms": _quantile(waits)}
 
 
 def consume(work: argparse.Namespace) -> dict[str, Any]:
@@ -282,6 +328,7 @@ def _reader(work: argparse.Namespace, offset: int, number: int = 0) -> Consumer:
             "bootstrap.servers": work.bootstrap,
             "group.id": f"bench-{uuid.uuid4()}",
             "enable.auto.commit": False,
+            "isolation.level": "read_committed" if work.read_committed else "read_uncommitted",
             "fetch.max.bytes": 50 << 20,
             "max.partition.fetch.bytes": 4 << 20,
             "queued.max.messages.kbytes": 256 << 10,

@@ -2,8 +2,8 @@
 //
 //	load MODE --bootstrap HOST:PORT --topic TOPIC [flags]
 //
-// The modes are topic (create it), produce, consume, produce-and-consume, latency, one-at-a-time, one-in-flight and failover;
-// ../load_in_python.py takes the same flags.
+// The modes are topic (create it), produce, consume, produce-and-consume, transactions, latency, one-at-a-time, one-in-flight
+// and failover; ../load_in_python.py takes the same flags.
 package main
 
 import (
@@ -34,6 +34,8 @@ type Work struct {
 	connections int
 	rate        int
 	duration    time.Duration
+	transaction int64
+	committed   bool
 }
 
 // Outcome is the printed object. A field is left out where the mode has no such figure.
@@ -51,6 +53,7 @@ var modes = map[string]func(context.Context, Work) (Outcome, error){
 	"produce":             produce,
 	"consume":             consume,
 	"produce-and-consume": produceAndConsume,
+	"transactions":        transactions,
 	"latency":             latency,
 	"one-at-a-time":       oneAtATime,
 	"one-in-flight":       oneInFlight,
@@ -86,6 +89,8 @@ func parse(arguments []string) (work Work, limit time.Duration) {
 	flags.IntVar(&work.consumers, "consumers", 1, "consumers at once, in consume; each reads partitions of its own")
 	flags.IntVar(&work.connections, "connections", 16, "connections at once, in one-in-flight")
 	flags.IntVar(&work.rate, "rate", 1000, "records a second, in latency and failover")
+	flags.Int64Var(&work.transaction, "transaction-records", 0, "records of a transaction, in produce and transactions; 0: none")
+	flags.BoolVar(&work.committed, "read-committed", false, "read only what is committed")
 	seconds := flags.Float64("seconds", 10, "how long, in modes that run for a time")
 	limitSeconds := flags.Float64("limit-seconds", 280, "give up after that long")
 	_ = flags.Parse(arguments)
@@ -109,7 +114,14 @@ func connect(work Work, extra ...kgo.Opt) (*kgo.Client, error) {
 	if work.acks == "1" {
 		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
 	}
+	if work.committed {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
 	return kgo.NewClient(append(options, extra...)...)
+}
+
+func valueOf(work Work) []byte {
+	return []byte(strings.Repeat("abcdefghijklmnopqrstuvwxyz", work.recordBytes/26+1)[:work.recordBytes])
 }
 
 func fail(err error) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +52,7 @@ func allInSync(topic kadm.TopicDetail) bool {
 
 // produce sends the records as fast as the acknowledgements allow, split over the producers.
 func produce(ctx context.Context, work Work) (Outcome, error) {
-	value := []byte(strings.Repeat("abcdefghijklmnopqrstuvwxyz", work.recordBytes/26+1)[:work.recordBytes])
+	value := valueOf(work)
 	share := work.records / int64(work.producers)
 	var failed atomic.Int64
 	acknowledged := func(_ *kgo.Record, err error) {
@@ -63,6 +62,9 @@ func produce(ctx context.Context, work Work) (Outcome, error) {
 	}
 	start := time.Now()
 	err := together(work.producers, func() error {
+		if work.transaction > 0 {
+			return produceTransactions(ctx, work, value, share, acknowledged)
+		}
 		client, err := connect(work)
 		if err != nil {
 			return err
@@ -74,6 +76,23 @@ func produce(ctx context.Context, work Work) (Outcome, error) {
 		return client.Flush(ctx)
 	})
 	return Outcome{Records: share * int64(work.producers), Failed: failed.Load(), Seconds: time.Since(start).Seconds()}, err
+}
+
+// produceTransactions sends the records in transactions of work.transaction each.
+func produceTransactions(
+	ctx context.Context, work Work, value []byte, records int64, acknowledged func(*kgo.Record, error),
+) error {
+	client, err := connectTransactional(work)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for left := records; left > 0; left -= work.transaction {
+		if err := commit(ctx, client, value, min(left, work.transaction), acknowledged); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // together runs the same work in parallel that many times, and returns all errors joined.

@@ -73,6 +73,22 @@ def test_connections_with_one_record_in_flight(generator: Generator, brokers: Ru
     assert outcome.ack_ms["p50"] > 0
 
 
+def test_transactions_are_counted_one_after_the_other(generator: Generator, brokers: Running) -> None:
+    line = LoadLine("counted", GeneratorMode.TRANSACTIONS, TOPIC, seconds=0.5, transaction_records=3)
+    outcome = generator.run(line, brokers.bootstrap, brokers.pids)
+    assert outcome.records > 1
+    assert outcome.ack_ms["p50"] > 0
+
+
+def test_records_in_transactions_are_read_once_committed(generator: Generator, brokers: Running) -> None:
+    topic = "in-transactions"
+    generator.create_topic(brokers.bootstrap, topic, PARTITIONS, 3)
+    written = LoadLine("write", GeneratorMode.PRODUCE, topic, 300, producers=3, transaction_records=40)
+    assert generator.run(written, brokers.bootstrap, brokers.pids).records == 300
+    read = LoadLine("read", GeneratorMode.CONSUME, topic, 300, is_read_committed=True)
+    assert generator.run(read, brokers.bootstrap, brokers.pids).records >= 300
+
+
 def test_a_killed_leader_is_a_gap_between_acks_and_no_lost_record(generator: Generator, tmp_path: Path) -> None:
     line = LoadLine("leader killed", GeneratorMode.FAILOVER, TOPIC, rate=100, seconds=4.0, is_replicated=True)
     with Cordwood(3, AT_ONCE).running(tmp_path / "round") as running:

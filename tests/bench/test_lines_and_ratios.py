@@ -83,6 +83,12 @@ def test_an_ack_is_held_against_one_flush() -> None:
     assert next(figures(line, outcome(10_000, 10.0))).uses == {FLUSH_P50: 1.0}
 
 
+def test_transactions_are_counted_by_the_second() -> None:
+    line = LoadLine("transactions", GeneratorMode.TRANSACTIONS, "t", seconds=2, transaction_records=100)
+    (row,) = figures(line, outcome(1_000, 2.0))
+    assert (row.value, row.unit, row.more_is_better) == (500.0, "transactions/s", True)
+
+
 def test_lines_that_need_replicas_or_java_are_left_out_without() -> None:
     def names(replicas: int, has_java: bool) -> set[str]:
         return {line.name for line in fitting(LINES, replicas, has_java=has_java)}
