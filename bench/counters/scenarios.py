@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from cordwood.bench.counters.call_counter import CallCounter
 from cordwood.bench.counters.cluster import (
@@ -15,6 +16,7 @@ from cordwood.bench.counters.cluster import (
     fetched_bytes,
     produce,
 )
+from cordwood.bench.counters.transactions import TransactionalProducer
 from cordwood.chaos.sim.kafka import SimulatedClient
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.undisturbed import undisturbed
@@ -107,6 +109,17 @@ async def _sixteen_at_once(cluster: CountedCluster, _client: SimulatedClient) ->
     return step
 
 
+async def _transaction(cluster: CountedCluster, client: SimulatedClient, *, is_v2: bool) -> Step:
+    """Commit a transaction of one small batch, which waits for the markers of the one before."""
+    producer = TransactionalProducer(client, cluster.leader(0), is_v2=is_v2)
+    await producer.begin()
+
+    async def step() -> None:
+        await producer.commit(SMALL_BYTES)
+
+    return step
+
+
 async def _idle_second(cluster: CountedCluster, client: SimulatedClient) -> Step:
     """Keep one connection idle after a produce."""
     check_produced(await client.ask(cluster.leader(0), produce([(0, batch(SMALL_BYTES))])))
@@ -126,6 +139,8 @@ SCENARIOS = (
     CounterScenario("16 small produces in one turn", 1, _sixteen_at_once, times=20, warm_up=10),
     CounterScenario("an idle second, 1 broker", 1, _idle_second, times=20, warm_up=5, is_quiet=False),
     CounterScenario("an idle second, 3 brokers", 3, _idle_second, times=20, warm_up=5, is_quiet=False),
+    CounterScenario("a transaction, version 1", 1, partial(_transaction, is_v2=False), times=40, warm_up=20),
+    CounterScenario("a transaction, version 2", 1, partial(_transaction, is_v2=True), times=40, warm_up=20),
 )
 
 

@@ -37,6 +37,13 @@ def test_sixteen_produces_of_one_turn_are_one_group_and_one_fsync() -> None:
     assert (counts["recv"], counts["send"]) == (CONNECTIONS, CONNECTIONS)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_is_four_group_commits(version: int) -> None:
+    """Its beginning, its records, the decision and the marker: each is on disk before the next."""
+    counts = once_counted(BY_NAME[f"a transaction, version {version}"])
+    assert (counts["io_submit"], counts["fdatasync"]) == (4, 4)
+
+
 def test_equal_runs_have_equal_counts() -> None:
     scenario = CounterScenario("again", 1, BY_NAME["a small produce, 1 broker"].prepare, times=20, warm_up=20)
     assert count(scenario) == count(scenario)
