@@ -15,6 +15,8 @@ from transactions import PRODUCER, write
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.kafka.handlers import write_txn_markers as handler
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.cluster.transactions.markers import Decision, Marker, Row
+from cordwood.cluster.transactions.transaction import TopicIdPartition as TransactionPartition
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.storage.types import ProducerIdAndEpoch
@@ -149,6 +151,46 @@ def test_a_marker_fails_with_its_leadership_while_that_of_another_partition_is_a
         for _ in range(3):
             await broker.turn()
         assert codes_of(sent.result()) == [[ErrorCode.none, ErrorCode.not_leader_or_follower]]
+
+    tell(story)
+
+
+def row(*places: tuple[str, int], producer: int = PRODUCER) -> Row:
+    partitions = [TransactionPartition(UUID(int=1), topic, index) for topic, index in places]
+    marker = Marker(ProducerIdAndEpoch(producer, 0), True, False, 5)
+    return Row(Decision(None, marker, partitions, lambda: None), partitions)
+
+
+def test_the_markers_of_this_brokers_coordinator_need_no_request() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect(isr=(ME, FOLLOWER))
+        broker.follow()
+        broker.elect(1)
+        write(partition, "a")
+        rows = [row((TOPIC, 0), ("nowhere", 0)), row((TOPIC, 1), producer=8)]
+        writing = asyncio.ensure_future(handler.write_here(rows, broker.services))
+        await broker.sync()
+        assert not writing.done()
+        broker.report(2)
+        codes = [{(topic, index): code for (_, topic, index), code in each.items()} for each in await writing]
+        unknown = ErrorCode.unknown_topic_or_partition
+        assert codes == [{(TOPIC, 0): ErrorCode.none, ("nowhere", 0): unknown}, {(TOPIC, 1): ErrorCode.none}]
+        assert state_of(partition) == (0, 5, -1)
+        assert partition.last_stable_offset == 2
+
+    tell(story)
+
+
+def test_a_slow_partition_holds_back_the_others_for_two_seconds() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(isr=(ME, FOLLOWER))
+        broker.elect(1)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        sent = send(broker, marker((TOPIC, 0), (TOPIC, 1)))
+        await broker.sync()
+        assert codes_of(await sent) == [[ErrorCode.request_timed_out, ErrorCode.none]]
+        assert loop.time() - began == pytest.approx(2, abs=0.1)
 
     tell(story)
 
