@@ -131,7 +131,7 @@ def _hasty(rng: random.Random, is_v2: bool) -> TransactionalPlan:
         input_partition=rng.choice((None, 0, 1)),
         death_share=rng.choice((0.0, 0.1)),
         zombie_share=rng.choice((0.0, 0.05)),
-        delayed_share=rng.choice((0.0, 0.2)),
+        delayed_share=rng.choice((0.0, 0.5)),
     )
 
 
