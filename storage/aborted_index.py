@@ -24,6 +24,8 @@ _MAGIC = b"CWABORT1"
 _ROW = struct.Struct(">qqqq")
 _marker_offset = struct.Struct(">16xq8x").unpack_from
 ROW_BYTES = _ROW.size
+ROWS_PER_BLOCK = 256
+"""Rows that a search may pass over together."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -74,7 +76,7 @@ class UnsavedRows:
 class AbortedIndex:
     """Aborted transactions of one segment, in memory until a checkpoint has them and the segment is sealed."""
 
-    __slots__ = ("_disk", "_opened", "_rows", "_saved", "_segment_path", "base_offset", "count", "undecided")
+    __slots__ = ("_disk", "_least", "_opened", "_rows", "_saved", "_segment_path", "base_offset", "count", "undecided")
 
     def __init__(self, disk: Disk, segment_path: str, base_offset: int, opened: OpenSegments) -> None:
         self._disk, self._opened, self._segment_path = disk, opened, segment_path
@@ -86,6 +88,8 @@ class AbortedIndex:
         """None if there are none, or if they are only on disk, and perhaps in the cache."""
         self._saved = 0
         """Number of rows in the file; 0 if the file has to be replaced."""
+        self._least: dict[int, int] = {}
+        """Least first offset of complete blocks of rows, by their first row, as far as searches have needed them."""
 
     @property
     def path(self) -> str:
@@ -123,9 +127,16 @@ class AbortedIndex:
         Raises DamagedLog, and NotInMemory if the disk would have to be read and `wait` is off.
         """
         if self.count:
-            rows = self._content(wait=wait)
-            for place in range(_place_of(rows, start), len(rows) // ROW_BYTES):
+            # In this order: a thread must not note what it found in rows that are replaced meanwhile.
+            least, rows = self._least, self._content(wait=wait)
+            place, count = _place_of(rows, start), len(rows) // ROW_BYTES
+            while place < count:
+                if place % ROWS_PER_BLOCK == 0 and _least_of(place, rows, least) >= end:
+                    # An older transaction that stays open has many rows looked at, and few of them overlap.
+                    place += ROWS_PER_BLOCK
+                    continue
                 row = AbortedRow._make(_ROW.unpack_from(rows, place * ROW_BYTES))
+                place += 1
                 if row.first_offset < end:
                     yield row
                 if row.last_stable_offset >= end:
@@ -145,6 +156,7 @@ class AbortedIndex:
             rows = self._in_memory()
             self.count = _place_of(rows, end)
             del rows[self.count * ROW_BYTES :]
+            self._least = {}
             if self.count < self._saved:
                 self.must_be_rewritten()
 
@@ -152,6 +164,7 @@ class AbortedIndex:
         """Replace all rows, and the file with the next checkpoint."""
         self._rows = bytearray(b"".join([_ROW.pack(*row) for row in rows]))
         self.count = len(self._rows) // ROW_BYTES
+        self._least = {}
         self._opened.forget_aborted(self)
         self.must_be_rewritten()
 
@@ -247,6 +260,17 @@ def aborted_between(
             AbortedTransaction(row.producer_id, row.first_offset) for row in index.overlapping(start, end, wait=wait)
         ]
     return sorted(found, key=lambda transaction: transaction.first_offset)
+
+
+def _least_of(place: int, rows: bytes | bytearray, known: dict[int, int]) -> int:
+    """Return the least first offset of the block of rows that begins at `place`; -1 if it is not complete."""
+    least = known.get(place)
+    if least is None:
+        block = bytes(rows[place * ROW_BYTES : (place + ROWS_PER_BLOCK) * ROW_BYTES])
+        if len(block) < ROWS_PER_BLOCK * ROW_BYTES:
+            return -1
+        least = known[place] = min(first for _, first, _, _ in _ROW.iter_unpack(block))
+    return least
 
 
 def _place_of(rows: bytes | bytearray, offset: int) -> int:

@@ -5,7 +5,14 @@ import random
 import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.storage.aborted_index import ROW_BYTES, AbortedIndex, AbortedRow, AbortedTransaction, aborted_between
+from cordwood.storage.aborted_index import (
+    ROW_BYTES,
+    ROWS_PER_BLOCK,
+    AbortedIndex,
+    AbortedRow,
+    AbortedTransaction,
+    aborted_between,
+)
 from cordwood.storage.errors import DamagedLog, NotInMemory
 from cordwood.storage.open_segments import ABORTED_BYTES_MAX, OpenSegments
 
@@ -154,3 +161,29 @@ def test_a_read_ends_with_the_last_segment_that_may_end_its_transactions() -> No
     assert aborted_between(indexes, 0, 8) == [AbortedTransaction(7, 5)]
     assert aborted_between(indexes, 0, 5) == []
     assert aborted_between(indexes[2:], 20, 31) == [AbortedTransaction(7, 5), AbortedTransaction(9, 30)]
+
+
+def test_rows_that_do_not_overlap_are_passed_over_in_blocks_and_none_that_does() -> None:
+    fixture, rng = IndexFixture(), random.Random(7)
+    expected: list[AbortedRow] = []
+
+    def found(start: int, end: int) -> list[AbortedRow]:
+        return [row for row in expected if row.marker_offset >= start and row.first_offset < end]
+
+    def append(count: int) -> None:
+        for _ in range(count):
+            marker = expected[-1].marker_offset + rng.randint(1, 3) if expected else BASE
+            first = rng.choice([BASE, marker - 1, max(BASE, marker - rng.randint(1, 3000))])
+            # A transaction from before is open all the time.
+            expected.append(AbortedRow(7, first, marker, BASE))
+            fixture.index.append(expected[-1])
+
+    for count in (10, ROWS_PER_BLOCK, 5 * ROWS_PER_BLOCK):
+        append(count)
+        end = expected[-1].marker_offset + 1
+        for start in rng.choices(range(BASE, end), k=30):
+            for reach in (1, 50, 5000):
+                assert list(fixture.index.overlapping(start, start + reach)) == found(start, start + reach)
+        cut = rng.randrange(BASE, end)
+        fixture.index.truncate(cut)
+        expected = [row for row in expected if row.marker_offset < cut]
