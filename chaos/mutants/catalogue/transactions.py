@@ -235,4 +235,32 @@ MUTANTS = (
         HANGING,
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "the-next-producer-id-is-unknown",
+        TRANSACTION,
+        "        current = self.next_producer\n",
+        "        current = self.producer\n",
+        "After its last epoch, a client waits with its new producer id for the markers of its transaction.",
+        "A client gets a fatal error for a request that is valid.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "former-leaders-acknowledge-for-new-ones",
+        MARKERS,
+        "                partition for partition in partitions if is_acknowledged(row_codes.get(partition))\n",
+        "                partition for partition, code in row_codes.items() if is_acknowledged(code)\n",
+        "No marker is on its way when its transaction is complete (transaction rule 4).",
+        TORN,
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "topics-are-verified-by-name",
+        TRANSACTION,
+        "        known = frozenset(self.partitions)\n        return [ErrorCode.none if partition in known",
+        "        known = frozenset(one[1:] for one in self.partitions)\n"
+        "        return [ErrorCode.none if partition[1:] in known",
+        "A topic that is created again is not in the transaction (transaction rule 8).",
+        HANGING,
+        Scenario.BROKERS,
+    ),
 )
