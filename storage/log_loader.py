@@ -109,18 +109,17 @@ class _Opening:
                 segment.is_lost = not log.disk.exists(segment.path)
                 log.damage.append(damage)
         if layout.gap is not None:
-            self._append_lost(*layout.gap)
+            # It begins with the segment of the recovery point.
+            self._append_lost(*layout.gap, self._active)
         for base in layout.foreign:
             log.damage.append(ForeignSegment(segment_path(log.directory, base)))
         for base in layout.removed:
             _remove(log, base)
 
-    def _append_lost(self, base: int, end: int) -> None:
-        """Add a segment of which only the offsets are known."""
+    def _append_lost(self, base: int, end: int, known: ActiveSegment | None = None) -> None:
+        """Add a segment of which only the offsets are known, and perhaps its transactions."""
         log = self._log
-        transactions = self._active
-        if transactions is None or end != self._replay_from:
-            transactions = ActiveSegment(log.producers.transactions.first_undecided(base))
+        transactions = known or ActiveSegment(log.producers.transactions.first_undecided(base))
         row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP, *transactions)
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True

@@ -8,6 +8,7 @@ from cordwood.storage.batch import check
 from cordwood.storage.errors import (
     DamagedLog,
     InvalidTransactionState,
+    LostTail,
     OutOfOrderSequence,
     StaleProducerEpoch,
     TransactionCoordinatorFenced,
@@ -368,16 +369,25 @@ def test_a_lost_aborted_index_is_found_by_reads_and_scrubbing(log: LogFixture, h
     assert (log.damage, log.aborted()) == ([], expected)
 
 
-def test_a_segment_that_is_lost_at_the_recovery_point_keeps_its_aborted_transactions(log: LogFixture) -> None:
+@pytest.mark.parametrize("later", [False, True])
+def test_a_segment_that_is_lost_at_the_recovery_point_keeps_its_aborted_transactions(
+    log: LogFixture, later: bool
+) -> None:
     send(log, 0, producer=1)
     log.append(*"abcdefghijklmn")
     log.abort(producer=1)
     log.flush().checkpoint()
-    log.configure(segment_bytes=1).append("o").flush()
-    log.disk.remove(log.path(log.bases[-2], "log"))
+    if later:
+        # Then the end of the log is lost, because no one knows what was there.
+        log.append("o")
+    log.configure(segment_bytes=1).append("p").flush()
+    lost = log.bases[-2]
+    log.disk.remove(log.path(lost, "log"))
     log.reopen()
-    assert [damage.path for damage in log.damage] == [log.path(log.bases[-2])]
+    assert [(damage.path, isinstance(damage, LostTail)) for damage in log.damage] == [(log.path(lost), later)]
     assert log.aborted(0, 1) == [(1, 0)]
+    log.truncate(lost)
+    assert (log.last_stable(), log.aborted()) == (0, [])
 
 
 def test_a_segment_is_removed_unread_whatever_is_in_its_aborted_index(log: LogFixture) -> None:
