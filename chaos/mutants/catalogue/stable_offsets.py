@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         "ongoing-transactions-are-stable",
         TRANSACTIONS,
-        "        first = self._first_ongoing()\n",
-        "        first = None\n",
+        "        first = self._first_ongoing()\n        for replaced",
+        "        first = None\n        for replaced",
         "The last stable offset is at or below the first undecided transaction (transaction rule 3).",
         UNDECIDED,
         Scenario.LOGS,
