@@ -190,8 +190,13 @@ class Producers:
         if timestamp > known.last_timestamp:
             known.last_timestamp = timestamp
         if header.base_sequence >= 0:
-            known.batches.append(KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset))
-            del known.batches[:-BATCHES_REMEMBERED]
+            batch = KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset)
+            if known.batches:
+                known.batches.append(batch)
+                del known.batches[:-BATCHES_REMEMBERED]
+            else:
+                # A list that grows has room for four.
+                known.batches = [batch]
 
     def appended_in_transaction(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
         """Record a batch as `appended` does: its producer's transaction begins with it, or goes on."""

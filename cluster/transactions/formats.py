@@ -24,6 +24,8 @@ from cordwood.cluster.transactions.transaction import (
     NO_PRODUCER_ID,
     TopicIdPartition,
     Transaction,
+    shared_partitions,
+    shared_timeout,
 )
 from cordwood.storage.errors import CorruptBatch
 
@@ -114,10 +116,10 @@ def decode_value(value: bytes, intern: Intern) -> Transaction:
         last_epoch=_tagged(tags, _LAST_EPOCH, SHORT, NO_PRODUCER_EPOCH),
         previous_producer_id=_tagged(tags, _PREVIOUS_PRODUCER_ID, LONG, NO_PRODUCER_ID),
         next_producer_id=_tagged(tags, _NEXT_PRODUCER_ID, LONG, NO_PRODUCER_ID),
-        timeout_ms=timeout_ms,
+        timeout_ms=shared_timeout(timeout_ms),
         state=state,
-        partitions=tuple(_partitions(topics, tags.get(_TOPIC_IDS, b""), intern)),
-        start_ms=start_ms,
+        partitions=shared_partitions(tuple(_partitions(topics, tags.get(_TOPIC_IDS, b""), intern))),
+        start_ms=update_ms if start_ms == update_ms else start_ms,
         update_ms=update_ms,
         is_v2=_tagged(tags, _CLIENT_VERSION, SHORT, 0) >= _V2,
     )

@@ -8,6 +8,7 @@ each transaction. Clients get epochs up to EPOCH_MAX - 1, so that one is always 
 transactional id gets another producer id.
 """
 
+import functools
 from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
@@ -129,7 +130,7 @@ class Transaction(NamedTuple):
             epoch=epoch,
             last_epoch=last_epoch,
             previous_producer_id=previous,
-            timeout_ms=timeout_ms,
+            timeout_ms=shared_timeout(timeout_ms),
             partitions=(),
             start_ms=NO_TIME,
             update_ms=now_ms,
@@ -157,7 +158,7 @@ class Transaction(NamedTuple):
             return self
         return self._to(
             _S.ONGOING,
-            partitions=self.partitions + added,
+            partitions=shared_partitions(self.partitions + added),
             start_ms=self.start_ms if is_ongoing else now_ms,
             update_ms=now_ms,
             is_v2=is_v2,
@@ -305,3 +306,15 @@ class Transaction(NamedTuple):
     def _to(self, state: TransactionState, **changes: object) -> "Transaction":
         assert may_follow(self.state, state), f"{state} must not follow {self.state}"
         return self._replace(state=state, **changes)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(4096)
+def shared_partitions(partitions: tuple[TopicIdPartition, ...]) -> tuple[TopicIdPartition, ...]:
+    """Return one object for equal tuples: a hundred thousand open transactions are in few different partitions."""
+    return partitions
+
+
+@functools.lru_cache(4096)
+def shared_timeout(timeout_ms: int) -> int:
+    """Return one object for equal timeouts."""
+    return timeout_ms

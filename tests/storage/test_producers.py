@@ -66,7 +66,7 @@ def test_an_open_transaction_of_one_batch_takes_little_memory() -> None:
     try:
         for number, header in enumerate(headers):
             producers.appended_in_transaction(header, 1000 + number, 1001 + number, 1_700_000_000_000 + number)
-        assert tracemalloc.get_traced_memory()[0] / count < 600
+        assert tracemalloc.get_traced_memory()[0] / count < 450
     finally:
         tracemalloc.stop()
 

@@ -347,7 +347,7 @@ async def test_an_open_transaction_takes_little_memory() -> None:
             await transactions.add(TopicPartition("flights", number % 50), transactional_id=name)
         for log in logs:
             log.batches.clear()
-        assert tracemalloc.get_traced_memory()[0] / count < 700
+        assert tracemalloc.get_traced_memory()[0] / count < 650
     finally:
         tracemalloc.stop()
     assert len(asyncio.all_tasks()) < 5
