@@ -10,10 +10,11 @@ from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
 from cordwood.cluster.transactions.markers import Codes, Row, Unacknowledged
 from cordwood.cluster.transactions.transaction import TopicIdPartition
 
-ANSWER_S = 5.0
-"""Longer than a broker waits for the commit of a marker: its answer then acknowledges those that are committed.
+ANSWER_S = 35.0
+"""Far longer than a broker waits for the commit of markers. A request without an answer may be executed late, and where
+all transactions of a producer have one epoch, a late marker would end the next one: so it is not sent again soon.
 
-A broker that fails closes its connections sooner, or loses its partitions.
+A broker that fails closes its connections sooner, or loses its partitions, whose markers then go to their new leaders.
 """
 
 _V2 = 2
