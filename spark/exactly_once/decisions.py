@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.connection import ConnectionFailed
+from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.errors import NotWritten, RequestRefused
 from cordwood.spark.exactly_once.producers import begin_producer
@@ -73,6 +74,17 @@ class Decision:
         )
 
 
+def readable_end(client: ClientSettings, place: TopicPartition) -> int:
+    """Return the end of all records of a partition, once no transaction is open below it. Raises ReadError."""
+    everything = ClusterReader(replace(client, isolation=Isolation.READ_UNCOMMITTED))
+    committed = ClusterReader(replace(client, isolation=Isolation.READ_COMMITTED))
+    end = everything.offsets({place: LATEST})[place]
+    backoff = Backoff(f"read {place} to its end", client.retry_timeout_ms)
+    while committed.offsets({place: LATEST})[place] < end:
+        backoff.wait(ConnectionFailed(f"another driver has an open transaction in {place}"))
+    return end
+
+
 class Decisions:
     """The decisions of one write, for the one driver that may decide."""
 
@@ -107,7 +119,7 @@ class Decisions:
     def last(self) -> Decision | None:
         """Return the last decision. Raises ReadError."""
         place = TopicPartition(self._topic, PARTITION)
-        top, begin = self._readable_end(place), self._cluster.offsets({place: EARLIEST})[place]
+        top, begin = readable_end(self._client, place), self._cluster.offsets({place: EARLIEST})[place]
         offsets = FIRST_OFFSETS
         while top > begin:
             bottom = max(begin, top - offsets)
@@ -128,15 +140,6 @@ class Decisions:
             if reason.code() in FENCED:
                 raise NotWritten(f"another driver has begun to commit {self._name}, and only one may run") from None
             raise NotWritten(f"the decision about {self._name} was not acknowledged ({reason.str()})") from None
-
-    def _readable_end(self, place: TopicPartition) -> int:
-        """Return the end of all decisions that were made before now, once no transaction is open below it."""
-        everything = ClusterReader(replace(self._client, isolation=Isolation.READ_UNCOMMITTED))
-        end = everything.offsets({place: LATEST})[place]
-        backoff = Backoff(f"read the commits of {self._name}", self._client.retry_timeout_ms)
-        while self._cluster.offsets({place: LATEST})[place] < end:
-            backoff.wait(ConnectionFailed(f"another driver has an open transaction in {place}"))
-        return end
 
     def _values(self, wanted: OffsetRange) -> list[bytes]:
         tables = read_range(self._client, wanted, Columns((Column.KEY, Column.VALUE)))

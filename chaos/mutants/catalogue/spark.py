@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "spark-reads-decisions-below-an-open-transaction",
         DECISIONS,
-        "        while self._cluster.offsets({place: LATEST})[place] < end:\n",
-        "        end = self._cluster.offsets({place: LATEST})[place]\n        while False:\n",
+        "    while committed.offsets({place: LATEST})[place] < end:\n",
+        "    end = committed.offsets({place: LATEST})[place]\n    while False:\n",
         "All decisions that were made are read, also above another driver's open transaction.",
         TWICE,
     ),

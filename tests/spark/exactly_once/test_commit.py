@@ -1,5 +1,7 @@
 """Commit of exactly-once writes: wherever a driver or a task stops, each row is committed once, or an error says so."""
 
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import Producer
 from exactly_once import Query
@@ -8,7 +10,7 @@ from spark_scenario import Log
 from cordwood.spark.client.coordinators import OpenTransaction
 from cordwood.spark.errors import NotWritten, PartlyWritten, Unavailable
 from cordwood.spark.exactly_once.commit import check_open
-from cordwood.spark.exactly_once.decisions import FIRST_OFFSETS, Decision, Decisions
+from cordwood.spark.exactly_once.decisions import FIRST_OFFSETS, Decision, Decisions, readable_end
 from cordwood.spark.exactly_once.sink import prepare
 from cordwood.spark.exactly_once.writes import PreparedTransaction, WriteId
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
@@ -153,17 +155,17 @@ def test_a_decision_is_found_far_from_the_end_of_the_topic(log: Log) -> None:
 
 
 def test_no_decision_is_missed_under_another_drivers_open_transaction(log: Log) -> None:
-    query, commits = Query(log), log.topic()
-    query = Query(log, commitsTopic=commits, retryTimeoutMs="1s")
+    commits = log.topic()
+    query = Query(log, commitsTopic=commits)
+    impatient = replace(query.once.client, retry_timeout_ms=300)
     other = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": "other"})
     other.init_transactions(15)
     other.begin_transaction()
     other.produce(commits, b"undecided")
     other.flush(15)
-    prepared = query.task(0, "a")
-    query.decide_and_crash(0, prepared)
+    query.decide_and_crash(0, query.task(0, "a"))
     with pytest.raises(Unavailable, match="another driver has an open transaction"):
-        query.commit(0, prepared)
+        readable_end(impatient, TopicPartition(commits, 0))
     other.abort_transaction(15)
     query.commit(0, query.task(0, "a"))
     assert query.committed() == ["a"]
