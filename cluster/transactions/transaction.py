@@ -26,6 +26,8 @@ from cordwood.cluster.transactions.states import (
 from cordwood.storage.types import ProducerIdAndEpoch
 
 EPOCH_MAX = (1 << 15) - 1
+SHARED_PARTITIONS_MAX = 16
+"""Partitions of a transaction that is worth sharing."""
 NO_PRODUCER_EPOCH = -1
 NO_PRODUCER_ID = -1
 NO_TIME = -1
@@ -308,9 +310,16 @@ class Transaction(NamedTuple):
         return self._replace(state=state, **changes)  # type: ignore[arg-type]
 
 
-@functools.lru_cache(4096)
 def shared_partitions(partitions: tuple[TopicIdPartition, ...]) -> tuple[TopicIdPartition, ...]:
-    """Return one object for equal tuples: a hundred thousand open transactions are in few different partitions."""
+    """Return one object for equal tuples: a hundred thousand open transactions are in few different partitions.
+
+    A longer one stays as it is: a transaction that grows would leave its former ones in the cache.
+    """
+    return _shared_partitions(partitions) if len(partitions) <= SHARED_PARTITIONS_MAX else partitions
+
+
+@functools.lru_cache(4096)
+def _shared_partitions(partitions: tuple[TopicIdPartition, ...]) -> tuple[TopicIdPartition, ...]:
     return partitions
 
 
