@@ -141,7 +141,7 @@ LINES = (
         transaction_records=1000,
     ),
     LoadLine(
-        "1 consumer, 1 KB, read_committed",
+        "1 consumer, read_committed, 1 KB",
         GeneratorMode.CONSUME,
         TRANSACTIONAL,
         600_000,
