@@ -263,4 +263,13 @@ MUTANTS = (
         HANGING,
         Scenario.BROKERS,
     ),
+    Mutant(
+        "clocks-that-go-back-prolong-transactions",
+        COORDINATOR,
+        "            if current.start_ms > now_ms:\n",
+        "            if False:\n",
+        "A transaction is aborted after its timeout, counted from now if the clock has gone back.",
+        HANGING,
+        Scenario.TRANSACTIONS,
+    ),
 )
