@@ -7,7 +7,9 @@ from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.faults.fault import ActiveFaults
 from cordwood.chaos.live.faults.processes import Kill, RollingRestart
 from cordwood.chaos.live.plan import TargetRole, steps
+from cordwood.chaos.live.rounds import probe_of
 from cordwood.chaos.live.target import FAULTS
+from cordwood.cluster.coordination.topic import partition_of
 
 
 def test_a_seed_decides_everything() -> None:
@@ -20,6 +22,10 @@ def test_every_fault_has_its_turn() -> None:
     for turn in range(3):
         assert {step.fault for step in drawn[turn * len(FAULTS) :][: len(FAULTS)]} == set(FAULTS)
     assert {step.aim for step in islice(steps(FAULTS, random.Random(7)), 100)} == set(TargetRole)
+
+
+def test_a_probe_is_coordinated_by_its_shard() -> None:
+    assert [partition_of(probe_of(shard, 3), 3) for shard in range(3)] == [0, 1, 2]
 
 
 def test_without_faults_there_is_no_step() -> None:

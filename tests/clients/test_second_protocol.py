@@ -11,8 +11,15 @@ from kio.schema.errors import ErrorCode
 from topics import make_topic
 from transactional_clients import committed_offset, read_confluent
 
-from cordwood.chaos.live.broker_views import GROUP_KEY, TRANSACTION_KEY, coordinator_request
-from cordwood.chaos.live.second_protocol import OneBroker, SecondProtocolClient
+from cordwood.chaos.live.broker_views import (
+    GROUP_KEY,
+    TRANSACTION_KEY,
+    addresses_seen_by,
+    coordinator_request,
+    coordinator_seen_by,
+)
+from cordwood.chaos.live.rounds import probe_of
+from cordwood.chaos.live.second_protocol import Appended, ClusterRoutes, OneBroker, SecondProtocolClient, initialized
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.records import Record
@@ -121,3 +128,16 @@ def test_an_empty_transaction_is_aborted_but_not_committed(client: Client) -> No
     assert following == ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     assert client.produce(following, 0, b"end") is ErrorCode.none
     client.end(following, is_commit=True)
+
+
+def test_a_cluster_is_asked_at_its_leaders_and_coordinators(shared: RunningBroker, client: Client) -> None:
+    routes = ClusterRoutes(shared.bootstrap)
+    requests = SecondProtocolClient(routes, probe_of(3, 50))
+    producer = initialized(requests, routes, WAIT_S)
+    assert producer is not None
+    place, record = TopicPartition(client.topic, 1), Record(0, 1_700_000_000_000, None, b"routed")
+    assert requests.produce(producer, 0, place, record) == Appended(ErrorCode.none, 0)
+    routes.forget()
+    assert requests.end(producer, is_commit=True) == ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
+    routes.close()
+    assert coordinator_seen_by(shared.bootstrap, probe_of(3, 50)) in addresses_seen_by(shared.bootstrap)
