@@ -35,18 +35,16 @@ def commit(options: ExactlyOnceOptions, write: WriteId, prepared: Sequence[Prepa
         _check_order(options, write, last)
         if last is not None and last.version == write.version:
             log.warning("%s was already decided; its %d transactions count", write, len(last.transactions))
-            _complete(options, coordinators, write, last.transactions)
-            _abort(coordinators, [each for each in prepared if each not in last.transactions])
+            again = [each for each in prepared if each not in last.transactions]
+            _complete(options, coordinators, write, last.transactions, again)
             return
         # Listed before the decision: until then, no task of a later version can have begun a transaction.
         ongoing = coordinators.all_ongoing(lambda each: is_of_a_task(each, write.name))
         check_open(write, prepared, ongoing, time.time() * 1000)
         decisions.decide(Decision(write.version, tuple(prepared)))
-        _complete(options, coordinators, write, prepared)
         winners = {each.transactional_id for each in prepared}
-        for each in ongoing.values():
-            if each.transactional_id not in winners:
-                coordinators.end(each.transactional_id, each.producer, commit=False)
+        losers = [each for each in ongoing.values() if each.transactional_id not in winners]
+        _complete(options, coordinators, write, prepared, losers)
 
 
 def abort(options: ExactlyOnceOptions, write: WriteId, prepared: Sequence[PreparedTransaction]) -> None:
@@ -98,12 +96,19 @@ def check_open(
 
 
 def _complete(
-    options: ExactlyOnceOptions, coordinators: Coordinators, write: WriteId, decided: Collection[PreparedTransaction]
+    options: ExactlyOnceOptions,
+    coordinators: Coordinators,
+    write: WriteId,
+    decided: Collection[PreparedTransaction],
+    losers: Collection[PreparedTransaction | OpenTransaction],
 ) -> None:
-    """Commit all transactions of a decision. Raises PartlyWritten if one of them was aborted."""
-    # All are ended before one of them is looked for: an open one would keep the others from being read.
+    """Commit all transactions of a decision, and abort others of the write, above which nothing could be read.
+
+    Return once readers see the write. Raises PartlyWritten if a decided transaction was aborted.
+    """
     ended = {each: coordinators.end(each.transactional_id, each.producer, commit=True) for each in decided}
-    coordinators.wait_for_markers([each.transactional_id for each in decided])
+    _abort(coordinators, losers)
+    coordinators.wait_for_markers([each.transactional_id for each in (*decided, *losers)])
     lost = [each for each in decided if not ended[each] and not _is_visible(options, each)]
     if lost:
         raise PartlyWritten(
@@ -124,6 +129,6 @@ def _is_visible(options: ExactlyOnceOptions, transaction: PreparedTransaction) -
         return False
 
 
-def _abort(coordinators: Coordinators, transactions: Collection[PreparedTransaction]) -> None:
+def _abort(coordinators: Coordinators, transactions: Iterable[PreparedTransaction | OpenTransaction]) -> None:
     for each in transactions:
         coordinators.end(each.transactional_id, each.producer, commit=False)

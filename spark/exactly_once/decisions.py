@@ -31,7 +31,7 @@ REPLICAS_MAX = 3
 RETENTION_MS = 30 * 86_400_000
 DECISION_TIMEOUT_MS = 30_000
 """The timeout of a decision's transaction. As long as one is open, drivers of other writes wait to read the topic."""
-FIRST_OFFSETS = 64
+FIRST_OFFSETS = 16
 
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 

@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_scenario import Log, SparkScenario, read_batch
 
 RECORDS = 6_000
-DRIVER_S = 90.0
+DRIVER_S = 120.0
 COPIERS = (topic_copier, delta_copier) if KILLS > 2 else (topic_copier,)
 """What a killed driver writes with: the exactly-once sink, and in the full form also Delta's transactions."""
 SMALL_FETCHES = {"fetchBytes": "16384", "minPartitions": "6"}
 """Small fetches make many requests, so that a failure meets a read between two of them."""
 
-pytestmark = pytest.mark.timeout(120 + 90 * KILLS)
+pytestmark = pytest.mark.timeout(180 + 90 * KILLS)
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,7 @@ def test_a_query_whose_earlier_commits_are_unknown_is_refused_unless_that_is_all
 
 def test_a_decision_is_found_far_from_the_end_of_the_topic(log: Log) -> None:
     query, busy = Query(log), Query(log)
-    query.decide_and_crash(0, query.task(0, "a"))
+    query.decide_and_crash(0, query.task(0, "a"), ended=1)
     with Decisions(busy.once, busy.name) as decisions:
         for version in range(FIRST_OFFSETS):
             decisions.decide(Decision(version, ()))
