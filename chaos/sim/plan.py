@@ -27,7 +27,7 @@ MIN_ISR = 2
 KIB = 1024
 COORDINATORS = 2
 """Partitions of the internal topics."""
-TRANSACTIONS_SHARE = 0.5
+TRANSACTIONS_SHARE = 0.125
 """The share of seeds with transactional clients."""
 LYING_SHARE = 0.05
 """The share of seeds with a further cluster on lying disks."""

@@ -72,10 +72,10 @@ def test_both_protocols_do_everything_while_their_coordinators_die() -> None:
     assert {name for name in transactional if not run.actions[name]} <= RARE
 
 
-def test_half_of_the_seeds_have_transactions_and_the_others_are_as_they_were() -> None:
+def test_some_seeds_have_transactions_and_the_others_are_as_they_were() -> None:
     plans = [plan_of(seed) for seed in range(1, 101)]
     with_transactions = [plan for plan in plans if plan.transactional]
-    assert 35 < len(with_transactions) < 65
+    assert 5 < len(with_transactions) < 25
     assert all(plan.committed_readers for plan in with_transactions)
     assert not any(plan.committed_readers for plan in plans if not plan.transactional)
     versions = {client.is_v2 for plan in with_transactions for client in plan.transactional}
