@@ -18,7 +18,7 @@ from cordwood.storage.errors import (
     StaleProducerEpoch,
     TransactionCoordinatorFenced,
 )
-from cordwood.storage.transactions import NO_TRANSACTION, ReplacedEntry, Transactions
+from cordwood.storage.transactions import NO_TRANSACTION, LogTransactions, ReplacedEntry
 from cordwood.storage.types import ProducerIdAndEpoch
 
 BATCHES_REMEMBERED = 10
@@ -106,7 +106,7 @@ class Producers:
     def __init__(self) -> None:
         self._by_id: dict[int, ProducerStateEntry] = {}
         self._of_one_batch: dict[int, None] = {}
-        self.transactions = Transactions()
+        self.transactions = LogTransactions()
 
     def __len__(self) -> int:
         return len(self._by_id)

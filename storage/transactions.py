@@ -1,4 +1,4 @@
-"""Transactions of one log: the ongoing ones, and the producer states that a truncation may have to bring back.
+"""LogTransactions of one log: the ongoing ones, and the producer states that a truncation may have to bring back.
 
 A transaction is decided by its marker, and stable once the marker is below the high watermark: until then a truncation
 may remove the marker, and the transaction is ongoing again. Rules as in Kafka's `ProducerStateManager`.
@@ -30,7 +30,7 @@ class ReplacedEntry(NamedTuple):
         return NO_TRANSACTION if self.entry is None else self.entry.current_transaction_first_offset
 
 
-class Transactions:
+class LogTransactions:
     """Transactional state of one log."""
 
     __slots__ = ("_changes", "_first_offsets", "_place", "_unstable", "complete_from", "end", "ongoing", "replaced")

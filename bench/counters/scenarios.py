@@ -16,7 +16,7 @@ from cordwood.bench.counters.cluster import (
     fetched_bytes,
     produce,
 )
-from cordwood.bench.counters.transactions import TransactionalProducer
+from cordwood.bench.counters.transactions import TransactionRun
 from cordwood.chaos.sim.kafka import SimulatedClient
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.undisturbed import undisturbed
@@ -111,7 +111,7 @@ async def _sixteen_at_once(cluster: CountedCluster, _client: SimulatedClient) ->
 
 async def _transaction(cluster: CountedCluster, client: SimulatedClient, *, is_v2: bool) -> Step:
     """Commit a transaction of one small batch, which waits for the markers of the one before."""
-    producer = TransactionalProducer(client, cluster.leader(0), is_v2=is_v2)
+    producer = TransactionRun(client, cluster.leader(0), is_v2=is_v2)
     await producer.begin()
 
     async def step() -> None:

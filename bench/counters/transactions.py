@@ -20,7 +20,7 @@ _TRANSACTION = 1
 """The kind of a coordinator's key."""
 
 
-class TransactionalProducer:
+class TransactionRun:
     """Transactions of one batch in partition 0. The broker is the only one.
 
     By the first protocol the producer adds the partition, and keeps its epoch. By the second one (KIP-890) its first

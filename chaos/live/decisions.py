@@ -14,7 +14,7 @@ Client = tuple[int, int]
 """A client, and its number of a transaction."""
 
 
-class Decision(NamedTuple):
+class MarkerOnDisk(NamedTuple):
     """What a partition's log says about one transaction that wrote to it."""
 
     partition: int
@@ -45,7 +45,7 @@ class DecisionReader:
     def __init__(self, partition: int) -> None:
         self._partition = partition
         self._open: dict[int, _OpenTransaction] = {}
-        self.decisions: list[Decision] = []
+        self.decisions: list[MarkerOnDisk] = []
 
     def take(self, header: BatchHeader, batch: bytes, values: Sequence[int]) -> None:
         """Take the next batch. `values` are those of its records."""
@@ -57,9 +57,9 @@ class DecisionReader:
             opened = self._open.setdefault(header.producer_id, _OpenTransaction([], header.base_timestamp))
             opened.values.extend(values)
 
-    def end(self) -> list[Decision]:
+    def end(self) -> list[MarkerOnDisk]:
         """Return all decisions, with the transactions that are still open as undecided ones."""
-        undecided = [Decision(self._partition, tuple(each.values), None, 0) for each in self._open.values()]
+        undecided = [MarkerOnDisk(self._partition, tuple(each.values), None, 0) for each in self._open.values()]
         return self.decisions + undecided
 
     def _decide(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
@@ -67,18 +67,18 @@ class DecisionReader:
         opened = self._open.pop(header.producer_id, None)
         if opened is not None:
             open_ms = max(header.max_timestamp - opened.first_ms, 0)
-            self.decisions.append(Decision(self._partition, tuple(opened.values), marker.is_commit, open_ms))
+            self.decisions.append(MarkerOnDisk(self._partition, tuple(opened.values), marker.is_commit, open_ms))
 
 
 def disagreements(
-    decisions: Iterable[Decision], transaction_of: Callable[[int], Client | None], asked: Mapping[Client, Asked]
+    decisions: Iterable[MarkerOnDisk], transaction_of: Callable[[int], Client | None], asked: Mapping[Client, Asked]
 ) -> Iterator[Anomaly]:
     """Yield where a transaction has two decisions, none, two in one log, or another than its client was answered.
 
     `transaction_of` returns the transaction of a record's value; None for a value that no transaction wrote.
     """
-    found: dict[Client, list[Decision]] = {}
-    mixed: list[Decision] = []
+    found: dict[Client, list[MarkerOnDisk]] = {}
+    mixed: list[MarkerOnDisk] = []
     for decision in decisions:
         transactions = {transaction for value in decision.values if (transaction := transaction_of(value)) is not None}
         if len(transactions) > 1:
@@ -112,7 +112,7 @@ def _accused(kind: str, sentence: str, cases: Iterable[Operation]) -> Iterator[A
         yield Anomaly(kind, f"{sentence}: {len(shown)}.", tuple(shown[:CASES_SHOWN]), len(shown))
 
 
-def _proof(key: Client, decisions: Sequence[Decision], asked: Asked | None) -> Operation:
+def _proof(key: Client, decisions: Sequence[MarkerOnDisk], asked: Asked | None) -> Operation:
     return {
         "operation": "transaction",
         "client": key[0],
@@ -122,7 +122,7 @@ def _proof(key: Client, decisions: Sequence[Decision], asked: Asked | None) -> O
     }
 
 
-def _words(decision: Decision) -> Operation:
+def _words(decision: MarkerOnDisk) -> Operation:
     return {"operation": "marker", "partition": decision.partition, "values": str(decision.values)}
 
 

@@ -12,7 +12,7 @@ from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.history import SEQUENCE_BITS, UNKNOWN, Outcome, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind, TransactionKind
-from cordwood.chaos.live.decisions import Asked, Client, Decision, DecisionReader
+from cordwood.chaos.live.decisions import Asked, Client, DecisionReader, MarkerOnDisk
 from cordwood.chaos.live.replica_logs import TOPICS, batches_in
 from cordwood.chaos.produce_errors import ProduceGuarantee, guarantee_of
 from cordwood.chaos.transfers import ReadEntry, TransferEntry
@@ -192,7 +192,7 @@ class RawReplica(NamedTuple):
     log_start: int
     log_end: int
     records: Sequence[RawRecord]
-    decisions: Sequence[Decision] = ()
+    decisions: Sequence[MarkerOnDisk] = ()
     """Of the transactions that wrote to the partition."""
 
     def content(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -226,7 +226,7 @@ def _replica_in(directory: Path) -> RawReplica:
     return RawReplica(start, end, records, decided.end())
 
 
-def decisions_in(replicas: RawReplicas) -> Iterator[Decision]:
+def decisions_in(replicas: RawReplicas) -> Iterator[MarkerOnDisk]:
     """Yield the decisions in one replica of each partition. The checker compares the replicas."""
     seen: set[int] = set()
     for (_, partition), replica in replicas.items():

@@ -35,7 +35,7 @@ class NoRoute(OSError):
     """No broker, or no leader or coordinator, is known at the moment."""
 
 
-class Routes(Protocol):
+class Connections(Protocol):
     """The connections on which requests go. Methods raise OSError if there is no answer."""
 
     def leader(self, place: TopicPartition, request: Any) -> Any:
@@ -45,7 +45,7 @@ class Routes(Protocol):
         """Ask the coordinator of a group or of a transactional id."""
 
 
-class Appended(NamedTuple):
+class Produced(NamedTuple):
     """The answer to a Produce request for one partition."""
 
     code: ErrorCode
@@ -55,7 +55,7 @@ class Appended(NamedTuple):
 class SecondProtocolClient:
     """The requests of one transactional id, one after the other. Each method sends one request, and raises OSError."""
 
-    def __init__(self, routes: Routes, transactional_id: str, timeout_ms: int = 60_000) -> None:
+    def __init__(self, routes: Connections, transactional_id: str, timeout_ms: int = 60_000) -> None:
         self._routes, self._id = routes, transactional_id
         self._timeout = timedelta(milliseconds=timeout_ms)
 
@@ -67,7 +67,7 @@ class SecondProtocolClient:
         code: ErrorCode = answer.error_code
         return code or ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
-    def produce(self, producer: ProducerIdAndEpoch, sequence: int, place: TopicPartition, record: Record) -> Appended:
+    def produce(self, producer: ProducerIdAndEpoch, sequence: int, place: TopicPartition, record: Record) -> Produced:
         """Append a record. The partition need not have been added to the transaction."""
         batch = encode(
             [record],
@@ -84,7 +84,7 @@ class SecondProtocolClient:
             topic_data=(produce.TopicProduceData(name=place.topic, partition_data=(partition,)),),
         )
         answer = self._routes.leader(place, request).responses[0].partition_responses[0]
-        return Appended(answer.error_code, answer.base_offset)
+        return Produced(answer.error_code, answer.base_offset)
 
     def commit_offset(self, producer: ProducerIdAndEpoch, group: str, place: TopicPartition, offset: int) -> ErrorCode:
         """Commit the offset of a group as a part of the transaction, without adding the group to it first."""

@@ -15,7 +15,7 @@ from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live import histories, replica_logs
 from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavailable
 from cordwood.chaos.live.client_rows import POLLS, SENDS, TRANSACTIONS, RowArray, SendKind
-from cordwood.chaos.live.decisions import Asked, Client, Decision, disagreements
+from cordwood.chaos.live.decisions import Asked, Client, MarkerOnDisk, disagreements
 from cordwood.chaos.live.load_clients import ClusterLoad, rows_of
 from cordwood.chaos.live.transactional_producers import SessionLost, committed_offset, orders_of
 from cordwood.chaos.report.series import Answers
@@ -61,7 +61,7 @@ class LookedAt:
 
     brokers: int = 0
     sent_again: frozenset[histories.Place] = frozenset()
-    decisions: Sequence[Decision] = field(default=())
+    decisions: Sequence[MarkerOnDisk] = field(default=())
 
 
 def judge(campaign: Campaign) -> RunVerdict:
@@ -172,7 +172,7 @@ def _wrong_transfers(reader: str, rows: RowArray, applied: Mapping[int, int]) ->
             yield Anomaly("lost-write" if read < orders else "duplicate", sentence, (), abs(orders - read))
 
 
-def _counts(asked: Mapping[Client, Asked], decisions: Sequence[Decision]) -> TransactionCounts:
+def _counts(asked: Mapping[Client, Asked], decisions: Sequence[MarkerOnDisk]) -> TransactionCounts:
     answered = [each.is_commit for each in asked.values() if each.outcome == Outcome.OK]
     return TransactionCounts(
         committed=answered.count(True),

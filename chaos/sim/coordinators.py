@@ -25,11 +25,11 @@ Code = Callable[[Any], ErrorCode]
 """Returns the error code of a response."""
 
 
-class Died(Exception):
+class ClientDied(Exception):
     """The client ends here, in the middle of its transaction."""
 
 
-class Refused(Exception):
+class SessionEnded(Exception):
     """The session can do nothing more."""
 
     def __init__(self, code: ErrorCode | None, asked: str) -> None:
@@ -50,10 +50,10 @@ class CoordinatorClient:
         """Whether a request was sent that may be handled although its answer has not come."""
 
     def step(self) -> None:
-        """Count a request of a client that is to die. Raises Died."""
+        """Count a request of a client that is to die. Raises ClientDied."""
         if self.steps_left is not None:
             if self.steps_left == 0:
-                raise Died
+                raise ClientDied
             self.steps_left -= 1
 
     async def ask_perhaps_late(self, request: Any, code_of: Code) -> Any:
@@ -71,7 +71,7 @@ class CoordinatorClient:
     async def ask(self, key_type: int, request: Any, code_of: Code) -> tuple[Any, bool]:
         """Ask a coordinator until it accepts. Return its answer, and whether an earlier request got none.
 
-        Raises Refused, Died.
+        Raises SessionEnded, ClientDied.
         """
         client, was_unanswered = self._client, False
         while True:
@@ -88,7 +88,7 @@ class CoordinatorClient:
                 if code in MOVED:
                     self._coordinators.pop(key_type, None)
                 elif code not in RETRIED:
-                    raise Refused(code, type(request).__name__)
+                    raise SessionEnded(code, type(request).__name__)
                 if code is ErrorCode.concurrent_transactions:
                     await asyncio.sleep(SOON_S)
                     continue

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.chaos.history import ACKS_ALL, UNKNOWN, Outcome, content_of
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.sim.consumer import Reader
-from cordwood.chaos.sim.coordinators import GROUP, RETRIED, TRANSACTION, CoordinatorClient, Died, Refused
+from cordwood.chaos.sim.coordinators import GROUP, RETRIED, TRANSACTION, ClientDied, CoordinatorClient, SessionEnded
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import (
     VERSIONS,
@@ -123,7 +123,7 @@ class TransactionalClient:
                 session = _Session(self, self.client.twin())
                 await session.begin()
                 await self._use(session)
-            except Refused as refused:
+            except SessionEnded as refused:
                 self.alarm("refused-session", f"{self.client.name} was told {refused}")
                 await self.client.refresh_patiently()
             finally:
@@ -190,7 +190,7 @@ class _Session:
         self._coordinators.steps_left = steps
 
     async def begin(self) -> None:
-        """Get a producer id with a new epoch, which fences all earlier sessions. Raises Refused."""
+        """Get a producer id with a new epoch, which fences all earlier sessions. Raises SessionEnded."""
         self._program.sessions += 1
         self._number = self._program.sessions
         self._row = self._history.session(self._program.number, round(self._plan.timeout_s * 1000), self.client.now_ns)
@@ -225,13 +225,13 @@ class _Session:
         try:
             await self._work(transaction)
             await self._end(transaction, is_commit=self.client.rng.random() >= ABORT_SHARE)
-        except Died:
+        except ClientDied:
             self.client.did("transaction-left-open")
             self.client.hang_up()
             return False
         except _GivenUp:
             return await self._give_up(transaction)
-        except Refused as refused:
+        except SessionEnded as refused:
             self._judge(refused, transaction)
             return False
         return True
@@ -244,16 +244,16 @@ class _Session:
                 await self._end(transaction, is_commit=False)
             if not self._plan.is_v2:
                 await self._introduce((self._producer_id, self._epoch))
-        except Died:
+        except ClientDied:
             self.client.did("transaction-left-open")
             self.client.hang_up()
             return False
-        except Refused as refused:
+        except SessionEnded as refused:
             self._judge(refused, transaction)
             return False
         return True
 
-    def _judge(self, refused: Refused, transaction: _Progress) -> None:
+    def _judge(self, refused: SessionEnded, transaction: _Progress) -> None:
         """Report a refusal without a reason."""
         program = self._program
         lasted_s = self.client.loop.time() - transaction.began_s
@@ -344,7 +344,7 @@ class _Session:
         await self._coordinators.ask_perhaps_late(request, code_of)
 
     async def _send(self, transaction: _Progress, partition: int, records: Sequence[PlannedRecord]) -> None:
-        """Send one batch until it is answered. Raises _GivenUp, Refused, Died."""
+        """Send one batch until it is answered. Raises _GivenUp, SessionEnded, ClientDied."""
         client, history, plan = self.client, self._history, self._plan
         now_ms = BEGAN_MS + client.now_ns // 1_000_000
         sends = []
@@ -372,12 +372,12 @@ class _Session:
                 if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
                     break
                 if code is not None and code not in RETRIED:
-                    raise Refused(code, f"Produce to partition {partition}")
+                    raise SessionEnded(code, f"Produce to partition {partition}")
                 if client.loop.time() > gives_up_s:
                     raise _GivenUp
                 client.did("batch-sent-again")
                 await client.refresh_patiently()
-        except (Died, _GivenUp, Refused):
+        except (ClientDied, _GivenUp, SessionEnded):
             for send in sends:
                 history.info(send, client.now_ns)
             raise
@@ -454,7 +454,7 @@ class _Session:
         self.client.did("transaction-with-offsets")
 
     async def _end(self, transaction: _Progress, *, is_commit: bool) -> None:
-        """Commit or abort. Raises Refused, Died."""
+        """Commit or abort. Raises SessionEnded, ClientDied."""
         history, client = self._history, self.client
         request = self._message(
             ApiKey.END_TXN,
@@ -467,7 +467,7 @@ class _Session:
         self._coordinators.is_unanswered = False
         try:
             answer = await self._coordinators.ask_perhaps_late(request, lambda answer: answer.error_code)
-        except Refused:
+        except SessionEnded:
             # Whether an earlier request without an answer has committed it is not known.
             outcome = Outcome.INFO if self._coordinators.is_unanswered else Outcome.FAIL
             history.transaction_ended(transaction.row, client.now_ns, outcome)

@@ -53,9 +53,9 @@ from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
-from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX, Codes, Row
+from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX, Codes, MarkerRow
 from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
@@ -377,7 +377,7 @@ class Broker:
             wall_clock=self._wall_clock,
         )
 
-    def _write_markers(self, wanted: Sequence[Row]) -> Awaitable[Codes]:
+    def _write_markers(self, wanted: Sequence[MarkerRow]) -> Awaitable[Codes]:
         """Write markers to the partitions that this broker leads."""
         return write_txn_markers.write_here(wanted, self._services)
 
@@ -385,7 +385,7 @@ class Broker:
         topic = self._quorum.image.topics_by_name.get(name)
         return None if topic is None else topic.id
 
-    def _leader_of(self, partition: TopicIdPartition) -> int | None:
+    def _leader_of(self, partition: AddedPartition) -> int | None:
         known = self._quorum.image.partition(partition.topic_id, partition.partition)
         return None if known is None else known.leader
 

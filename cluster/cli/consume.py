@@ -11,9 +11,9 @@ import typer
 
 from cordwood.cluster.cli.client import ANSWER_TIMEOUT_S, admin_client, client_settings, no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.offsets import Isolation
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, BootstrapServers
 from cordwood.cluster.cli.output import note
+from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.storage.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def consume(
         typer.Option("--group", "-g", help="Join this consumer group and commit the offsets that were read."),
     ] = None,
     isolation: Annotated[
-        Isolation,
+        IsolationLevel,
         typer.Option(
             "--isolation",
             help=(
@@ -66,7 +66,7 @@ def consume(
                 " read_uncommitted prints all records."
             ),
         ),
-    ] = Isolation.READ_COMMITTED,
+    ] = IsolationLevel.READ_COMMITTED,
     limit: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help="Print the key and this separator before each value.")
@@ -101,7 +101,7 @@ def consume(
             consumer.close()
 
 
-def _settings(servers: str, group: str | None, isolation: Isolation) -> dict[str, Any]:
+def _settings(servers: str, group: str | None, isolation: IsolationLevel) -> dict[str, Any]:
     return client_settings(
         servers,
         **{

@@ -1,11 +1,11 @@
 """Positions as an option, and offset look-ups: log start, last stable offset, a position in each partition."""
 
 from collections.abc import Iterable
-from enum import Enum
 from typing import TYPE_CHECKING, assert_never, cast
 
 from cordwood.cluster.cli.client import answer, no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, NoPosition, Position, parse
 from cordwood.storage.types import TopicPartition
 
@@ -14,13 +14,6 @@ if TYPE_CHECKING:
 
 
 Offsets = dict[TopicPartition, int]
-
-
-class Isolation(Enum):
-    """The isolation level of a reader."""
-
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
 
 
 def partitions_in(topic: "TopicDescription") -> list[TopicPartition]:
@@ -56,7 +49,9 @@ def log_starts(admin: "AdminClient", partitions: Iterable[TopicPartition]) -> Of
 
 
 def readable_ends(
-    admin: "AdminClient", partitions: Iterable[TopicPartition], isolation: Isolation = Isolation.READ_COMMITTED
+    admin: "AdminClient",
+    partitions: Iterable[TopicPartition],
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> Offsets:
     """Return the end of what consumers may read now: the last stable offset, or with read_uncommitted the watermark."""
     from confluent_kafka.admin import OffsetSpec
@@ -68,7 +63,7 @@ def resolve(
     admin: "AdminClient",
     position: Position,
     partitions: Iterable[TopicPartition],
-    isolation: Isolation = Isolation.READ_COMMITTED,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> Offsets:
     """Return the offset of a position in each partition, within the offsets that the partition has."""
     from confluent_kafka.admin import OffsetSpec
@@ -94,7 +89,7 @@ def _look_up(
     admin: "AdminClient",
     partitions: Iterable[TopicPartition],
     spec: "OffsetSpec",
-    isolation: Isolation = Isolation.READ_COMMITTED,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> Offsets:
     import confluent_kafka
 

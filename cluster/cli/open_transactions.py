@@ -11,7 +11,7 @@ from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
 from cordwood.cluster.cli.client import no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.output import note
-from cordwood.cluster.operations.hanging import CoordinatedTransaction, OpenTransaction
+from cordwood.cluster.operations.hanging_transactions import CoordinatedTransaction, OpenTransaction
 from cordwood.storage.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -22,7 +22,12 @@ from cordwood.cluster.cli.open_transactions import (
 )
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
 from cordwood.cluster.cli.output import print_json, print_rows, print_table
-from cordwood.cluster.operations.hanging import CoordinatedTransaction, OpenTransaction, is_expected, why_hanging
+from cordwood.cluster.operations.hanging_transactions import (
+    CoordinatedTransaction,
+    OpenTransaction,
+    is_expected,
+    why_hanging,
+)
 from cordwood.cluster.transactions.states import DECIDED, TransactionState
 from cordwood.storage.types import TopicPartition
 

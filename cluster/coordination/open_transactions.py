@@ -12,7 +12,7 @@ _KeyT = TypeVar("_KeyT", bound=Hashable)
 _ValueT = TypeVar("_ValueT")
 
 
-class Written(NamedTuple, Generic[_ValueT]):
+class WrittenValue(NamedTuple, Generic[_ValueT]):
     """A value, and its position in the order of all writes to the partition."""
 
     value: _ValueT
@@ -22,7 +22,7 @@ class Written(NamedTuple, Generic[_ValueT]):
 @dataclass(slots=True)
 class _Transaction(Generic[_KeyT, _ValueT]):
     first_offset: int
-    values: dict[_KeyT, Written[_ValueT] | None] = field(default_factory=dict)
+    values: dict[_KeyT, WrittenValue[_ValueT] | None] = field(default_factory=dict)
     """None for a value that a later one has replaced. Its key is pending all the same."""
 
 
@@ -58,13 +58,13 @@ class OpenTransactions(Generic[_KeyT, _ValueT]):
         transaction = self._by_producer.get(producer_id)
         return [] if transaction is None else list(transaction.values)
 
-    def values(self) -> Iterator[tuple[int, int, _KeyT, Written[_ValueT] | None]]:
+    def values(self) -> Iterator[tuple[int, int, _KeyT, WrittenValue[_ValueT] | None]]:
         """Yield producer id, first offset of its transaction, key and value for each pending value."""
         for producer_id, transaction in self._by_producer.items():
             for key, written in transaction.values.items():
                 yield producer_id, transaction.first_offset, key, written
 
-    def write(self, producer_id: int, offset: int, key: _KeyT, written: Written[_ValueT] | None) -> None:
+    def write(self, producer_id: int, offset: int, key: _KeyT, written: WrittenValue[_ValueT] | None) -> None:
         """Note a value of a producer's transaction, which begins at `offset` if this is its first value."""
         transaction = self._by_producer.get(producer_id)
         if transaction is None:
@@ -92,10 +92,10 @@ class OpenTransactions(Generic[_KeyT, _ValueT]):
                 if not transaction.values:
                     del self._by_producer[producer_id]
 
-    def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[_KeyT, Written[_ValueT]]]:
+    def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[_KeyT, WrittenValue[_ValueT]]]:
         """End a producer's transaction. Return the values that are committed by it, and that no later one replaces."""
         transaction = self._by_producer.pop(producer_id, None)
-        committed: list[tuple[_KeyT, Written[_ValueT]]] = []
+        committed: list[tuple[_KeyT, WrittenValue[_ValueT]]] = []
         for key, written in {} if transaction is None else transaction.values.items():
             self._let_go(key, producer_id)
             if is_commit and written is not None:

@@ -1,6 +1,6 @@
 """Replay of a partition of an internal topic: the newest value of each key, and the values of ongoing transactions."""
 
-from cordwood.cluster.coordination.open_transactions import OpenTransactions, Written
+from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.control import decode_marker
 from cordwood.storage.records import Header, Record, decode
@@ -43,7 +43,7 @@ class Replay:
             return
         if header.is_transactional:
             if value is not None:
-                self.open.write(header.producer_id, header.base_offset, key, Written(value, record.offset))
+                self.open.write(header.producer_id, header.base_offset, key, WrittenValue(value, record.offset))
         elif value is None:
             self.newest.pop(key, None)
             self.open.removed(key, record.offset)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cordwood.cluster.coordination.open_transactions import OpenTransactions, Written
+from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.rebalance import State
@@ -114,10 +114,10 @@ class Offsets:
         """Note offsets that a transaction has appended at a record offset."""
         self._sequence += 1
         for key, committed in changes.items():
-            self.restore_pending(producer_id, offset, key, Written(committed, self._sequence))
+            self.restore_pending(producer_id, offset, key, WrittenValue(committed, self._sequence))
 
     def restore_pending(
-        self, producer_id: int, offset: int, key: OffsetKey, written: Written[CommittedOffset] | None
+        self, producer_id: int, offset: int, key: OffsetKey, written: WrittenValue[CommittedOffset] | None
     ) -> None:
         """Note a pending offset, None if a later commit has replaced it, as `write_pending` does."""
         self._open.write(producer_id, offset, key, written)

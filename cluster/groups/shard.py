@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cordwood.cluster.coordination.open_transactions import OpenTransactions, Written
+from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness
 from cordwood.cluster.coordination.topic import PartitionLeadership
 from cordwood.cluster.groups.formats import (
@@ -68,7 +68,7 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
         for producer_id, offset, raw_key, written in transactions.values():
             key = decode_key(raw_key)
             if isinstance(key, OffsetKey):
-                committed = None if written is None else Written(decode_offset(written.value), written.position)
+                committed = None if written is None else WrittenValue(decode_offset(written.value), written.position)
                 self.offsets.restore_pending(producer_id, offset, key, committed)
                 self.open(key.group_id)
         for producer_id, is_commit in self._ended:

@@ -7,8 +7,8 @@ from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableT
 from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
 
 from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
-from cordwood.cluster.transactions.markers import Codes, Row, Unacknowledged
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.markers import Codes, MarkerRow, Unacknowledged
+from cordwood.cluster.transactions.transaction import AddedPartition
 
 ANSWER_S = 35.0
 """Far longer than a broker waits for the commit of markers. A request without an answer may be executed late, and where
@@ -21,7 +21,7 @@ _V2 = 2
 """The version of transactions in which each has an epoch of its own (KIP-890)."""
 
 
-WriteHere = Callable[[Sequence[Row]], Awaitable[Codes]]
+WriteHere = Callable[[Sequence[MarkerRow]], Awaitable[Codes]]
 """Writes markers to partitions of this broker, without a request."""
 
 
@@ -31,7 +31,7 @@ class MarkerTransport:
     def __init__(self, client: ClusterClient, write_here: WriteHere) -> None:
         self._client, self._write_here = client, write_here
 
-    async def send(self, broker: int, wanted: Sequence[Row]) -> Codes:
+    async def send(self, broker: int, wanted: Sequence[MarkerRow]) -> Codes:
         """Write markers by a request to a broker. Return the code of each partition. Raises Unacknowledged."""
         if broker == self._client.broker_id:
             return await self._write_here(wanted)
@@ -49,7 +49,7 @@ class MarkerTransport:
         return [_codes(row, codes) for row in wanted]
 
 
-def _marker(row: Row) -> WritableTxnMarker:
+def _marker(row: MarkerRow) -> WritableTxnMarker:
     marker = row.decision.marker
     return WritableTxnMarker(
         producer_id=marker.producer.producer_id,
@@ -61,14 +61,14 @@ def _marker(row: Row) -> WritableTxnMarker:
     )
 
 
-def _topics(partitions: Iterable[TopicIdPartition]) -> tuple[WritableTxnMarkerTopic, ...]:
+def _topics(partitions: Iterable[AddedPartition]) -> tuple[WritableTxnMarkerTopic, ...]:
     indexes: dict[str, list[int]] = {}
     for _, topic, partition in partitions:
         indexes.setdefault(topic, []).append(partition)
     return tuple(WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(some)) for topic, some in indexes.items())
 
 
-def _codes(row: Row, codes: Mapping[tuple[int, str, int], ErrorCode]) -> dict[TopicIdPartition, ErrorCode]:
+def _codes(row: MarkerRow, codes: Mapping[tuple[int, str, int], ErrorCode]) -> dict[AddedPartition, ErrorCode]:
     """Return the codes of a row's partitions that were answered. A producer is in one row of a request."""
     producer_id = row.decision.marker.producer.producer_id
     found = ((one, codes.get((producer_id, one.topic, one.partition))) for one in row.partitions)

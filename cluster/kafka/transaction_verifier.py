@@ -72,7 +72,7 @@ class Verification(NamedTuple):
     protocol: TransactionProtocol
 
 
-class Transactions(Protocol):
+class LocalCoordinator(Protocol):
     """This broker's transaction coordinator, as far as verification needs it. Methods raise Refused."""
 
     def verify_partitions(
@@ -101,7 +101,7 @@ class _Waiting(NamedTuple):
 class TransactionVerifier:
     """The verifications of this broker's partitions."""
 
-    def __init__(self, broker_id: int, transactions: Transactions, image: Callable[[], Image], ask: Ask) -> None:
+    def __init__(self, broker_id: int, transactions: LocalCoordinator, image: Callable[[], Image], ask: Ask) -> None:
         self._broker_id, self._transactions, self._image, self._ask = broker_id, transactions, image, ask
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()

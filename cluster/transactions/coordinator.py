@@ -16,13 +16,13 @@ from cordwood.cluster.coordination.shard_store import ShardStore, chunks
 from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
-from cordwood.cluster.transactions.markers import Codes, Decision, LeaderOf, Marker, MarkerSender, Row
+from cordwood.cluster.transactions.markers import Codes, Decided, LeaderOf, Marker, MarkerRow, MarkerSender
 from cordwood.cluster.transactions.measures import TransactionMeasures
 from cordwood.cluster.transactions.patterns import compile_pattern
 from cordwood.cluster.transactions.settings import TransactionSettings
 from cordwood.cluster.transactions.shard import PartitionNames, TransactionShard, record
 from cordwood.cluster.transactions.states import DECIDED, TransactionState
-from cordwood.cluster.transactions.transaction import ProducerIdNeeded, TopicIdPartition, Transaction
+from cordwood.cluster.transactions.transaction import AddedPartition, ProducerIdNeeded, Transaction
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
@@ -82,7 +82,7 @@ class TransactionCoordinator:
         topic: InternalTopic,
         topic_id: Callable[[str], UUID | None],
         leader_of: LeaderOf,
-        send_markers: Callable[[int, Sequence[Row]], Awaitable[Codes]],
+        send_markers: Callable[[int, Sequence[MarkerRow]], Awaitable[Codes]],
         next_producer_id: Callable[[], Awaitable[int]],
         wall_clock: Callable[[], int],
     ) -> None:
@@ -258,7 +258,7 @@ class TransactionCoordinator:
         """Return all transactional ids that are loaded."""
         return (transaction for shard in self._store.shards for transaction in list(shard.transactions.values()))
 
-    def decisions(self) -> Collection[Decision]:
+    def decisions(self) -> Collection[Decided]:
         """Return the decided transactions that lack a marker."""
         return self._markers.queue.decisions()
 
@@ -290,14 +290,14 @@ class TransactionCoordinator:
     def _open_shard(self, leadership: PartitionLeadership) -> TransactionShard:
         return TransactionShard(leadership, self._restored)
 
-    def _restored(self, topic_id: UUID | None, topic: str, partition: int) -> TopicIdPartition:
+    def _restored(self, topic_id: UUID | None, topic: str, partition: int) -> AddedPartition:
         known = topic_id or self._topic_id(topic)
         if known is None:
             # There may be several such topics.
-            return TopicIdPartition(UNKNOWN_TOPIC, topic, partition)
+            return AddedPartition(UNKNOWN_TOPIC, topic, partition)
         return self._names.intern(known, topic, partition)
 
-    def _named(self, partition: TopicPartition) -> TopicIdPartition:
+    def _named(self, partition: TopicPartition) -> AddedPartition:
         topic_id = self._topic_id(partition.topic)
         if topic_id is None:
             raise Refused(ErrorCode.unknown_topic_or_partition)
@@ -354,7 +354,7 @@ class TransactionCoordinator:
 
     def _write_markers(self, shard: TransactionShard, transactional_id: str, transaction: Transaction) -> None:
         marker = Marker(transaction.producer, transaction.is_commit, transaction.is_v2, shard.leadership.leader_epoch)
-        decision = Decision(shard, marker, transaction.partitions, lambda: self._complete(shard, transactional_id))
+        decision = Decided(shard, marker, transaction.partitions, lambda: self._complete(shard, transactional_id))
         self._markers.write(decision)
 
     def _complete(self, shard: TransactionShard, transactional_id: str) -> None:

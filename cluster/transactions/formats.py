@@ -22,7 +22,7 @@ from cordwood.cluster.transactions.states import TransactionState
 from cordwood.cluster.transactions.transaction import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    TopicIdPartition,
+    AddedPartition,
     Transaction,
     shared_partitions,
     shared_timeout,
@@ -54,7 +54,7 @@ _NUMBERS = {
 """Kafka's numbers. The other states are never stored."""
 _STATES = {number: state for state, number in _NUMBERS.items()}
 
-Intern = Callable[[UUID | None, str, int], TopicIdPartition]
+Intern = Callable[[UUID | None, str, int], AddedPartition]
 """Returns the shared object of a partition; without a topic id, that of the topic that has the name now."""
 
 
@@ -125,7 +125,7 @@ def decode_value(value: bytes, intern: Intern) -> Transaction:
     )
 
 
-def _by_topic(partitions: Iterable[TopicIdPartition]) -> list[tuple[UUID, str, list[int]]]:
+def _by_topic(partitions: Iterable[AddedPartition]) -> list[tuple[UUID, str, list[int]]]:
     """Return the partitions by topic, both in order."""
     found: dict[tuple[int, str], tuple[UUID, list[int]]] = {}
     for topic_id, topic, partition in partitions:
@@ -150,7 +150,7 @@ def _read_topic(fields: FieldReader) -> tuple[str, list[int]]:
     return topic, indexes
 
 
-def _partitions(topics: list[tuple[str, list[int]]], topic_ids: bytes, intern: Intern) -> Iterator[TopicIdPartition]:
+def _partitions(topics: list[tuple[str, list[int]]], topic_ids: bytes, intern: Intern) -> Iterator[AddedPartition]:
     if topic_ids and len(topic_ids) != 16 * len(topics):
         raise CorruptBatch(f"{len(topic_ids)} bytes of topic ids for {len(topics)} topics")
     for number, (topic, indexes) in enumerate(topics):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import structlog
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.replication.tasks import Tasks, report
 from cordwood.storage.types import ProducerIdAndEpoch
 
@@ -41,7 +41,7 @@ class Marker(NamedTuple):
     coordinator_epoch: int
 
 
-class Decision:
+class Decided:
     """A decided transaction, and its partitions without an acknowledged marker.
 
     `completed` is called once, when none is left. `owner` is the shard that coordinates the transaction.
@@ -50,17 +50,17 @@ class Decision:
     __slots__ = ("completed", "marker", "missing", "owner")
 
     def __init__(
-        self, owner: object, marker: Marker, partitions: Iterable[TopicIdPartition], completed: Callable[[], None]
+        self, owner: object, marker: Marker, partitions: Iterable[AddedPartition], completed: Callable[[], None]
     ) -> None:
         self.owner, self.marker, self.completed = owner, marker, completed
         self.missing = set(partitions)
 
 
-class Row(NamedTuple):
+class MarkerRow(NamedTuple):
     """Markers of one transaction in a request."""
 
-    decision: Decision
-    partitions: list[TopicIdPartition]
+    decision: Decided
+    partitions: list[AddedPartition]
 
 
 class Batch:
@@ -68,14 +68,14 @@ class Batch:
 
     __slots__ = ("broker", "rows")
 
-    def __init__(self, broker: int, rows: list[Row]) -> None:
+    def __init__(self, broker: int, rows: list[MarkerRow]) -> None:
         self.broker, self.rows = broker, rows
 
 
-Codes = Sequence[dict[TopicIdPartition, ErrorCode]]
+Codes = Sequence[dict[AddedPartition, ErrorCode]]
 """A broker's answer: for each row of the request, the error code of each partition."""
 
-LeaderOf = Callable[[TopicIdPartition], int | None]
+LeaderOf = Callable[[AddedPartition], int | None]
 """Returns the broker that leads a partition; NO_LEADER if there is none now, None if the topic is deleted."""
 
 
@@ -88,9 +88,9 @@ class MarkerQueue:
 
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
-        self._decisions: set[Decision] = set()
-        self._unsent: dict[int, dict[Decision, list[TopicIdPartition]]] = {}
-        self._parked: list[Row] = []
+        self._decisions: set[Decided] = set()
+        self._unsent: dict[int, dict[Decided, list[AddedPartition]]] = {}
+        self._parked: list[MarkerRow] = []
         """Markers without a leader, and those that were refused, until `unpark`."""
         self._in_flight: dict[int, list[Batch]] = {}
 
@@ -98,7 +98,7 @@ class MarkerQueue:
         """Return the number of decided transactions with missing markers."""
         return len(self._decisions)
 
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[Decided]:
         """Return the decided transactions with missing markers."""
         return list(self._decisions)
 
@@ -106,7 +106,7 @@ class MarkerQueue:
     def has_parked(self) -> bool:
         return bool(self._parked)
 
-    def add(self, decision: Decision) -> list[Decision]:
+    def add(self, decision: Decided) -> list[Decided]:
         """Queue all markers of a decision. Return it if there is nothing to write."""
         self._decisions.add(decision)
         # In an order that does not depend on hashes, so that a simulated run can be repeated.
@@ -125,7 +125,7 @@ class MarkerQueue:
 
     def take(self, broker: int) -> Batch | None:
         """Take the next request to a broker, whose markers are then in flight. None if there is nothing for it."""
-        rows: list[Row] = []
+        rows: list[MarkerRow] = []
         room = PARTITIONS_PER_REQUEST_MAX
         unsent = self._unsent.get(broker, {})
         while unsent and room > 0:
@@ -135,7 +135,7 @@ class MarkerQueue:
                 unsent[decision] = partitions[room:]
                 partitions = partitions[:room]
             if partitions:
-                rows.append(Row(decision, partitions))
+                rows.append(MarkerRow(decision, partitions))
                 room -= len(partitions)
         if not unsent:
             self._unsent.pop(broker, None)
@@ -145,7 +145,7 @@ class MarkerQueue:
         self._in_flight.setdefault(broker, []).append(batch)
         return batch
 
-    def answered(self, batch: Batch, codes: Codes | None) -> list[Decision]:
+    def answered(self, batch: Batch, codes: Codes | None) -> list[Decided]:
         """Note the answer to a request, None for none. Return the decisions that are complete with it."""
         in_flight = self._in_flight[batch.broker]
         in_flight.remove(batch)
@@ -161,20 +161,20 @@ class MarkerQueue:
             )
             refused = [partition for partition in partitions if partition in decision.missing]
             if refused:
-                self._parked.append(Row(decision, refused))
+                self._parked.append(MarkerRow(decision, refused))
             touched.append(decision)
         return self._completed(touched)
 
-    def unpark(self) -> list[Decision]:
+    def unpark(self) -> list[Decided]:
         """Queue the parked markers again. Return the decisions that are complete because their topics are deleted."""
         parked, self._parked = self._parked, []
         for decision, partitions in parked:
             self._route(decision, [partition for partition in partitions if partition in decision.missing])
         return self._completed(decision for decision, _ in parked)
 
-    def leaders_changed(self) -> list[Decision]:
+    def leaders_changed(self) -> list[Decided]:
         """Queue again what was queued for, or sent to, a broker that does not lead the partition any more."""
-        touched: list[Decision] = []
+        touched: list[Decided] = []
         for broker, unsent in list(self._unsent.items()):
             for decision, partitions in list(unsent.items()):
                 moved = [partition for partition in partitions if self._leader_of(partition) != broker]
@@ -191,7 +191,7 @@ class MarkerQueue:
                     touched.append(decision)
         return [*self._completed(touched), *self.unpark()]
 
-    def _route(self, decision: Decision, partitions: Iterable[TopicIdPartition]) -> None:
+    def _route(self, decision: Decided, partitions: Iterable[AddedPartition]) -> None:
         parked = []
         for partition in partitions:
             leader = self._leader_of(partition)
@@ -202,9 +202,9 @@ class MarkerQueue:
             else:
                 self._unsent.setdefault(leader, {}).setdefault(decision, []).append(partition)
         if parked:
-            self._parked.append(Row(decision, parked))
+            self._parked.append(MarkerRow(decision, parked))
 
-    def _completed(self, decisions: Iterable[Decision]) -> list[Decision]:
+    def _completed(self, decisions: Iterable[Decided]) -> list[Decided]:
         """Remove and return those of the decisions that need no more markers, and are not cancelled."""
         completed = []
         for decision in decisions:
@@ -218,7 +218,7 @@ class MarkerSender:
     """The sender of the markers in a queue: a few requests at a time to each broker, repeated with backoff."""
 
     def __init__(
-        self, leader_of: LeaderOf, send: Callable[[int, Sequence[Row]], Awaitable[Codes]], tasks: Tasks
+        self, leader_of: LeaderOf, send: Callable[[int, Sequence[MarkerRow]], Awaitable[Codes]], tasks: Tasks
     ) -> None:
         """`send` writes markers by a request to a broker, and raises Unacknowledged."""
         self.queue = MarkerQueue(leader_of)
@@ -229,7 +229,7 @@ class MarkerSender:
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = RETRY_S
 
-    def write(self, decision: Decision) -> None:
+    def write(self, decision: Decided) -> None:
         """Write the markers of a decision. Those of one event-loop iteration share requests."""
         self._complete(self.queue.add(decision))
         self._flush()
@@ -265,7 +265,9 @@ class MarkerSender:
             return
         codes: Codes | None = None
         try:
-            codes = await self._send(batch.broker, [Row(row.decision, list(row.partitions)) for row in batch.rows])
+            codes = await self._send(
+                batch.broker, [MarkerRow(row.decision, list(row.partitions)) for row in batch.rows]
+            )
         except Unacknowledged as error:
             _events.warning("transactions.markers_unacknowledged", broker=batch.broker, error=str(error))
         except Exception as error:
@@ -278,7 +280,7 @@ class MarkerSender:
         self._complete(self.queue.unpark())
         self._flush()
 
-    def _complete(self, decisions: Iterable[Decision]) -> None:
+    def _complete(self, decisions: Iterable[Decided]) -> None:
         for decision in decisions:
             decision.completed()
 
@@ -292,6 +294,6 @@ def is_acknowledged(code: ErrorCode | None) -> bool:
     return code in (ErrorCode.none, ErrorCode.invalid_producer_epoch)
 
 
-def _keep(partitions: list[TopicIdPartition], moved: Iterable[TopicIdPartition]) -> None:
+def _keep(partitions: list[AddedPartition], moved: Iterable[AddedPartition]) -> None:
     gone = frozenset(moved)
     partitions[:] = [partition for partition in partitions if partition not in gone]

@@ -9,7 +9,7 @@ from cordwood.cluster.coordination.shard import Content, CoordinatorShard
 from cordwood.cluster.coordination.topic import PartitionLeadership
 from cordwood.cluster.transactions.formats import Intern, decode_key, decode_value, encode_key, encode_value
 from cordwood.cluster.transactions.states import DECIDED, TransactionState
-from cordwood.cluster.transactions.transaction import TopicIdPartition, Transaction
+from cordwood.cluster.transactions.transaction import AddedPartition, Transaction
 
 
 class TransactionShard(CoordinatorShard[str]):
@@ -118,13 +118,13 @@ class PartitionNames:
     """One shared object for each partition that is in any transaction, so that open transactions cost little memory."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[UUID, dict[int, TopicIdPartition]] = {}
+        self._by_topic: dict[UUID, dict[int, AddedPartition]] = {}
 
-    def intern(self, topic_id: UUID, topic: str, partition: int) -> TopicIdPartition:
+    def intern(self, topic_id: UUID, topic: str, partition: int) -> AddedPartition:
         shared = self._by_topic.setdefault(topic_id, {})
         known = shared.get(partition)
         if known is None:
-            known = shared[partition] = TopicIdPartition(topic_id, topic, partition)
+            known = shared[partition] = AddedPartition(topic_id, topic, partition)
         return known
 
     def forget(self, topic_id: UUID) -> None:

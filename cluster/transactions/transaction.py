@@ -39,7 +39,7 @@ class ProducerIdNeeded(Exception):
     """The transition needs a new producer id: repeat it with one."""
 
 
-class TopicIdPartition(NamedTuple):
+class AddedPartition(NamedTuple):
     """A partition of a topic, by id and name: a topic that is created again with the name is another one."""
 
     topic_id: UUID
@@ -60,7 +60,7 @@ class Transaction(NamedTuple):
     """The producer id that the completion of this transaction takes; NO_PRODUCER_ID to keep the current one."""
     timeout_ms: int
     state: TransactionState
-    partitions: tuple[TopicIdPartition, ...]
+    partitions: tuple[AddedPartition, ...]
     start_ms: int
     update_ms: int
     is_v2: bool
@@ -142,7 +142,7 @@ class Transaction(NamedTuple):
     def add(
         self,
         producer: ProducerIdAndEpoch,
-        partitions: Iterable[TopicIdPartition],
+        partitions: Iterable[AddedPartition],
         now_ms: int,
         *,
         is_v2: bool = False,
@@ -167,7 +167,7 @@ class Transaction(NamedTuple):
             connection=max(connection, self.connection),
         )
 
-    def verify(self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicIdPartition]) -> list[ErrorCode]:
+    def verify(self, producer: ProducerIdAndEpoch, partitions: Iterable[AddedPartition]) -> list[ErrorCode]:
         """Return for each partition whether it is in the transaction: `none` or TRANSACTION_ABORTABLE."""
         self._check_current(producer)
         self._check_settled(is_pending=False)
@@ -310,7 +310,7 @@ class Transaction(NamedTuple):
         return self._replace(state=state, **changes)  # type: ignore[arg-type]
 
 
-def shared_partitions(partitions: tuple[TopicIdPartition, ...]) -> tuple[TopicIdPartition, ...]:
+def shared_partitions(partitions: tuple[AddedPartition, ...]) -> tuple[AddedPartition, ...]:
     """Return one object for equal tuples: a hundred thousand open transactions are in few different partitions.
 
     A longer one stays as it is: a transaction that grows would leave its former ones in the cache.
@@ -319,7 +319,7 @@ def shared_partitions(partitions: tuple[TopicIdPartition, ...]) -> tuple[TopicId
 
 
 @functools.lru_cache(4096)
-def _shared_partitions(partitions: tuple[TopicIdPartition, ...]) -> tuple[TopicIdPartition, ...]:
+def _shared_partitions(partitions: tuple[AddedPartition, ...]) -> tuple[AddedPartition, ...]:
     return partitions
 
 

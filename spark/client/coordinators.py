@@ -35,7 +35,7 @@ ENDED = frozenset(
 T = TypeVar("T")
 
 
-class OpenTransaction(NamedTuple):
+class OngoingTransaction(NamedTuple):
     """An ongoing transaction. Its start is in ms of the coordinator's clock."""
 
     transactional_id: str
@@ -64,12 +64,12 @@ class Coordinators:
     def __exit__(self, *_: object) -> None:
         self._forget()
 
-    def ongoing(self, transactional_id: str) -> OpenTransaction | None:
+    def ongoing(self, transactional_id: str) -> OngoingTransaction | None:
         """Return the ongoing transaction of a transactional id."""
         what = f"describe the transaction of {transactional_id}"
         return self._patiently(what, lambda: self._describe([transactional_id]).get(transactional_id))
 
-    def all_ongoing(self, is_wanted: Callable[[str], bool]) -> dict[str, OpenTransaction]:
+    def all_ongoing(self, is_wanted: Callable[[str], bool]) -> dict[str, OngoingTransaction]:
         """Return the ongoing transactions of the cluster whose transactional id is wanted, by it."""
         return self._patiently(
             "describe the ongoing transactions", lambda: self._describe(list(filter(is_wanted, self._list([ONGOING]))))
@@ -105,7 +105,7 @@ class Coordinators:
         if transactional_ids:
             self._patiently("complete the transactions", attempt)
 
-    def _describe(self, transactional_ids: Collection[str]) -> dict[str, OpenTransaction]:
+    def _describe(self, transactional_ids: Collection[str]) -> dict[str, OngoingTransaction]:
         found = {}
         for address, asked in self._by_coordinator(transactional_ids).items():
             answer = self._connection(address).ask(DescribeTransactionsRequest(transactional_ids=tuple(asked)))
@@ -172,8 +172,8 @@ class Coordinators:
         self._coordinators.clear()
 
 
-def _open(described: Any) -> OpenTransaction:
-    return OpenTransaction(
+def _open(described: Any) -> OngoingTransaction:
+    return OngoingTransaction(
         described.transactional_id,
         ProducerIdAndEpoch(described.producer_id, described.producer_epoch),
         round(described.transaction_start_time.timestamp() * 1000),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cordwood.spark.client.coordinators import Coordinators, OpenTransaction
+from cordwood.spark.client.coordinators import Coordinators, OngoingTransaction
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.errors import NotWritten, OffsetsGone, PartlyWritten, ReadError
 from cordwood.spark.exactly_once.decisions import Decision, Decisions
@@ -77,7 +77,7 @@ def _check_order(options: ExactlyOnceOptions, write: WriteId, last: Decision | N
 
 
 def check_open(
-    write: WriteId, prepared: Iterable[PreparedTransaction], ongoing: Mapping[str, OpenTransaction], now_ms: float
+    write: WriteId, prepared: Iterable[PreparedTransaction], ongoing: Mapping[str, OngoingTransaction], now_ms: float
 ) -> None:
     """Check that all prepared transactions are open, and for long enough. Raises NotWritten."""
     for each in prepared:
@@ -100,7 +100,7 @@ def _complete(
     coordinators: Coordinators,
     write: WriteId,
     decided: Collection[PreparedTransaction],
-    losers: Collection[PreparedTransaction | OpenTransaction],
+    losers: Collection[PreparedTransaction | OngoingTransaction],
 ) -> None:
     """Commit all transactions of a decision, and abort others of the write, above which nothing could be read.
 
@@ -129,6 +129,6 @@ def _is_visible(options: ExactlyOnceOptions, transaction: PreparedTransaction) -
         return False
 
 
-def _abort(coordinators: Coordinators, transactions: Iterable[PreparedTransaction | OpenTransaction]) -> None:
+def _abort(coordinators: Coordinators, transactions: Iterable[PreparedTransaction | OngoingTransaction]) -> None:
     for each in transactions:
         coordinators.end(each.transactional_id, each.producer, commit=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from cordwood.chaos.history import Outcome
-from cordwood.chaos.live.decisions import Asked, Decision, DecisionReader, disagreements
+from cordwood.chaos.live.decisions import Asked, DecisionReader, MarkerOnDisk, disagreements
 from cordwood.storage.batch import TRANSACTIONAL, check
 from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.records import Record, encode
@@ -34,7 +34,7 @@ class LogScenario:
         batch = encode_marker(producer, EndTransactionMarker(is_commit, 0), at_ms)
         self._reader.take(check(batch), batch, [-1])
 
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[MarkerOnDisk]:
         return self._reader.end()
 
 
@@ -51,9 +51,9 @@ def test_a_marker_decides_all_records_of_its_producer_before_it(log: LogScenario
     log.wrote(ONE, 5, at_ms=1200)
     log.ended(OTHER, is_commit=False, at_ms=1150)
     assert log.decisions() == [
-        Decision(3, (1, 3, 4), True, 1000),
-        Decision(3, (2,), False, 1000),
-        Decision(3, (5,), None, 0),
+        MarkerOnDisk(3, (1, 3, 4), True, 1000),
+        MarkerOnDisk(3, (2,), False, 1000),
+        MarkerOnDisk(3, (5,), None, 0),
     ]
 
 
@@ -66,19 +66,19 @@ def test_records_outside_transactions_and_markers_without_records_decide_nothing
 def test_a_marker_of_a_later_epoch_decides_the_records_of_the_earlier_one(log: LogScenario) -> None:
     log.wrote(ONE, 1)
     log.ended(ONE._replace(epoch=1), is_commit=False)
-    assert log.decisions() == [Decision(3, (1,), False, 0)]
+    assert log.decisions() == [MarkerOnDisk(3, (1,), False, 0)]
 
 
-def found(decided: Sequence[Decision], asked: Asked | None = COMMITTED) -> dict[str, int]:
+def found(decided: Sequence[MarkerOnDisk], asked: Asked | None = COMMITTED) -> dict[str, int]:
     """Return the anomalies where value 1 is of CLIENT's first transaction, and value 2 of its second."""
     of_values = {1: CLIENT, 2: TRANSACTION}
     known = {} if asked is None else {CLIENT: asked, TRANSACTION: asked}
     return {anomaly.kind: anomaly.count for anomaly in disagreements(decided, of_values.get, known)}
 
 
-def in_partitions(*decided: bool | None) -> list[Decision]:
+def in_partitions(*decided: bool | None) -> list[MarkerOnDisk]:
     """Return decisions about CLIENT, partition by partition."""
-    return [Decision(partition, (1,), is_commit, 0) for partition, is_commit in enumerate(decided)]
+    return [MarkerOnDisk(partition, (1,), is_commit, 0) for partition, is_commit in enumerate(decided)]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_decisions_that_disagree_are_found(
 
 
 def test_a_marker_that_decides_two_transactions_is_found() -> None:
-    assert found([Decision(0, (1, 2), True, 0)]) == {"torn-transaction": 1}
+    assert found([MarkerOnDisk(0, (1, 2), True, 0)]) == {"torn-transaction": 1}
 
 
 def test_values_that_no_transaction_wrote_are_left_to_other_checks() -> None:
-    assert found([Decision(0, (9,), True, 0)]) == {}
+    assert found([MarkerOnDisk(0, (9,), True, 0)]) == {}

@@ -23,7 +23,7 @@ from cordwood.chaos.live.client_rows import (
     TransactionRow,
     pack_poll,
 )
-from cordwood.chaos.live.decisions import Asked, Decision
+from cordwood.chaos.live.decisions import Asked, MarkerOnDisk
 from cordwood.chaos.live.histories import (
     RawRecord,
     RawReplica,
@@ -288,7 +288,7 @@ def test_entries_of_transfers_are_read_back_from_their_rows() -> None:
 
 
 def test_decisions_are_taken_from_one_replica_of_each_partition() -> None:
-    decided = [Decision(partition, (1,), True, 0) for partition in range(2)]
+    decided = [MarkerOnDisk(partition, (1,), True, 0) for partition in range(2)]
     replicas = {
         (broker, partition): RawReplica(0, 1, [], decided[partition : partition + 1])
         for broker in (1, 2)

@@ -19,7 +19,7 @@ from cordwood.chaos.live.broker_views import (
     coordinator_seen_by,
 )
 from cordwood.chaos.live.rounds import probe_of
-from cordwood.chaos.live.second_protocol import Appended, ClusterRoutes, OneBroker, SecondProtocolClient, initialized
+from cordwood.chaos.live.second_protocol import ClusterRoutes, OneBroker, Produced, SecondProtocolClient, initialized
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.records import Record
@@ -136,7 +136,7 @@ def test_a_cluster_is_asked_at_its_leaders_and_coordinators(shared: RunningBroke
     producer = initialized(requests, routes, WAIT_S)
     assert producer is not None
     place, record = TopicPartition(client.topic, 1), Record(0, 1_700_000_000_000, None, b"routed")
-    assert requests.produce(producer, 0, place, record) == Appended(ErrorCode.none, 0)
+    assert requests.produce(producer, 0, place, record) == Produced(ErrorCode.none, 0)
     routes.forget()
     assert requests.end(producer, is_commit=True) == ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     routes.close()

@@ -1,4 +1,4 @@
-"""Transactions of one log: last stable offset, aborted transactions, markers, truncation and recovery."""
+"""LogTransactions of one log: last stable offset, aborted transactions, markers, truncation and recovery."""
 
 import pytest
 from log_fixture import DIRECTORY, LogFixture
@@ -18,7 +18,7 @@ from cordwood.storage.records import Record, encode
 from cordwood.storage.scrub import is_still_damaged, segment_with, verify, view_of
 from cordwood.storage.state import load
 from cordwood.storage.transaction_log import aborted_again
-from cordwood.storage.transactions import DECIDED_MAX, Transactions
+from cordwood.storage.transactions import DECIDED_MAX, LogTransactions
 
 
 def entry(log: LogFixture, producer: int = 7) -> ProducerStateEntry:
@@ -66,7 +66,7 @@ def test_the_oldest_undecided_transaction_counts(log: LogFixture) -> None:
 
 
 def test_an_old_transaction_stays_the_first_among_thousands_of_later_ones() -> None:
-    transactions = Transactions()
+    transactions = LogTransactions()
     transactions.began(5, 7)
     for offset in range(6, 3 * DECIDED_MAX):
         transactions.began(offset, 8)

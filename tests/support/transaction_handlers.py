@@ -21,9 +21,9 @@ from cordwood.cluster.kafka.producer_ids import ProducerIds
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
-from cordwood.cluster.transactions.markers import Codes, Row
+from cordwood.cluster.transactions.markers import Codes, MarkerRow
 from cordwood.cluster.transactions.settings import transaction_settings
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.transaction import AddedPartition
 
 ID = "pay"
 PARTITIONS = 4
@@ -70,7 +70,7 @@ class TransactionHandlers(AdminFixture):
     async def _write(self, _broker: int, rows: Any) -> Codes:
         return [{partition: self._written(row, partition) for partition in row.partitions} for row in rows]
 
-    def _written(self, row: Row, partition: TopicIdPartition) -> ErrorCode:
+    def _written(self, row: MarkerRow, partition: AddedPartition) -> ErrorCode:
         if not self.acknowledges:
             return ErrorCode.not_leader_or_follower
         self.markers.append((partition.topic, partition.partition, row.decision.marker.is_commit))

@@ -15,10 +15,10 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
-from cordwood.cluster.transactions.markers import Codes, Marker, Row, Unacknowledged
+from cordwood.cluster.transactions.markers import Codes, Marker, MarkerRow, Unacknowledged
 from cordwood.cluster.transactions.settings import TransactionSettings
 from cordwood.cluster.transactions.states import TransactionState
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 ID = "pay"
@@ -153,19 +153,19 @@ class TransactionsFixture:
             for partition, marker in self.written
         ]
 
-    def _leader_of(self, partition: TopicIdPartition) -> int | None:
+    def _leader_of(self, partition: AddedPartition) -> int | None:
         if self.topics.get(partition.topic) != partition.topic_id:
             return None
         return self.leaders.get(TopicPartition(partition.topic, partition.partition), FIRST)
 
-    async def _send_markers(self, broker: int, rows: Sequence[Row]) -> Codes:
+    async def _send_markers(self, broker: int, rows: Sequence[MarkerRow]) -> Codes:
         self.requests.append((broker, [(row.decision.marker, _names(row.partitions)) for row in rows]))
         await self.gate.wait()
         if broker in self.unreachable:
             raise Unacknowledged(f"broker {broker} does not answer")
         return [{partition: self._write(row, partition) for partition in row.partitions} for row in rows]
 
-    def _write(self, row: Row, partition: TopicIdPartition) -> ErrorCode:
+    def _write(self, row: MarkerRow, partition: AddedPartition) -> ErrorCode:
         name = TopicPartition(partition.topic, partition.partition)
         codes = self.codes.get(name)
         code = codes.pop(0) if codes else ErrorCode.none
@@ -190,5 +190,5 @@ def told(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     return test
 
 
-def _names(partitions: Collection[TopicIdPartition]) -> set[TopicPartition]:
+def _names(partitions: Collection[AddedPartition]) -> set[TopicPartition]:
     return {TopicPartition(topic, partition) for _, topic, partition in partitions}

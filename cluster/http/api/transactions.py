@@ -1,4 +1,4 @@
-"""Transactions over HTTP: the transactional ids of the cluster, the longest open transactions first."""
+"""TransactionList over HTTP: the transactional ids of the cluster, the longest open transactions first."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class ListedTransaction(msgspec.Struct, frozen=True):
     """The age of the open transaction; null if none is open, or if it is not one of the 500 oldest."""
 
 
-class Transactions(msgspec.Struct, frozen=True):
+class TransactionList(msgspec.Struct, frozen=True):
     """The transactional ids that match, except those of brokers that did not respond.
 
     Open transactions come first, the oldest of them first; others are ordered by their transactional ids.
@@ -81,7 +81,7 @@ class TransactionPartition(msgspec.Struct, frozen=True):
     partition: int
 
 
-class TransactionDescription(msgspec.Struct, frozen=True):
+class TransactionDetail(msgspec.Struct, frozen=True):
     """A transactional id with its open transaction, if it has one."""
 
     transactional_id: str
@@ -103,7 +103,7 @@ class _Row(NamedTuple):
     coordinator: int
 
 
-async def list_transactions(asked: ApiRequest[TransactionsQuery, Nothing]) -> Transactions:
+async def list_transactions(asked: ApiRequest[TransactionsQuery, Nothing]) -> TransactionList:
     """List the transactional ids of all brokers, the longest open transactions first."""
     context, query = asked.context, asked.query
     rows, unanswered_by = await _listed(query, _age_of(query), context)
@@ -117,10 +117,10 @@ async def list_transactions(asked: ApiRequest[TransactionsQuery, Nothing]) -> Tr
         known += await context.turns.run(in_order(rest, itemgetter(0)))
     now_ms = context.wall_clock()
     shown = [_shown(row, starts, now_ms) async for row in context.turns.each(known[: query.limit])]
-    return Transactions(shown, len(rows), unanswered_by)
+    return TransactionList(shown, len(rows), unanswered_by)
 
 
-async def describe_transaction(asked: ApiRequest[Nothing, Nothing]) -> TransactionDescription:
+async def describe_transaction(asked: ApiRequest[Nothing, Nothing]) -> TransactionDetail:
     """Describe a transactional id with the partitions of its open transaction."""
     context, transactional_id = asked.context, asked.path["transactional_id"]
     coordinator = await _coordinator(transactional_id, context)
@@ -129,7 +129,7 @@ async def describe_transaction(asked: ApiRequest[Nothing, Nothing]) -> Transacti
     check(found.error_code)
     start_ms = _start_ms(found)
     places = context.turns.within((topic.topic, topic.partitions) for topic in found.topics)
-    return TransactionDescription(
+    return TransactionDetail(
         transactional_id=transactional_id,
         state=found.transaction_state,
         coordinator=coordinator,
@@ -217,14 +217,14 @@ def _start_ms(found: Any) -> int | None:
 
 
 ROUTES = (
-    Route("GET", "/v1/transactions", list_transactions, TransactionsQuery, Nothing, Transactions, refusals=(503,)),
+    Route("GET", "/v1/transactions", list_transactions, TransactionsQuery, Nothing, TransactionList, refusals=(503,)),
     Route(
         "GET",
         "/v1/transactions/{transactional_id}",
         describe_transaction,
         Nothing,
         Nothing,
-        TransactionDescription,
+        TransactionDetail,
         refusals=(404, 503),
     ),
 )

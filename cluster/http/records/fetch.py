@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from enum import Enum
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
 from cordwood.cluster.kafka.client_connection import ClientConnection
-from cordwood.cluster.kafka.fetch_request import READ_COMMITTED, READ_UNCOMMITTED
+from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.storage.types import TopicPartition
 
 ANSWER_BYTES_MAX = 512 << 10
@@ -19,20 +18,6 @@ WAIT_S = 20.0
 """The long poll time: a leader without new records responds after it."""
 SILENCE_S = 10.0
 """The time after the long poll until a request without a response fails."""
-
-
-class Isolation(Enum):
-    """The isolation level of a reader."""
-
-    READ_COMMITTED = "read_committed"
-    """Records up to the first transaction that is undecided, without those of aborted transactions."""
-    READ_UNCOMMITTED = "read_uncommitted"
-    """All committed records, of transactions too."""
-
-    @property
-    def level(self) -> int:
-        """The isolation level in requests."""
-        return READ_COMMITTED if self is Isolation.READ_COMMITTED else READ_UNCOMMITTED
 
 
 class Fetched(NamedTuple):
@@ -47,7 +32,7 @@ class Fetched(NamedTuple):
 
 
 async def fetch(
-    connection: ClientConnection, starts: Mapping[TopicPartition, int], isolation: Isolation, waits: bool
+    connection: ClientConnection, starts: Mapping[TopicPartition, int], isolation: IsolationLevel, waits: bool
 ) -> Sequence[Fetched]:
     """Fetch partitions from their leader. Return one row per partition, in the order of the response.
 

@@ -15,7 +15,6 @@ from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written, written_marker
-from cordwood.cluster.http.records.fetch import Isolation
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
 from cordwood.cluster.http.records.portions import RECORDS_MAX, MarkerRecord
 from cordwood.cluster.http.records.reader import Piece, RecordReader, Wanted
@@ -23,6 +22,7 @@ from cordwood.cluster.http.refusal import HttpRefusal, Mistake
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.operations import positions
+from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.cluster.operations.positions import Edge
 from cordwood.storage.records import Record
 from cordwood.storage.types import TopicPartition
@@ -50,7 +50,7 @@ class ReadQuery(msgspec.Struct, frozen=True):
     key_encoding: Encoding = Encoding.TEXT
     """Of `key`, too."""
     value_encoding: Encoding = Encoding.TEXT
-    isolation: Isolation = Isolation.READ_COMMITTED
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     """read_uncommitted also returns the records of undecided and aborted transactions."""
     markers: bool = False
     """Include transaction markers, which have `control` in place of key and value; not with `key`."""

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, by_leader
-from cordwood.cluster.http.records.fetch import Fetched, Isolation, fetch
+from cordwood.cluster.http.records.fetch import Fetched, fetch
 from cordwood.cluster.http.records.portions import (
     RECORD_BYTES_MAX,
     RECORDS_MAX,
@@ -26,6 +26,7 @@ from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, stat
 from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.cluster.resources.turns import at_once
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import CorruptBatch
@@ -68,7 +69,7 @@ class Wanted:
     ends: Offsets | None = None
     key: bytes | None = None
     records_max: int = RECORDS_MAX
-    isolation: Isolation = Isolation.READ_COMMITTED
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     with_markers: bool = False
     """True to read transaction markers too."""
 

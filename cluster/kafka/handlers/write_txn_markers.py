@@ -24,8 +24,8 @@ from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
-from cordwood.cluster.transactions.markers import Codes, Marker, Row
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.markers import Codes, Marker, MarkerRow
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.types import ProducerIdAndEpoch
 
@@ -130,10 +130,10 @@ async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkers
     return WriteTxnMarkersResponse(markers=rows(marker_row, request.markers))
 
 
-async def write_here(wanted: Sequence[Row], services: Services) -> Codes:
+async def write_here(wanted: Sequence[MarkerRow], services: Services) -> Codes:
     """Write the markers of this broker's own coordinator, as `handle` does. Return the code of each partition."""
     pending = PendingMarkers(services)
-    outcomes: list[dict[TopicIdPartition, MarkerOutcome]] = [{} for _ in wanted]
+    outcomes: list[dict[AddedPartition, MarkerOutcome]] = [{} for _ in wanted]
     turns = services.turns.within((number, row.partitions) for number, row in enumerate(wanted))
     async for number, partition in turns:
         marker = wanted[number].decision.marker

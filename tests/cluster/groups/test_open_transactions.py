@@ -1,6 +1,6 @@
 """Pending values of ongoing transactions: which are committed, replaced or removed, and what remains."""
 
-from cordwood.cluster.coordination.open_transactions import OpenTransactions, Written
+from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
 
 KEY, OTHER = "key", "other"
 
@@ -9,14 +9,14 @@ def written(*values: tuple[int, str, str, int]) -> OpenTransactions[str, str]:
     """Return these values by producer id, key, value and position. A transaction begins at its first position."""
     found: OpenTransactions[str, str] = OpenTransactions()
     for producer_id, key, value, position in values:
-        found.write(producer_id, position, key, Written(value, position))
+        found.write(producer_id, position, key, WrittenValue(value, position))
     return found
 
 
 def test_a_commit_returns_the_last_value_of_each_key() -> None:
     found = written((1, KEY, "a", 5), (1, KEY, "b", 6), (1, OTHER, "c", 7), (2, KEY, "d", 8))
     assert (len(found), set(found), found.first_offset) == (3, {KEY, OTHER}, 5)
-    assert found.end(1, is_commit=True) == [(KEY, Written("b", 6)), (OTHER, Written("c", 7))]
+    assert found.end(1, is_commit=True) == [(KEY, WrittenValue("b", 6)), (OTHER, WrittenValue("c", 7))]
     assert (len(found), set(found), found.first_offset) == (1, {KEY}, 8)
     assert found.end(2, is_commit=False) == []
     assert (len(found), list(found), found.first_offset) == (0, [], None)
@@ -33,12 +33,12 @@ def test_a_later_value_replaces_a_pending_one_and_an_earlier_does_not() -> None:
     found.replaced(KEY, 6)
     assert KEY in found
     assert found.end(1, is_commit=True) == []
-    assert found.end(2, is_commit=True) == [(KEY, Written("b", 7))]
+    assert found.end(2, is_commit=True) == [(KEY, WrittenValue("b", 7))]
 
 
 def test_of_two_transactions_that_commit_a_key_the_later_value_stays() -> None:
     found = written((1, KEY, "a", 5), (2, KEY, "b", 7))
-    assert found.end(2, is_commit=True) == [(KEY, Written("b", 7))]
+    assert found.end(2, is_commit=True) == [(KEY, WrittenValue("b", 7))]
     assert found.end(1, is_commit=True) == []
 
 

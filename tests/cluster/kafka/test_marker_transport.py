@@ -17,12 +17,12 @@ from kio.schema.write_txn_markers.v2.response import (
 
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.kafka.marker_transport import MarkerTransport
-from cordwood.cluster.transactions.markers import Codes, Decision, Marker, Row, Unacknowledged
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.markers import Codes, Decided, Marker, MarkerRow, Unacknowledged
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.storage.types import ProducerIdAndEpoch
 
-FLIGHTS = [TopicIdPartition(UUID(int=1), "flights", index) for index in range(3)]
-PLANES = TopicIdPartition(UUID(int=2), "planes", 0)
+FLIGHTS = [AddedPartition(UUID(int=1), "flights", index) for index in range(3)]
+PLANES = AddedPartition(UUID(int=2), "planes", 0)
 
 
 class ScriptedClient:
@@ -39,16 +39,16 @@ class ScriptedClient:
         return self._answer(request)
 
 
-def row(producer_id: int, *partitions: TopicIdPartition, is_commit: bool = True, is_v2: bool = False) -> Row:
+def row(producer_id: int, *partitions: AddedPartition, is_commit: bool = True, is_v2: bool = False) -> MarkerRow:
     marker = Marker(ProducerIdAndEpoch(producer_id, 3), is_commit, is_v2, 9)
-    return Row(Decision(None, marker, partitions, lambda: None), list(partitions))
+    return MarkerRow(Decided(None, marker, partitions, lambda: None), list(partitions))
 
 
-def sent(client: Any, *rows: Row) -> Codes:
+def sent(client: Any, *rows: MarkerRow) -> Codes:
     return asyncio.run(MarkerTransport(client, not_here).send(2, rows))
 
 
-async def not_here(_: Sequence[Row]) -> Codes:
+async def not_here(_: Sequence[MarkerRow]) -> Codes:
     raise AssertionError("another broker is asked")
 
 
@@ -106,7 +106,7 @@ def test_no_answer_acknowledges_nothing() -> None:
 
 
 def test_markers_for_this_broker_need_no_connection() -> None:
-    async def here(rows: Sequence[Row]) -> Codes:
+    async def here(rows: Sequence[MarkerRow]) -> Codes:
         assert [each.decision.marker.producer.producer_id for each in rows] == [7]
         return [{PLANES: ErrorCode.none}]
 

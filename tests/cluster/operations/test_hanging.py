@@ -1,6 +1,11 @@
 """Hanging transactions among those that are open in a partition."""
 
-from cordwood.cluster.operations.hanging import CoordinatedTransaction, OpenTransaction, is_expected, why_hanging
+from cordwood.cluster.operations.hanging_transactions import (
+    CoordinatedTransaction,
+    OpenTransaction,
+    is_expected,
+    why_hanging,
+)
 from cordwood.storage.types import TopicPartition
 
 PLACE, ELSEWHERE = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -12,8 +12,8 @@ from transactions_fixture import ID, TransactionsFixture
 from virtual_time import run
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.transactions.markers import Codes, Marker, Row, Unacknowledged
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.markers import Codes, Marker, MarkerRow, Unacknowledged
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 BROKERS = range(1, 4)
@@ -83,7 +83,7 @@ class World(TransactionsFixture):
         self.late: set[asyncio.Task[None]] = set()
         self.is_stopping = False
 
-    async def _send_markers(self, _broker: int, rows: Sequence[Row]) -> Codes:
+    async def _send_markers(self, _broker: int, rows: Sequence[MarkerRow]) -> Codes:
         what = self.trouble.pop() if self.trouble else "fine"
         await asyncio.sleep(0.01)
         if what == "lost":
@@ -95,7 +95,7 @@ class World(TransactionsFixture):
             raise Unacknowledged("the answer is lost")
         return codes
 
-    def _mark(self, row: Row, partition: TopicIdPartition) -> ErrorCode:
+    def _mark(self, row: MarkerRow, partition: AddedPartition) -> ErrorCode:
         return self.partitions[TopicPartition(partition.topic, partition.partition)].mark(row.decision.marker)
 
     def elect(self, broker: int, **changes: int) -> None:

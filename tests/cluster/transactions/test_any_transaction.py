@@ -12,15 +12,15 @@ from cordwood.cluster.transactions.shard import PartitionNames
 from cordwood.cluster.transactions.states import COMPLETE, DECIDED, PREVIOUS, TransactionState
 from cordwood.cluster.transactions.transaction import (
     EPOCH_MAX,
+    AddedPartition,
     ProducerIdNeeded,
-    TopicIdPartition,
     Transaction,
 )
 from cordwood.storage.types import ProducerIdAndEpoch
 
 NOW_MS = 1_700_000_000_000
 TOPIC = UUID(int=5)
-PARTITIONS = [TopicIdPartition(TOPIC, "flights", partition) for partition in range(3)]
+PARTITIONS = [AddedPartition(TOPIC, "flights", partition) for partition in range(3)]
 S = TransactionState
 
 

@@ -9,18 +9,18 @@ from cordwood.cluster.transactions.markers import (
     NO_LEADER,
     PARTITIONS_PER_REQUEST_MAX,
     Batch,
-    Decision,
+    Decided,
     Marker,
     MarkerQueue,
 )
-from cordwood.cluster.transactions.transaction import TopicIdPartition
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.storage.types import ProducerIdAndEpoch
 
 TOPIC = UUID(int=1)
 
 
-def partition(index: int) -> TopicIdPartition:
-    return TopicIdPartition(TOPIC, "flights", index)
+def partition(index: int) -> AddedPartition:
+    return AddedPartition(TOPIC, "flights", index)
 
 
 ONE, TWO, THREE = map(partition, (1, 2, 3))
@@ -30,12 +30,12 @@ class QueueFixture:
     """A queue whose partitions have the leaders of `leaders`, broker 1 by default."""
 
     def __init__(self) -> None:
-        self.leaders: dict[TopicIdPartition, int | None] = {}
+        self.leaders: dict[AddedPartition, int | None] = {}
         self.queue = MarkerQueue(lambda one: self.leaders.get(one, 1))
 
-    def decide(self, *partitions: TopicIdPartition, owner: object = None) -> Decision:
+    def decide(self, *partitions: AddedPartition, owner: object = None) -> Decided:
         marker = Marker(ProducerIdAndEpoch(7, 0), True, False, 3)
-        decision = Decision(owner, marker, partitions, lambda: None)
+        decision = Decided(owner, marker, partitions, lambda: None)
         self.completed = self.queue.add(decision)
         return decision
 
@@ -44,7 +44,7 @@ class QueueFixture:
         assert batch is not None
         return batch
 
-    def answer(self, batch: Batch, *refused: TopicIdPartition, code: ErrorCode = ErrorCode.none) -> list[Decision]:
+    def answer(self, batch: Batch, *refused: AddedPartition, code: ErrorCode = ErrorCode.none) -> list[Decided]:
         codes = [
             {one: ErrorCode.not_leader_or_follower if one in refused else code for one in row.partitions}
             for row in batch.rows
@@ -130,7 +130,7 @@ def test_a_large_transaction_is_written_in_parts() -> None:
     count = 2 * PARTITIONS_PER_REQUEST_MAX + 1
     decision = fixture.decide(*map(partition, range(count)))
     sizes = []
-    completed: list[Decision] = []
+    completed: list[Decided] = []
     while fixture.queue.ready():
         batch = fixture.take()
         sizes.append(sum(map(len, sent(batch))))

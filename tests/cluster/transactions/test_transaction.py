@@ -9,14 +9,14 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.transactions.states import TransactionState
 from cordwood.cluster.transactions.transaction import (
     EPOCH_MAX,
+    AddedPartition,
     ProducerIdNeeded,
-    TopicIdPartition,
     Transaction,
 )
 from cordwood.storage.types import ProducerIdAndEpoch
 
 TIMEOUT_MS, NOW_MS = 60_000, 1_700_000_000_000
-ONE, TWO = (TopicIdPartition(UUID(int=1), "flights", partition) for partition in (0, 1))
+ONE, TWO = (AddedPartition(UUID(int=1), "flights", partition) for partition in (0, 1))
 LAST_EPOCH = EPOCH_MAX - 1
 """The highest epoch that a client gets."""
 
@@ -51,7 +51,7 @@ class TransactionFixture:
             return self._take(refusal)
 
     def add(
-        self, *partitions: TopicIdPartition, producer: tuple[int, int] | None = None, **how: object
+        self, *partitions: AddedPartition, producer: tuple[int, int] | None = None, **how: object
     ) -> "TransactionFixture":
         by = self.producer if producer is None else ProducerIdAndEpoch(*producer)
         try:

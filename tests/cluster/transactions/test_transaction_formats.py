@@ -7,7 +7,7 @@ import pytest
 from cordwood.cluster.transactions.formats import decode_key, decode_value, encode_key, encode_value
 from cordwood.cluster.transactions.shard import PartitionNames
 from cordwood.cluster.transactions.states import TransactionState
-from cordwood.cluster.transactions.transaction import TopicIdPartition, Transaction
+from cordwood.cluster.transactions.transaction import AddedPartition, Transaction
 from cordwood.storage.errors import CorruptBatch
 
 FLIGHTS, PLANES = UUID(int=1), UUID(int=2)
@@ -45,7 +45,7 @@ def whole(**changes: object) -> Transaction:
         "next_producer_id": -1,
         "timeout_ms": 60_000,
         "state": TransactionState.ONGOING,
-        "partitions": (TopicIdPartition(FLIGHTS, "flights", 0), TopicIdPartition(FLIGHTS, "flights", 2)),
+        "partitions": (AddedPartition(FLIGHTS, "flights", 0), AddedPartition(FLIGHTS, "flights", 2)),
         "start_ms": 1_700_000_000_000,
         "update_ms": 1_700_000_000_005,
         "is_v2": False,
@@ -98,7 +98,7 @@ def test_version_1_is_written() -> None:
         {"previous_producer_id": 1 << 40, "next_producer_id": 1 << 41, "epoch": 32_767},
         {"state": TransactionState.EMPTY, "partitions": (), "start_ms": -1},
         {"state": TransactionState.COMPLETE_ABORT, "partitions": ()},
-        {"partitions": tuple(TopicIdPartition(PLANES, "planes", index) for index in range(500))},
+        {"partitions": tuple(AddedPartition(PLANES, "planes", index) for index in range(500))},
     ],
 )
 def test_every_field_is_restored(changes: dict[str, object]) -> None:
@@ -106,7 +106,7 @@ def test_every_field_is_restored(changes: dict[str, object]) -> None:
 
 
 def test_a_topic_that_was_created_again_is_another_one() -> None:
-    old, new = TopicIdPartition(PLANES, "flights", 0), TopicIdPartition(FLIGHTS, "flights", 0)
+    old, new = AddedPartition(PLANES, "flights", 0), AddedPartition(FLIGHTS, "flights", 0)
     assert set(restored(encode_value(whole(partitions=(old, new)))).partitions) == {old, new}
 
 

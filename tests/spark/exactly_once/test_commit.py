@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from exactly_once import Query
 from spark_scenario import Log
 
-from cordwood.spark.client.coordinators import OpenTransaction
+from cordwood.spark.client.coordinators import OngoingTransaction
 from cordwood.spark.errors import NotWritten, PartlyWritten, Unavailable
 from cordwood.spark.exactly_once.commit import check_open
 from cordwood.spark.exactly_once.decisions import FIRST_OFFSETS, Decision, Decisions, readable_end
@@ -174,7 +174,7 @@ def test_no_decision_is_missed_under_another_drivers_open_transaction(log: Log) 
 def test_a_batch_is_not_decided_in_the_second_half_of_its_timeout() -> None:
     producer = ProducerIdAndEpoch(7, 0)
     prepared = PreparedTransaction("t", producer, 1, TopicPartition("topic", 0), 0)
-    ongoing = {"t": OpenTransaction("t", producer, start_ms=1_000, timeout_ms=60_000)}
+    ongoing = {"t": OngoingTransaction("t", producer, start_ms=1_000, timeout_ms=60_000)}
     check_open(WriteId("q", 0), [prepared], ongoing, 31_000)
     with pytest.raises(NotWritten, match="more than half of transactionTimeoutMs, which is 60 s"):
         check_open(WriteId("q", 0), [prepared], ongoing, 31_001)

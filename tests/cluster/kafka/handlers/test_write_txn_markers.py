@@ -15,8 +15,8 @@ from transactions import PRODUCER, write
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.kafka.handlers import write_txn_markers as handler
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
-from cordwood.cluster.transactions.markers import Decision, Marker, Row
-from cordwood.cluster.transactions.transaction import TopicIdPartition as TransactionPartition
+from cordwood.cluster.transactions.markers import Decided, Marker, MarkerRow
+from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.storage.types import ProducerIdAndEpoch
@@ -155,10 +155,10 @@ def test_a_marker_fails_with_its_leadership_while_that_of_another_partition_is_a
     tell(story)
 
 
-def row(*places: tuple[str, int], producer: int = PRODUCER) -> Row:
-    partitions = [TransactionPartition(UUID(int=1), topic, index) for topic, index in places]
+def row(*places: tuple[str, int], producer: int = PRODUCER) -> MarkerRow:
+    partitions = [AddedPartition(UUID(int=1), topic, index) for topic, index in places]
     marker = Marker(ProducerIdAndEpoch(producer, 0), True, False, 5)
-    return Row(Decision(None, marker, partitions, lambda: None), partitions)
+    return MarkerRow(Decided(None, marker, partitions, lambda: None), partitions)
 
 
 def test_the_markers_of_this_brokers_coordinator_need_no_request() -> None:
