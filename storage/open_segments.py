@@ -8,6 +8,7 @@ their own files; these are counted, since they need descriptors too.
 from collections import OrderedDict
 from collections.abc import Hashable
 from contextlib import suppress
+from typing import Any
 
 from cordwood.storage.disk import File
 from cordwood.storage.index import Index
@@ -72,7 +73,7 @@ class OpenSegments:
         """Cache a sealed segment's index, and evict the least recently used ones if there are too many or too large."""
         self._indexes.setdefault(segment, (index, index.size))
         while len(self._indexes) > 1 and (self.index_bytes > self._index_bytes_max or len(self._indexes) > INDEXES_MAX):
-            self._indexes.popitem(last=False)
+            _evict(self._indexes)
 
     def aborted_of(self, index: Hashable) -> bytes | None:
         """Return the cached rows of an aborted index."""
@@ -86,7 +87,7 @@ class OpenSegments:
         """Cache the rows of an aborted index, and evict the least recently used ones if there are too many."""
         self._aborted.setdefault(index, rows)
         while len(self._aborted) > 1 and sum(map(len, list(self._aborted.values()))) > ABORTED_BYTES_MAX:
-            self._aborted.popitem(last=False)
+            _evict(self._aborted)
 
     def forget_aborted(self, index: Hashable) -> None:
         """Remove the rows of an aborted index that has changed or is gone."""
@@ -105,4 +106,10 @@ class OpenSegments:
 
     def _make_room(self) -> None:
         while self.file_count > self._files_max and len(self._files) > FILES_MIN:
-            self._files.popitem(last=False)
+            _evict(self._files)
+
+
+def _evict(cache: OrderedDict[Hashable, Any]) -> None:
+    """Remove the least recently used entry, unless other threads have removed all of them since they were counted."""
+    with suppress(KeyError):
+        cache.popitem(last=False)

@@ -2,9 +2,11 @@
 
 import random
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from log_fixture import ALL_BYTES, SMALL, START_MS
@@ -17,7 +19,7 @@ from cordwood.storage.errors import OutOfResources
 from cordwood.storage.index import Index, Interval
 from cordwood.storage.log import Log
 from cordwood.storage.log_loader import open_log
-from cordwood.storage.open_segments import FILES_MIN, OpenSegments
+from cordwood.storage.open_segments import ABORTED_BYTES_MAX, FILES_MAX, FILES_MIN, OpenSegments
 from cordwood.storage.real_disk import RealDisk
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.timestamps import first_at_or_after, latest_by_time
@@ -182,3 +184,22 @@ def test_threads_make_room_while_others_read(real_logs: dict[str, Log]) -> None:
     with ThreadPoolExecutor(6) as threads:
         reads = [(directory, threads.submit(values, log)) for directory, log in real_logs.items() for _ in range(6)]
         assert all(read.result() == expected(directory) for directory, read in reads)
+
+
+class EmptiedMeanwhile(OrderedDict[Any, Any]):
+    """A cache that other threads empty after this one has counted its entries."""
+
+    def popitem(self, last: bool = True) -> Any:
+        self.clear()
+        return super().popitem(last)
+
+
+def test_threads_that_make_room_together_leave_nothing_to_evict() -> None:
+    opened = OpenSegments(index_bytes_max=0)
+    opened._indexes = EmptiedMeanwhile({number: (Index(), 1) for number in range(2)})
+    opened._files = EmptiedMeanwhile(dict.fromkeys(range(FILES_MAX + 1)))
+    opened._aborted = EmptiedMeanwhile(dict.fromkeys(range(2), b""))
+    opened.hold_index("a", Index())
+    opened.hold_aborted("a", bytes(ABORTED_BYTES_MAX + 1))
+    opened.opened_active("a")
+    assert opened.file_count == 1
