@@ -96,15 +96,12 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     return with_transactions(plan, rng) if rng.random() < TRANSACTIONS_SHARE else plan
 
 
-def transactional_plan_of(seed: int, seconds: float = 10.0) -> Plan:
-    """Return a plan of this seed with little but transactions: fast brokers, which fail all the time."""
-    rng = random.Random(f"transactions alone of {seed}")
+def without_other_writers(plan: Plan) -> Plan:
+    """Return the plan with three fast brokers, and without clients that write outside transactions."""
     return replace(
-        _without_transactions(seed, seconds),
+        plan,
         brokers=3,
         voters=3,
-        partitions=rng.choice((2, 4)),
-        latency_s=rng.choice(((0.0001, 0.001), (0.0002, 0.005))),
         disk_s=(0.0001, 0.001),
         further_disks_s=(),
         clock_rates=(1.0,) * 3,
@@ -114,6 +111,16 @@ def transactional_plan_of(seed: int, seconds: float = 10.0) -> Plan:
         seekers=0,
         chores=(),
         cut_share=0.0,
+    )
+
+
+def transactional_plan_of(seed: int, seconds: float = 10.0) -> Plan:
+    """Return a plan of this seed with little but transactions: fast brokers, which fail all the time."""
+    rng = random.Random(f"transactions alone of {seed}")
+    return replace(
+        without_other_writers(_without_transactions(seed, seconds)),
+        partitions=rng.choice((2, 4)),
+        latency_s=rng.choice(((0.0001, 0.001), (0.0002, 0.005))),
         has_lying_disks=False,
         transactional=tuple(_hasty(rng, is_v2) for is_v2 in (False, True, rng.random() < 0.5)),
         committed_readers=2,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cordwood.chaos.history import Outcome
 from cordwood.chaos.sim.actions import ACTIONS
-from cordwood.chaos.sim.plan import Plan, plan_of, transactional_plan_of
+from cordwood.chaos.sim.plan import Plan, plan_of, transactional_plan_of, without_other_writers
 from cordwood.chaos.sim.run import SimulatedRun, run_plan
 from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 from cordwood.chaos.sim.transactional_client import TransactionalPlan
@@ -28,20 +28,9 @@ RARE = {"transaction-given-up", "transaction-fenced"}
 def plan(*clients: TransactionalPlan) -> Plan:
     """Return a plan with these clients and no others that write."""
     return replace(
-        plan_of(1, SECONDS),
-        brokers=3,
-        voters=3,
+        without_other_writers(plan_of(1, SECONDS)),
         partitions=3,
-        disk_s=(0.0001, 0.001),
-        further_disks_s=(),
-        clock_rates=(1.0,) * 3,
-        producers=(),
-        consumers=1,
-        members=0,
-        seekers=0,
-        chores=(),
         faults=(),
-        cut_share=0.0,
         transactional=clients,
         committed_readers=1,
     )
