@@ -23,7 +23,7 @@ class TransactionEvidence:
 
     @cached_property
     def is_committed(self) -> Bools:
-        """By transaction: whether its client was told that it is committed."""
+        """By transaction: whether its client got the answer that it is committed."""
         transactions = self._history.transactions
         is_committed: Bools = (transactions.is_commit == 1) & (transactions.outcome == Outcome.OK)
         return is_committed

@@ -46,7 +46,7 @@ ACTIONS = {
     "truncation-cut": "a job that prepares truncations",
     "maintenance-cut": "a job that removes files or learns of old segments",
     "other-job-cut": "any other job: reads, checkpoints, repairs, metadata",
-    "transaction-committed": "a client is told that its transaction is committed",
+    "transaction-committed": "a client gets the answer that its transaction is committed",
     "transaction-aborted": "or, as it had asked, aborted",
     "transaction-version-1": "a transaction in the first version of the protocol",
     "transaction-version-2": "one in the second (KIP-890)",
@@ -54,7 +54,7 @@ ACTIONS = {
     "transaction-given-up": "a client gives up a write, aborts, and raises its epoch (KIP-360)",
     "transaction-left-open": "a client dies in a transaction, and begins again under its transactional id",
     "transaction-of-a-zombie": "a client goes on with its transaction while its successor begins",
-    "transaction-fenced": "a client is told that it is fenced, or timed out",
+    "transaction-fenced": "a client gets the answer that it is fenced, or timed out",
     "request-on-an-older-connection": "a request of a transaction arrives once more, later, on an older connection",
     "broker-unregistered": "a broker's replicas are moved, and it is stopped, forgotten, and begins again",
 }

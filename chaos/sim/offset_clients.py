@@ -41,10 +41,10 @@ class OffsetClient:
     async def _latest(self, partition: int, epoch: int) -> bool:
         """Ask for the high watermark, or with read_committed for the last stable offset."""
         isolation = self._isolation()
-        asked_ns, told = self._client.now_ns, await self._list_offsets(partition, epoch, LATEST, isolation)
-        if told is None:
+        asked_ns, found = self._client.now_ns, await self._list_offsets(partition, epoch, LATEST, isolation)
+        if found is None:
             return False
-        end = int(told.offset)
+        end = int(found.offset)
         self._history.watermark(
             self._number,
             partition,
@@ -61,10 +61,10 @@ class OffsetClient:
         return self._client.rng.choice((READ_UNCOMMITTED, READ_COMMITTED))
 
     async def _earliest(self, partition: int, epoch: int) -> bool:
-        asked_ns, told = self._client.now_ns, await self._list_offsets(partition, epoch, EARLIEST, self._isolation())
-        if told is None:
+        asked_ns, found = self._client.now_ns, await self._list_offsets(partition, epoch, EARLIEST, self._isolation())
+        if found is None:
             return False
-        start, now_ns = int(told.offset), self._client.now_ns
+        start, now_ns = int(found.offset), self._client.now_ns
         self._history.watermark(
             self._number, partition, UNKNOWN, start, now_ns, invoked_ns=asked_ns, leader_epoch=epoch
         )
@@ -73,10 +73,10 @@ class OffsetClient:
     async def _by_time(self, partition: int, epoch: int) -> bool:
         asked_ns = self._client.now_ns
         wanted = BEGAN_MS + self._client.rng.randrange(asked_ns // 1_000_000 + 1)
-        told = await self._list_offsets(partition, epoch, wanted, READ_UNCOMMITTED)
-        if told is None:
+        found = await self._list_offsets(partition, epoch, wanted, READ_UNCOMMITTED)
+        if found is None:
             return False
-        answer, times = (int(told.offset), int(told.timestamp)), (asked_ns, self._client.now_ns)
+        answer, times = (int(found.offset), int(found.timestamp)), (asked_ns, self._client.now_ns)
         self._history.looked_up(self._number, partition, wanted, answer, times, epoch)
         return True
 
@@ -105,10 +105,10 @@ class OffsetClient:
             leader_epoch=wanted,
         )
         topic = part(api, "OffsetForLeaderTopic", topic=self._client.topic, partitions=(row,))
-        told = await self._ask(partition, message(api, replica_id=A_CLIENT, topics=(topic,)))
-        if told is None:
+        found = await self._ask(partition, message(api, replica_id=A_CLIENT, topics=(topic,)))
+        if found is None:
             return False
-        answer, times = (int(told.leader_epoch), int(told.end_offset)), (asked_ns, self._client.now_ns)
+        answer, times = (int(found.leader_epoch), int(found.end_offset)), (asked_ns, self._client.now_ns)
         self._history.epoch_end(self._number, partition, wanted, answer, times, epoch)
         return True
 
@@ -121,5 +121,5 @@ class OffsetClient:
             answer = await self._client.ask(address, request)
         except OSError:
             return None
-        told = answer.topics[0].partitions[0]
-        return told if told.error_code is ErrorCode.none else None
+        found = answer.topics[0].partitions[0]
+        return found if found.error_code is ErrorCode.none else None

@@ -124,7 +124,7 @@ class TransactionalClient:
                 await session.begin()
                 await self._use(session)
             except SessionEnded as refused:
-                self.alarm("refused-session", f"{self.client.name} was told {refused}")
+                self.alarm("refused-session", f"{self.client.name} got {refused}")
                 await self.client.refresh_patiently()
             finally:
                 self.in_flight -= 1
@@ -266,7 +266,7 @@ class _Session:
         if refused.code in FENCED:
             self.client.did("transaction-fenced")
         if not has_reason:
-            sentence = f"{self.client.name} was told {refused}, {lasted_s:.3f} s after it had begun its transaction"
+            sentence = f"{self.client.name} got {refused}, {lasted_s:.3f} s after it had begun its transaction"
             program.alarm("unfounded-fence", sentence)
 
     async def _consume(self) -> _Input | None:
@@ -295,9 +295,9 @@ class _Session:
         asked_ns = self.client.now_ns
 
         def code_of(answer: Any) -> ErrorCode:
-            (told,) = answer.groups
-            code: ErrorCode = told.error_code
-            return code if code is not ErrorCode.none else told.topics[0].partitions[0].error_code
+            (group,) = answer.groups
+            code: ErrorCode = group.error_code
+            return code if code is not ErrorCode.none else group.topics[0].partitions[0].error_code
 
         answer, _ = await self._coordinators.ask(GROUP, request, code_of)
         offset = int(answer.groups[0].topics[0].partitions[0].committed_offset)
@@ -393,8 +393,8 @@ class _Session:
             answer = await self.client.ask(address, request)
         except OSError:
             return None, UNKNOWN
-        told = answer.responses[0].partition_responses[0]
-        return told.error_code, int(told.base_offset)
+        row = answer.responses[0].partition_responses[0]
+        return row.error_code, int(row.base_offset)
 
     def _produce_request(self, partition: int, records: Sequence[PlannedRecord], now_ms: int, sequence: int) -> Any:
         rows = [Record(place, now_ms, record.key, record.payload) for place, record in enumerate(records)]

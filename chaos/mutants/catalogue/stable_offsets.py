@@ -201,7 +201,7 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
-        "guards-outlive-their-transaction",
+        "guards-remain-after-their-transaction",
         VERIFICATION,
         "            del self._by_producer[producer.producer_id]\n",
         "            pass\n",

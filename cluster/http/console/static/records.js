@@ -103,10 +103,10 @@ export function recordsOf(redraw, topic) {
     const notes = found.filter((row) => row.note);
     const records = found.filter((row) => !row.note).sort((a, b) => b.timestamp - a.timestamp || b.offset - a.offset);
     rows = [...notes, ...records.slice(0, LIMIT)];
-    sentence = told(rows.filter(isRecord).length, looked.length);
+    sentence = summary(rows.filter(isRecord).length, looked.length);
   }
 
-  function told(found, partitions) {
+  function summary(found, partitions) {
     const among =
       wanted.key === "" ? "" : ` with this key among the newest ${count(SEARCHED_FOR_KEY)} of each partition`;
     if (found === 0)
