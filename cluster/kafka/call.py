@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from cordwood.cluster.metadata.acls import AclOperation, AclResource
+from cordwood.cluster.security.authorizer import OPEN_ACCESS
+from cordwood.cluster.security.principal import NO_IDENTITY, Identity
+
 if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.resources.decode_queue import DecodeQueue
     from cordwood.cluster.resources.turns import Turns
+    from cordwood.cluster.security.authorizer import Authorizer
     from cordwood.cluster.transactions.coordinator import TransactionCoordinator
     from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
@@ -50,6 +55,7 @@ class Services:
     rng: random.Random
     served_apis: tuple[ServedApi, ...]
     features: "tuple[Feature, ...]"
+    authorizer: "Authorizer" = OPEN_ACCESS
 
 
 @dataclass(slots=True)
@@ -63,6 +69,11 @@ class Call:
     listener: str
     connection: int = 0
     """The number of the client's connection, which rises with each accepted one; 0 without a socket."""
+    identity: Identity = NO_IDENTITY
+
+    def may(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        """Return whether the client may do the operation on the resource of that name."""
+        return self.services.authorizer.may(self.identity, operation, resource, name)
 
     @property
     def turns(self) -> "Turns":

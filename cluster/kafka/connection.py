@@ -20,6 +20,7 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.receive_buffer import BUFFER_BYTES_USUAL, ReceiveBuffer
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.memory import MemoryPool
+from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.frames import FIRST_KEY_BYTE
 from cordwood.replication.waiters import EndOfTickScheduler
@@ -58,6 +59,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner, self.listener, self._handle = owner, listener, handle
         self.end_of_tick = owner.end_of_tick
         self.client_host = ""
+        self.identity = NO_IDENTITY
+        """Who the client is. The authenticator of the listener replaces it."""
         self.number = 0
         """Rises with each connection that the server accepts; 0 for others."""
         self.last_active = self._opened_at = 0.0
@@ -115,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_open = True
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
+        self.identity = Identity(host=self.client_host)
         self._opened_at = self.last_active = self._loop.time()
         # A limit of 0: bytes that the kernel refuses are counted, and nothing is written before they are gone.
         self._transport.set_write_buffer_limits(high=0)

@@ -156,6 +156,7 @@ class Dispatcher:
             connection.client_host,
             connection.listener,
             connection.number,
+            connection.identity,
         )
         self._start(self._answer(api, head, connection.keep(frame), call, slot), head, connection)
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgpack
 
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.metadata.fields import record_reader, text
 
 BrokerId = NewType("BrokerId", int)
@@ -267,6 +268,62 @@ class ReportUnflushed:
     partitions: tuple[tuple[UUID, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ScramUpsertion:
+    """A SCRAM credential that is set. It has no password and no salted password (RFC 5802, section 3)."""
+
+    user: str
+    mechanism: ScramMechanism
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramDeletion:
+    """A SCRAM credential that is removed. Expects that it exists."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class AlterScramCredentials:
+    """Set and remove SCRAM credentials of users (KIP-554)."""
+
+    KIND: ClassVar[int] = 19
+    upsertions: tuple[ScramUpsertion, ...]
+    deletions: tuple[ScramDeletion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PutDelegationToken:
+    """Create a delegation token, or replace the one of the same id to renew it (KIP-48). Times are ms since 1970.
+
+    `expected_expiry_ms` is the expiry of the token that is replaced, -1 if there must be none: a late renewal cannot
+    revive a token.
+    """
+
+    KIND: ClassVar[int] = 20
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    max_ms: int
+    expiry_ms: int
+    expected_expiry_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDelegationTokens:
+    """Remove delegation tokens: each has its id, and the expiry at which it was found. A renewed token is left."""
+
+    KIND: ClassVar[int] = 21
+    tokens: tuple[tuple[str, int], ...]
+
+
 Command = (
     FormatCluster
     | RegisterBroker
@@ -286,6 +343,9 @@ Command = (
     | DropReplicas
     | UnregisterBroker
     | ReportUnflushed
+    | AlterScramCredentials
+    | PutDelegationToken
+    | RemoveDelegationTokens
 )
 
 
@@ -351,6 +411,10 @@ def _pack_ours(value: object) -> object:
             return (key, expected, changed)
         case IsrChange(topic_id, partition, leader_epoch, partition_epoch, isr):
             return (topic_id, partition, leader_epoch, partition_epoch, isr)
+        case ScramUpsertion(user, mechanism, salt, stored_key, server_key, iterations):
+            return (user, mechanism, salt, stored_key, server_key, iterations)
+        case ScramDeletion(user, mechanism):
+            return (user, mechanism)
         case Acl(ResourcePattern(resource, name, pattern), principal, host, operation, permission):
             return (resource, name, pattern, principal, host, operation, permission)
         case _:

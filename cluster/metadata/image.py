@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
 from cordwood.cluster.metadata.config_values import integer
+from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.recent import RecentEntries
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -106,6 +107,10 @@ class Image:
     next_producer_id: int = 0
     acls: Mapping[UUID, Acl] = field(default_factory=dict)
     recent: RecentEntries = field(default_factory=RecentEntries)
+    scram_credentials: Mapping[tuple[str, ScramMechanism], ScramCredential] = field(default_factory=dict)
+    """By user and mechanism."""
+    delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
+    """By token id. An expired token stays until it is removed: whoever reads one compares its expiry."""
     passed_over: int = 0
     """The index of the first entry that this version does not know and has passed over; 0 for none (docs/adr/0024).
 

@@ -15,6 +15,7 @@ from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartitions,
+    AlterScramCredentials,
     Assignment,
     BeginControlledShutdown,
     BrokerId,
@@ -31,13 +32,16 @@ from cordwood.cluster.metadata.commands import (
     FenceBroker,
     FormatCluster,
     IsrChange,
+    PutDelegationToken,
     ReassignPartition,
     RegisterBroker,
+    RemoveDelegationTokens,
     ReportUnflushed,
     ResourceType,
     UnfenceBroker,
     UnregisterBroker,
 )
+from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential
 from cordwood.cluster.metadata.image import (
     EMPTY,
     MIN_ISR,
@@ -131,6 +135,12 @@ class ImageBuilder:
                 self._create_acls(command)
             case DeleteAcls():
                 self._delete_acls(command)
+            case AlterScramCredentials():
+                self._alter_scram(command)
+            case PutDelegationToken():
+                self._put_token(command)
+            case RemoveDelegationTokens():
+                self._remove_tokens(command)
             case _:
                 assert_never(command)
 
@@ -414,6 +424,43 @@ class ImageBuilder:
         gone = set(command.ids)
         kept = {acl_id: acl for acl_id, acl in self._delta.rest.acls.items() if acl_id not in gone}
         self._delta.rest = replace(self._delta.rest, acls=kept)
+
+    def _alter_scram(self, command: AlterScramCredentials) -> None:
+        credentials = dict(self._delta.rest.scram_credentials)
+        for gone in command.deletions:
+            if credentials.pop((gone.user, gone.mechanism), None) is None:
+                message = "Attempt to delete a user credential that does not exist."
+                raise CommandRefused(ErrorCode.resource_not_found, message)
+        for put in command.upsertions:
+            credential = ScramCredential(put.salt, put.stored_key, put.server_key, put.iterations)
+            credentials[put.user, put.mechanism] = credential
+        self._delta.rest = replace(self._delta.rest, scram_credentials=credentials)
+
+    def _put_token(self, command: PutDelegationToken) -> None:
+        tokens = dict(self._delta.rest.delegation_tokens)
+        known = tokens.get(command.token_id)
+        if (-1 if known is None else known.expiry_ms) != command.expected_expiry_ms:
+            message = f"The delegation token {command.token_id} was changed by another request meanwhile: try again."
+            raise CommandRefused(ErrorCode.invalid_update_version, message)
+        tokens[command.token_id] = DelegationToken(
+            command.token_id,
+            command.owner,
+            command.requester,
+            command.renewers,
+            command.issued_ms,
+            command.max_ms,
+            command.expiry_ms,
+        )
+        self._delta.rest = replace(self._delta.rest, delegation_tokens=tokens)
+
+    def _remove_tokens(self, command: RemoveDelegationTokens) -> None:
+        gone = set(command.tokens)
+        kept = {
+            token_id: token
+            for token_id, token in self._delta.rest.delegation_tokens.items()
+            if (token_id, token.expiry_ms) not in gone
+        }
+        self._delta.rest = replace(self._delta.rest, delegation_tokens=kept)
 
 
 def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Mapping[str, str]:

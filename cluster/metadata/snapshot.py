@@ -2,21 +2,23 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from cordwood.cluster.metadata.commands import Endpoint, acl_of, pack, unpack
+from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
-VERSION = 4
+VERSION = 5
 
 _FIRST_WITH_ACLS = 2
 _FIRST_WITH_FENCES = 3
 _FIRST_WITH_RECENT = 4
+_FIRST_WITH_CREDENTIALS = 5
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -82,9 +84,15 @@ def name_of(snapshot: Snapshot) -> str:
 def encode(image: Image) -> bytes:
     """Encode an image as msgpack. The layout is in docs/log-format.md."""
     assert not image.passed_over, "an image that lacks an entry is for one broker alone"
+    credentials = [
+        [(user, mechanism, *astuple(one)) for (user, mechanism), one in image.scram_credentials.items()],
+        [astuple(token) for token in image.delegation_tokens.values()],
+    ]
+    # Brokers of the version before read an image without credentials during a rolling upgrade.
+    has_credentials = any(credentials)
     return pack(
         [
-            VERSION,
+            VERSION if has_credentials else _FIRST_WITH_RECENT,
             image.index,
             image.cluster_id,
             image.next_producer_id,
@@ -93,6 +101,7 @@ def encode(image: Image) -> bytes:
             {name: dict(configs) for name, configs in image.broker_configs.items()},
             list(image.acls.items()),
             [(number, sorted(tags)) for number, tags in image.recent.chunks],
+            *(credentials if has_credentials else ()),
         ]
     )
 
@@ -106,7 +115,9 @@ def decode(payload: bytes) -> Image:
         rest.append(())
     if version < _FIRST_WITH_RECENT:
         rest.append(())
-    index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent = rest
+    if version < _FIRST_WITH_CREDENTIALS:
+        rest.extend(((), ()))
+    index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent, credentials, tokens = rest
     alike: dict[Any, PartitionImage] = {}
     by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
@@ -119,6 +130,8 @@ def decode(payload: bytes) -> Image:
         next_producer_id,
         {acl_id: acl_of(fields) for acl_id, fields in acls},
         RecentEntries(tuple((number, frozenset(tags)) for number, tags in recent)),
+        {(user, ScramMechanism(number)): ScramCredential(*keys) for user, number, *keys in credentials},
+        {fields[0]: DelegationToken(*fields) for fields in tokens},
     )
 
 

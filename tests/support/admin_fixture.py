@@ -64,7 +64,9 @@ class AdminFixture:
             "decoding": DecodeQueue(run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
         }
-        self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})
+        self.services = Services(
+            **{field.name: here.get(field.name) for field in dataclasses.fields(Services) if field.name != "authorizer"}
+        )
 
     @property
     def image(self) -> Image:

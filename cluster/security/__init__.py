@@ -1,0 +1,1 @@
+"""Security: principals, authentication mechanisms, access control, TLS and the audit log."""
