@@ -43,7 +43,14 @@ acls = st.builds(
 
 def values_of(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
     """Return a strategy for values of a declared type, mostly close to the values in the image."""
-    plain = {int: numbers, str: texts, bool: st.booleans(), UUID: st.sampled_from(IDS), type(None): st.none()}
+    plain = {
+        int: numbers,
+        str: texts,
+        bytes: st.binary(max_size=5),
+        bool: st.booleans(),
+        UUID: st.sampled_from(IDS),
+        type(None): st.none(),
+    }
     if name in ("key", "configs"):
         plain[str] = config_keys
     if annotation is Acl:

@@ -9,7 +9,8 @@ import pytest
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
-from cordwood.cluster.metadata.commands import BrokerId, Endpoint, pack
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint, pack, unpack
+from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.errors import DamagedLog
@@ -45,6 +46,8 @@ IMAGE = Image(
             Permission.DENY,
         )
     },
+    scram_credentials={("alice", ScramMechanism.SCRAM_SHA_512): ScramCredential(b"salt", b"stored", b"server", 4096)},
+    delegation_tokens={"id": DelegationToken("id", "User:alice", "User:bob", ("User:carol",), 1, 3, 2)},
 )
 
 
@@ -58,6 +61,13 @@ def disk() -> SimulatedDisk:
 def test_an_image_is_read_as_it_was_written() -> None:
     assert snapshot.decode(snapshot.encode(IMAGE)) == IMAGE
     assert snapshot.decode(snapshot.encode(Image())) == Image()
+
+
+def test_an_image_without_credentials_is_one_of_the_fourth_version_which_older_brokers_read() -> None:
+    plain = replace(IMAGE, scram_credentials={}, delegation_tokens={})
+    assert unpack(snapshot.encode(plain))[0] == 4
+    assert unpack(snapshot.encode(IMAGE))[0] == 5
+    assert snapshot.decode(snapshot.encode(plain)) == plain
 
 
 def test_an_image_of_the_first_version_has_no_acls() -> None:
