@@ -13,7 +13,20 @@ import typer
 from typer.core import TyperGroup
 
 from cordwood import __version__
-from cordwood.cluster.cli import cluster, consume, group, log, partition, produce, serve, status, topic, transaction, up
+from cordwood.cluster.cli import (
+    audit,
+    cluster,
+    consume,
+    group,
+    log,
+    partition,
+    produce,
+    serve,
+    status,
+    topic,
+    transaction,
+    up,
+)
 from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
 
 
@@ -109,6 +122,7 @@ app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
+app.add_typer(audit.app, name="audit")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,1 @@
+"""The audit log: administrative acts and refusals as hash-chained JSON lines."""

@@ -1,0 +1,169 @@
+"""The audit log of a broker: events wait in memory, and a task writes them in batches.
+
+An event is written soon, and not before its request is answered: a slow disk delays no request. What cannot wait in
+memory is counted, and a line with the count takes its place.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from cordwood.cluster.security.audit.event import AuditEvent
+from cordwood.cluster.security.audit.files import AuditFiles
+from cordwood.cluster.security.principal import Identity
+from cordwood.replication.tasks import RunBlocking, Tasks
+
+WAITING_MAX = 10_000
+"""Lines in memory. Later ones are counted as lost."""
+ALIKE_MAX = 1_000
+"""Kinds of refusals that are counted apart within one interval; the others are counted together."""
+INTERVAL_S = 1.0
+"""The interval in which refusals that are alike are counted together."""
+BATCH_MAX = 1_000
+RETRY_S = 1.0
+
+_events = structlog.get_logger("audit")
+
+
+class AuditSink(Protocol):
+    """What takes note of audit events."""
+
+    def note(self, event: AuditEvent) -> None: ...
+
+
+class NoAudit:
+    """The sink of a broker without an audit log."""
+
+    def note(self, _event: AuditEvent) -> None:
+        """Do nothing."""
+
+
+NO_AUDIT = NoAudit()
+
+Publish = Callable[[Sequence[bytes]], Awaitable[None]]
+"""Appends lines to the audit topic."""
+
+
+class AuditLog:
+    """The audit log of one broker. `start` before the first event, `close` after the last."""
+
+    def __init__(
+        self,
+        open_files: Callable[[], AuditFiles],
+        broker_id: int,
+        run_blocking: RunBlocking,
+        wall_clock: Callable[[], int],
+        publish: Publish | None = None,
+    ) -> None:
+        self._open_files, self._broker_id = open_files, broker_id
+        self._run_blocking, self._wall_clock, self._publish = run_blocking, wall_clock, publish
+        self._files: AuditFiles | None = None
+        self._waiting: deque[Mapping[str, Any]] = deque()
+        self._alike: Counter[tuple[str, ...]] = Counter()
+        self._last_alike: dict[tuple[str, ...], AuditEvent] = {}
+        self._others = 0
+        self.lost = 0
+        """Events that found no room in memory, since the start."""
+        self._unreported = 0
+        self.error = ""
+        """Why the last write failed; empty if it did not."""
+        self._arrived = asyncio.Event()
+        self._tasks = Tasks()
+        self._writing: asyncio.Task[bool] | None = None
+
+    async def start(self) -> None:
+        """Open the files, and continue their chain. Raises OSError."""
+        self._files = await self._run_blocking(self._open_files)
+        self._note_start(self._files)
+        self._tasks.repeat(self._write, "audit: write")
+        self._tasks.repeat(self._count, "audit: count refusals")
+
+    async def close(self) -> None:
+        """Write what waits, once, and close the files."""
+        await self._tasks.close()
+        if self._files is not None:
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+            self._count_alike()
+            while self._waiting and await self._write_batch(self._files):
+                pass
+            await self._run_blocking(self._files.close)
+
+    def note(self, event: AuditEvent) -> None:
+        """Take note of an event. The first refusal of an interval is a line of its own, the rest are counted."""
+        if event.is_refusal:
+            alike = event.alike
+            if alike in self._alike:
+                self._alike[alike] += 1
+                self._last_alike[alike] = event
+                return
+            if len(self._alike) >= ALIKE_MAX:
+                self._others += 1
+                return
+            self._alike[alike] = 0
+        self._add(event)
+
+    def _add(self, event: AuditEvent, count: int = 1) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            self.lost += 1
+            self._unreported += 1
+            return
+        self._waiting.append(event.fields(self._wall_clock(), self._broker_id, count))
+        self._arrived.set()
+
+    def _note_start(self, files: AuditFiles) -> None:
+        detail = f"{files.cut_off_bytes} bytes of an incomplete last line were removed" if files.cut_off_bytes else ""
+        self._add(AuditEvent("AUDIT_BEGINS", Identity(), "", detail=detail))
+        _events.info("audit.begins", last_line=files.last.sequence, last_hash=files.last.hash)
+
+    async def _count(self) -> None:
+        await asyncio.sleep(INTERVAL_S)
+        self._count_alike()
+
+    def _count_alike(self) -> None:
+        """End an interval: add a line for each kind of refusal that repeated."""
+        alike, last, others = self._alike, self._last_alike, self._others
+        self._alike, self._last_alike, self._others = Counter(), {}, 0
+        for key, count in alike.items():
+            if count:
+                self._add(last[key], count)
+        if others:
+            self._add(AuditEvent("OTHER_REFUSALS", Identity(), "", is_refusal=True), others)
+
+    async def _write(self) -> None:
+        await self._arrived.wait()
+        self._arrived.clear()
+        assert self._files is not None, "the task begins after the files are open"
+        while self._waiting:
+            if not await self._write_batch(self._files):
+                await asyncio.sleep(RETRY_S)
+
+    async def _write_batch(self, files: AuditFiles) -> bool:
+        """Write what waits, up to BATCH_MAX lines. Return False if the disk refuses: the lines stay in memory."""
+        # A cancellation does not stop the thread that writes: `close` waits for it.
+        self._writing = asyncio.get_running_loop().create_task(self._append(files))
+        return await asyncio.shield(self._writing)
+
+    async def _append(self, files: AuditFiles) -> bool:
+        if self._unreported and len(self._waiting) < WAITING_MAX:
+            lost, self._unreported = self._unreported, 0
+            self._add(AuditEvent("AUDIT_LINES_LOST", Identity(), "", detail="there was no room in memory"), lost)
+        batch = [self._waiting[index] for index in range(min(BATCH_MAX, len(self._waiting)))]
+        try:
+            lines = await self._run_blocking(files.append, batch)
+        except OSError as error:
+            if not self.error:
+                _events.error("audit.not_written", error=str(error), waiting=len(self._waiting))
+            self.error = str(error)
+            return False
+        if self.error:
+            _events.warning("audit.written_again", waiting=len(self._waiting))
+        self.error = ""
+        for _ in batch:
+            self._waiting.popleft()
+        if self._publish is not None:
+            await self._publish(lines)
+        return True
