@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
+from cordwood.cluster.security.audit.log import NO_AUDIT
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.resources.decode_queue import DecodeQueue
     from cordwood.cluster.resources.turns import Turns
+    from cordwood.cluster.security.audit.log import AuditSink
     from cordwood.cluster.security.authorizer import Authorizer
     from cordwood.cluster.transactions.coordinator import TransactionCoordinator
     from cordwood.replication.log_maintenance import LogMaintenance
@@ -56,6 +58,7 @@ class Services:
     served_apis: tuple[ServedApi, ...]
     features: "tuple[Feature, ...]"
     authorizer: "Authorizer" = OPEN_ACCESS
+    audit: "AuditSink" = NO_AUDIT
 
 
 @dataclass(slots=True)

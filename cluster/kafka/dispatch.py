@@ -11,6 +11,7 @@ import structlog
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.audited import ACTS, events_of
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import (
     RequestHead,
@@ -166,6 +167,9 @@ class Dispatcher:
             request = await turns.run(api.decoding(head, frame))
             # A request quota (KIP-124) would be charged here, and its throttle time put into the response.
             response = await api.handle(request, call)
+            if head.api_key in ACTS:
+                async for event in turns.each(events_of(ApiKey(head.api_key), request, response, call.identity)):
+                    self._services.audit.note(event)
             if code := getattr(response, "error_code", None):
                 slot.refused(int(code))
             slot.fill([*await self._answers.write(slot, partial(api.encoding, head, response), turns)])

@@ -20,6 +20,8 @@ from replica_fixture import log_directory, surroundings_of
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.audited import ACTS, events_of
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
@@ -30,6 +32,8 @@ from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.security.audit.event import AuditEvent
+from cordwood.cluster.security.principal import NO_IDENTITY
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
@@ -64,9 +68,10 @@ class AdminFixture:
             "decoding": DecodeQueue(run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
         }
-        self.services = Services(
-            **{field.name: here.get(field.name) for field in dataclasses.fields(Services) if field.name != "authorizer"}
-        )
+        required = [field.name for field in dataclasses.fields(Services) if field.default is dataclasses.MISSING]
+        self.services = Services(**{name: here.get(name) for name in required})
+        self.acts: list[AuditEvent] = []
+        """The audit events of all requests so far."""
 
     @property
     def image(self) -> Image:
@@ -121,6 +126,8 @@ class AdminFixture:
         head = RequestHead(api.KEY, version, 7, "test", 0)
         decoded = await turns.run(called.decoding(head, memoryview(_written(request))))
         response = await api.handle(decoded, Call(self.services, version, "test", "127.0.0.1", listener, connection))
+        if api.KEY in ACTS:
+            self.acts += events_of(ApiKey(api.KEY), decoded, response, NO_IDENTITY)
         return _read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
 
     def close(self) -> None:
