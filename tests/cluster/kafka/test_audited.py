@@ -30,6 +30,9 @@ ACL = {
 }
 
 
+COUNTS = {"num_partitions": -1, "replication_factor": -1}
+
+
 @pytest.fixture
 def audited() -> AdminFixture:
     fixture = AdminFixture(brokers=2)
@@ -42,7 +45,7 @@ def acts(fixture: AdminFixture) -> list[tuple[str, str, str, str]]:
 
 
 def test_topics_are_created_extended_and_deleted(audited: AdminFixture) -> None:
-    audited.ask(create_topics, 7, topics=[{"name": "orders"}, {"name": "other"}], validate_only=True)
+    audited.ask(create_topics, 7, topics=[COUNTS | {"name": name} for name in ("orders", "other")], validate_only=True)
     audited.ask(create_partitions, 3, topics=[{"name": "orders", "count": 3, "assignments": None}])
     audited.ask(delete_topics, 6, topics=[{"name": "orders", "topic_id": None}, {"name": "missing", "topic_id": None}])
     assert acts(audited) == [
