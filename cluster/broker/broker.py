@@ -11,6 +11,7 @@ import structlog
 
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.assignments import Assignments
+from cordwood.cluster.broker.auditing import audit_log
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.environment import Environment, share_out
 from cordwood.cluster.broker.identity import claim, claim_all
@@ -100,6 +101,7 @@ class Broker:
             settings.max_incremental_fetch_session_cache_partitions,
         )
         self._turns = Turns(environment.clock)
+        self._audit = audit_log(settings, environment.disk, environment.run_blocking, environment.wall_clock)
         self._decoding = DecodeQueue(environment.run_blocking, self._memory.decoding)
         self._descriptors = share_out(
             environment.descriptors_max, settings.log_open_segments_max, settings.max_connections
@@ -144,6 +146,7 @@ class Broker:
         self._directory_ids = claim_all(
             self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._note_repaired
         )
+        await self._audit.start()
         bound = await self._server.bind(listeners_of(settings, self._environment.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
@@ -186,6 +189,7 @@ class Broker:
         self._lifecycle.close()
         await self._controller_runner.close()
         await self._quorum.close()
+        await self._audit.close()
         self._environment.close()
 
     def _log_directory(self, path: str) -> LogDirectory:
@@ -410,6 +414,7 @@ class Broker:
             rng=self._rng,
             served_apis=served_apis(),
             features=FEATURES,
+            audit=self._audit,
         )
         producing = ProduceHandler(
             self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns, self._verifier

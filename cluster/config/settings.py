@@ -171,6 +171,22 @@ class Settings:
         " any name; use it only if no browser can reach the listener.",
     )
 
+    audit_log_enable: str = _setting(
+        "auto",
+        string("auto", "on", "off"),
+        "Whether administrative acts and refusals are written to an audit log. auto: if clients authenticate, or if"
+        " authorizer.class.name is set.",
+    )
+    audit_log_dir: str = _setting(
+        "", string(), "The directory of the audit log; empty for the directory audit in the first of log.dirs."
+    )
+    audit_log_file_bytes: int = _setting(
+        64 * MIB, long(KIB), "The size at which the audit log begins another file. The hash chain goes on."
+    )
+    audit_log_files: int = _setting(
+        16, integer(2), "The number of files of the audit log that are kept; the oldest are removed."
+    )
+
     logging_format: str = _setting(
         "auto",
         string("auto", "text", "logfmt", "json"),

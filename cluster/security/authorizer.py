@@ -9,8 +9,15 @@ from cordwood.cluster.security.principal import Identity
 class Authorizer(Protocol):
     """Decides by the newest ACLs. It never blocks, and costs no time that grows with the number of other ACLs."""
 
+    is_ready: bool
+    """Whether the ACLs are known. Before, every client but a super user is refused."""
+
     def may(self, identity: Identity, operation: AclOperation, resource: AclResource, name: str, /) -> bool:
         """Return whether the identity may do the operation on the resource of that name."""
+        ...
+
+    def may_see(self, identity: Identity, operation: AclOperation, resource: AclResource, name: str, /) -> bool:
+        """Decide as `may` about a resource that the client has not named: if refused, it is left out of a list."""
         ...
 
     def may_any(self, identity: Identity, operation: AclOperation, resource: AclResource, /) -> bool:
@@ -25,8 +32,12 @@ class Authorizer(Protocol):
 class OpenAccess:
     """Access without `authorizer.class.name`: every client may do everything."""
 
+    is_ready = True
+
     def may(self, _identity: Identity, _operation: AclOperation, _resource: AclResource, _name: str, /) -> bool:
         return True
+
+    may_see = may
 
     def may_any(self, _identity: Identity, _operation: AclOperation, _resource: AclResource, /) -> bool:
         return True

@@ -35,7 +35,13 @@ class AuditSink(Protocol):
 
 
 class NoAudit:
-    """The sink of a broker without an audit log."""
+    """The audit log of a broker that has none."""
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
 
     def note(self, _event: AuditEvent) -> None:
         """Do nothing."""
