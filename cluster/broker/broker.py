@@ -218,6 +218,7 @@ class Broker:
             memory=self._memory,
             turns=self._turns,
             wall_clock=self._wall_clock,
+            audit=self._audit,
         )
 
     def _why_not_ready(self) -> str | None:

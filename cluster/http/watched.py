@@ -15,6 +15,7 @@ from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.security.audit.log import NO_AUDIT, AuditLog, NoAudit
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.leader_role import FollowerStatus, LeaderRole
@@ -78,6 +79,7 @@ class Watched:
     """The event-loop time that answers about thousands of partitions share with requests."""
     wall_clock: Callable[[], int]
     """Milliseconds since 1970."""
+    audit: AuditLog | NoAudit = NO_AUDIT
 
 
 def lag_records(leader: LeaderRole, follower: FollowerStatus) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cordwood.cluster.http.metrics import cluster, disks, groups, process, replicas, requests, transactions
+from cordwood.cluster.http.metrics import audit, cluster, disks, groups, process, replicas, requests, transactions
 from cordwood.cluster.http.metrics.family import Family
 
 _CHAPTERS = (
@@ -12,6 +12,7 @@ _CHAPTERS = (
     ("Disks", disks.FAMILIES),
     ("Consumer groups", groups.FAMILIES),
     ("Transactions", transactions.FAMILIES),
+    ("Audit log", audit.FAMILIES),
     ("Memory", process.MEMORY),
     ("Process", process.PROCESS),
 )

@@ -37,6 +37,8 @@ class AuditSink(Protocol):
 class NoAudit:
     """The audit log of a broker that has none."""
 
+    written = waiting = lost = 0
+
     async def start(self) -> None:
         """Do nothing."""
 
@@ -73,12 +75,19 @@ class AuditLog:
         self._others = 0
         self.lost = 0
         """Events that found no room in memory, since the start."""
+        self.written = 0
+        """Lines written since the start."""
         self._unreported = 0
         self.error = ""
         """Why the last write failed; empty if it did not."""
         self._arrived = asyncio.Event()
         self._tasks = Tasks()
         self._writing: asyncio.Task[bool] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """The number of lines in memory."""
+        return len(self._waiting)
 
     async def start(self) -> None:
         """Open the files, and continue their chain. Raises OSError."""
@@ -168,6 +177,7 @@ class AuditLog:
         if self.error:
             _events.warning("audit.written_again", waiting=len(self._waiting))
         self.error = ""
+        self.written += len(batch)
         for _ in batch:
             self._waiting.popleft()
         if self._publish is not None:
