@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from cordwood import __version__
 from cordwood.cluster.cli import (
     audit,
+    cert,
     cluster,
     consume,
     group,
@@ -123,6 +124,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 app.add_typer(audit.app, name="audit")
+app.add_typer(cert.app, name="cert")
 
 
 def _print_version(wanted: bool) -> None:
