@@ -16,6 +16,7 @@ from cordwood.cluster.coordination.shard_store import ShardStore, chunks
 from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
+from cordwood.cluster.transactions.connections import NewestConnections
 from cordwood.cluster.transactions.markers import Codes, Decided, LeaderOf, Marker, MarkerRow, MarkerSender
 from cordwood.cluster.transactions.measures import TransactionMeasures
 from cordwood.cluster.transactions.patterns import compile_pattern
@@ -92,6 +93,7 @@ class TransactionCoordinator:
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._names = PartitionNames()
+        self._connections = NewestConnections()
         self._store = ShardStore(topic, self._open_shard, self._tasks, wall_clock, self._loaded, self._lost)
         self._markers = MarkerSender(leader_of, send_markers, self._tasks)
         self._completions: asyncio.TimerHandle | None = None
@@ -167,9 +169,10 @@ class TransactionCoordinator:
         """Add partitions to the transaction, which begins with the first. Return once they are durable."""
 
         def add(current: Transaction, is_pending: bool, _spare_id: int | None) -> Transaction:
-            return current.add(
-                producer, added, self._wall_clock(), is_v2=is_v2, connection=connection, is_pending=is_pending
-            )
+            new = current.add(producer, added, self._wall_clock(), is_v2=is_v2, is_pending=is_pending)
+            if not is_v2:
+                self._connections.note(producer, connection)
+            return new
 
         added = [self._named(partition) for partition in partitions]
         await self._transition(transactional_id, add, BROKERS_WAIT_S if is_v2 else None)
@@ -199,15 +202,12 @@ class TransactionCoordinator:
         """Decide the transaction. Return the producer's id and epoch for the next one, once the decision is durable."""
 
         def end(current: Transaction, is_pending: bool, spare_id: int | None) -> Transaction:
-            return current.end(
-                producer,
-                self._wall_clock(),
-                commit=commit,
-                is_v2=is_v2,
-                connection=connection,
-                is_pending=is_pending,
-                spare_id=spare_id,
+            new = current.end(
+                producer, self._wall_clock(), commit=commit, is_v2=is_v2, is_pending=is_pending, spare_id=spare_id
             )
+            if not is_v2:
+                self._connections.note(producer, connection)
+            return new
 
         return (await self._transition(transactional_id, end)).next_producer
 

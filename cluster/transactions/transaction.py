@@ -65,8 +65,6 @@ class Transaction(NamedTuple):
     update_ms: int
     is_v2: bool
     """True if the transaction was begun or ended in version 2 of the protocol."""
-    connection: int = 0
-    """The newest client connection of this transaction; 0 if unknown. Not stored."""
 
     @classmethod
     def create(cls, producer_id: int, timeout_ms: int, now_ms: int) -> "Transaction":
@@ -136,7 +134,6 @@ class Transaction(NamedTuple):
             partitions=(),
             start_ms=NO_TIME,
             update_ms=now_ms,
-            connection=0,
         )
 
     def add(
@@ -146,13 +143,11 @@ class Transaction(NamedTuple):
         now_ms: int,
         *,
         is_v2: bool = False,
-        connection: int = 0,
         is_pending: bool = False,
     ) -> "Transaction":
         """Add partitions; begin the transaction with the first. Return `self` if all of them are in it."""
         self._check_current(producer)
         self._check_settled(is_pending=is_pending)
-        self._check_connection(connection, is_v2=is_v2)
         is_ongoing = self.state is _S.ONGOING
         known = frozenset(self.partitions)
         added = tuple(partition for partition in dict.fromkeys(partitions) if partition not in known)
@@ -164,7 +159,6 @@ class Transaction(NamedTuple):
             start_ms=self.start_ms if is_ongoing else now_ms,
             update_ms=now_ms,
             is_v2=is_v2,
-            connection=max(connection, self.connection),
         )
 
     def verify(self, producer: ProducerIdAndEpoch, partitions: Iterable[AddedPartition]) -> list[ErrorCode]:
@@ -181,7 +175,6 @@ class Transaction(NamedTuple):
         *,
         commit: bool,
         is_v2: bool,
-        connection: int = 0,
         is_pending: bool = False,
         spare_id: int | None = None,
     ) -> "Transaction":
@@ -197,14 +190,13 @@ class Transaction(NamedTuple):
                 raise Refused(ErrorCode.concurrent_transactions)
         if is_pending:
             raise Refused(ErrorCode.concurrent_transactions)
-        self._check_connection(connection, is_v2=is_v2)
         if self.state is _S.ONGOING:
-            return self._end_by_client(now_ms, commit, is_v2, connection, spare_id)
+            return self._end_by_client(now_ms, commit, is_v2, spare_id)
         if is_retry or not is_v2:
             return self._repeated_end(commit)
         if commit:
             raise Refused(ErrorCode.invalid_txn_state)
-        return self._end_by_client(now_ms, commit, is_v2, connection, spare_id)
+        return self._end_by_client(now_ms, commit, is_v2, spare_id)
 
     def fence(self, now_ms: int) -> "Transaction":
         """Abort the ongoing transaction with a raised epoch, which no client gets: its producer can do nothing more."""
@@ -268,14 +260,6 @@ class Transaction(NamedTuple):
         if is_pending or self.state in DECIDED:
             raise Refused(ErrorCode.concurrent_transactions)
 
-    def _check_connection(self, connection: int, *, is_v2: bool) -> None:
-        """Refuse a version 1 request that was delayed on an older connection: it belongs to an earlier transaction.
-
-        In version 2, each transaction has an epoch of its own.
-        """
-        if not is_v2 and 0 < connection < self.connection:
-            raise Refused(ErrorCode.invalid_txn_state)
-
     def _repeated_end(self, commit: bool) -> "Transaction":
         """Return `self` if the transaction was decided and completed so."""
         if self.state is (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
@@ -284,9 +268,7 @@ class Transaction(NamedTuple):
             raise Refused(ErrorCode.concurrent_transactions)
         raise Refused(ErrorCode.invalid_txn_state)
 
-    def _end_by_client(
-        self, now_ms: int, commit: bool, is_v2: bool, connection: int, spare_id: int | None
-    ) -> "Transaction":
+    def _end_by_client(self, now_ms: int, commit: bool, is_v2: bool, spare_id: int | None) -> "Transaction":
         epoch, last_epoch, next_producer_id = self.epoch, self.last_epoch, NO_PRODUCER_ID
         if is_v2:
             if self.is_exhausted:
@@ -302,7 +284,6 @@ class Transaction(NamedTuple):
             start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,
             update_ms=now_ms,
             is_v2=is_v2,
-            connection=max(connection, self.connection),
         )
 
     def _to(self, state: TransactionState, **changes: object) -> "Transaction":

@@ -82,6 +82,11 @@ def test_a_new_leader_returns_no_watermark_that_is_a_step_back() -> None:
     assert run_seed(100, 30.0).findings == ()
 
 
+def test_a_request_that_was_delayed_while_its_broker_loaded_the_transaction_again_does_not_end_it() -> None:
+    """Seed 104: a version 1 EndTxn on an older connection committed a transaction that its client had just begun."""
+    assert run_seed(104, 30.0).findings == ()
+
+
 def test_a_fault_that_is_left_out_does_not_strike() -> None:
     plan = plan_of(1, 5.0)
     assert plan.faults

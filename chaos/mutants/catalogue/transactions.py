@@ -9,6 +9,7 @@ HANGING = "A transaction stays open, and readers of committed records stop at it
 
 TRANSACTION = "cluster/transactions/transaction.py"
 COORDINATOR = "cluster/transactions/coordinator.py"
+CONNECTIONS = "cluster/transactions/connections.py"
 SHARD = "cluster/transactions/shard.py"
 MARKERS = "cluster/transactions/markers.py"
 FORMATS = "cluster/transactions/formats.py"
@@ -210,10 +211,19 @@ MUTANTS = (
     ),
     Mutant(
         "delayed-requests-tear",
-        TRANSACTION,
-        "        if not is_v2 and 0 < connection < self.connection:\n",
+        CONNECTIONS,
+        "        if 0 < connection < newest:\n",
         "        if False:\n",
         "A delayed request of version 1 does not land in the next transaction (transaction rule 6).",
+        TORN,
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "loading-forgets-connections",
+        COORDINATOR,
+        "        shard.let_go()\n",
+        "        shard.let_go()\n        self._connections = NewestConnections()\n",
+        "A request may be delayed while its broker loads the transactional id again (transaction rule 6).",
         TORN,
         Scenario.TRANSACTIONS,
     ),

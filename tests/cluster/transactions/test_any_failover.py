@@ -99,8 +99,9 @@ class World(TransactionsFixture):
         return self.partitions[TopicPartition(partition.topic, partition.partition)].mark(row.decision.marker)
 
     def elect(self, broker: int, **changes: int) -> None:
-        for task in self.late:
-            task.cancel()
+        if broker != self.leader:
+            for task in self.late:
+                task.cancel()
         super().elect(broker, **changes)
 
     async def live(self, plan: Callable[[int], tuple[Sequence[TopicPartition], str]]) -> None:

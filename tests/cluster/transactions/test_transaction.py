@@ -351,34 +351,6 @@ def test_a_repeated_end_of_an_empty_transaction_is_fenced(transaction: Transacti
     assert transaction.end("abort", v2=True, producer=(7, 0)).code is ErrorCode.producer_fenced
 
 
-# Torn transactions of version 1.
-
-
-def test_a_delayed_end_on_an_older_connection_is_refused(transaction: TransactionFixture) -> None:
-    transaction.add(connection=4)
-    transaction.end("commit", connection=5).complete()
-    transaction.add(connection=5)
-    assert transaction.end("commit", connection=4).code is ErrorCode.invalid_txn_state
-    assert transaction.now.state is S.ONGOING
-    assert transaction.end("commit", connection=5).code is ErrorCode.none
-
-
-def test_a_delayed_add_on_an_older_connection_is_refused(transaction: TransactionFixture) -> None:
-    transaction.add(connection=4).end("commit", connection=5).complete()
-    assert transaction.add(TWO, connection=4).code is ErrorCode.invalid_txn_state
-    assert transaction.now.state is S.COMPLETE_COMMIT
-
-
-def test_a_new_producer_may_use_any_connection(transaction: TransactionFixture) -> None:
-    transaction.add(connection=9).end("commit", connection=9).complete().init()
-    assert transaction.add(connection=4).code is ErrorCode.none
-
-
-def test_version_2_needs_no_connection(transaction: TransactionFixture) -> None:
-    transaction.add(connection=9, is_v2=True)
-    assert transaction.end("commit", v2=True, connection=4).code is ErrorCode.none
-
-
 # Time.
 
 

@@ -284,6 +284,14 @@ async def test_a_v1_request_that_was_delayed_on_an_older_connection_tears_nothin
 
 
 @told
+async def test_version_2_needs_no_connection() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE, connection=9)
+    assert await transactions.end("commit", v2=True, connection=4) == (1, 1)
+
+
+@told
 async def test_transactions_are_listed_by_state_producer_age_and_name() -> None:
     transactions = TransactionsFixture()
     for name in ("pay-1", "pay-2", "ship-1"):

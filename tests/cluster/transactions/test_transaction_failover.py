@@ -96,6 +96,51 @@ async def test_a_deposed_coordinator_sends_no_more_markers() -> None:
 
 
 @told
+async def test_a_delayed_v1_request_is_refused_after_its_broker_has_loaded_the_id_again() -> None:
+    for leaders in ((FIRST,), (SECOND, FIRST)):
+        transactions = TransactionsFixture(brokers=2)
+        await transactions.init()
+        await transactions.add(ONE, connection=1)
+        await transactions.end("commit", connection=2)
+        await transactions.add(ONE, connection=2)
+        for leader in leaders:
+            transactions.elect(leader)
+            await transactions.loaded()
+        assert await transactions.code_of(transactions.end("commit", connection=1)) is ErrorCode.invalid_txn_state
+        assert transactions.state() is S.ONGOING
+        await transactions.end("commit", connection=2)
+        await transactions.until_state(S.COMPLETE_COMMIT)
+
+
+@told
+async def test_the_connection_of_a_v1_request_counts_although_its_coordinator_changed_before_the_answer() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE, connection=1)
+    await transactions.end("commit", connection=1)
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    transactions.topic.hold()
+    add = asyncio.ensure_future(transactions.add(ONE, connection=2))
+    await asyncio.sleep(0)
+    transactions.elect(FIRST, keeping=1)
+    assert await transactions.code_of(add) is ErrorCode.not_coordinator
+    transactions.topic.release()
+    await transactions.loaded()
+    assert transactions.state() is S.ONGOING
+    assert await transactions.code_of(transactions.end("commit", connection=1)) is ErrorCode.invalid_txn_state
+
+
+@told
+async def test_a_v1_producer_goes_on_after_its_broker_was_started_again_and_numbers_connections_from_one() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE, connection=9)
+    await transactions.restart()
+    await transactions.end("commit", connection=1)
+    await transactions.until_state(S.COMPLETE_COMMIT)
+
+
+@told
 async def test_a_compaction_keeps_a_decision_that_is_being_written() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
