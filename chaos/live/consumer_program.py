@@ -12,6 +12,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaEx
 from cordwood.chaos import transfers
 from cordwood.chaos.history import SEQUENCE_BITS, content_of, value_of
 from cordwood.chaos.live.client_rows import NONE, PollKind, PollRow, pack_poll
+from cordwood.chaos.live.run_end import end_with_run
 from cordwood.chaos.workload import decode
 
 POLL_S = 0.1
@@ -30,6 +31,7 @@ def main(
     setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
 ) -> None:
     """Read until standard input ends."""
+    end_with_run()
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -21,9 +21,9 @@ def workplace(keep: Path | None) -> Iterator[Path]:
     """Yield a working directory, which is deleted afterwards unless `keep` names it.
 
     Within the block, SIGTERM ends this program as Ctrl-C does, so that the processes and mounts that it made end with
-    it.
+    it. A further SIGTERM does not interrupt that: `timeout` sends two.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _interrupt)
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="cordwood-chaos-") as place:
             yield Path(place)
@@ -33,3 +33,8 @@ def workplace(keep: Path | None) -> Iterator[Path]:
     except FileExistsError:
         raise typer.BadParameter(f"{keep} is there already.", param_hint="--keep") from None
     yield keep.resolve()
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -30,6 +30,7 @@ from cordwood.chaos.live.client_rows import (
     pack_send,
     pack_transaction,
 )
+from cordwood.chaos.live.run_end import end_with_run
 from cordwood.chaos.live.transactional_producers import (
     FirstProtocolProducer,
     MustAbort,
@@ -88,6 +89,8 @@ def main(
         return SecondProtocolProducer(bootstrap, topic, name, orders, timeout_ms)
 
     def live() -> None:
+        # Here, since a fork has no threads. A process without a child starts the next one when the run has ended.
+        end_with_run()
         log = _Log(rows, producer, timeout_ms)
         rng = random.Random(f"{seed}/{number}/{log.transactions}")
         client = _Client(
