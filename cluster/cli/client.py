@@ -6,9 +6,15 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cordwood.client.sasl import NotAuthenticated
+from cordwood.client.security import OPEN, ClientSecurity, client_security
+from cordwood.client.tls import TlsFailed, WrongSetting
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.options import DEFAULT_SERVERS
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -35,22 +41,114 @@ def _parse_server(server: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def require_reachable(servers: str) -> None:
-    """Raise Failure with exit code 3 unless one of the servers takes connections.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster that a command is about: bootstrap servers, and how to connect to them."""
+
+    servers: str
+    security: ClientSecurity = OPEN
+
+
+def target_of(servers: str, config: Path | None) -> Target:
+    """Return the target of the options --bootstrap-server and --command-config. Raises Failure with exit code 2."""
+    given = {} if config is None else read_properties(config)
+    if servers == DEFAULT_SERVERS:
+        servers = given.get("bootstrap.servers", servers)
+    try:
+        return Target(servers, client_security(given))
+    except WrongSetting as mistake:
+        raise Failure(f"{config}: {mistake}.", ExitCode.USAGE) from None
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Return the keys and values of a properties file. Raises Failure with exit code 2.
+
+    Relative paths in values are relative to the working directory, as in librdkafka.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise Failure(f"cannot read --command-config {path}: {error.strerror}.", ExitCode.USAGE) from None
+    except UnicodeDecodeError:
+        raise Failure(f"--command-config {path} is not UTF-8 text.", ExitCode.USAGE) from None
+    given = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and line[0] not in "#!":
+            key, separator, value = line.partition("=")
+            if not separator:
+                raise Failure(f"{path}, line {number}: write it as key=value.", ExitCode.USAGE)
+            given[key.strip()] = value.strip()
+    return given
+
+
+def require_reachable(target: Target) -> None:
+    """Raise Failure with exit code 3 unless one of the servers takes connections, with TLS and SASL if they are given.
 
     The Kafka client would retry forever, and report that only in its log.
     """
     reasons = []
-    for address in parse_servers(servers):
+    for address in parse_servers(target.servers):
         reason = why_unreachable(address)
+        if reason is None and target.security != OPEN:
+            reason = _why_not_authenticated(address, target.security)
         if reason is None:
             return
         reasons.append(reason)
     raise Failure(
-        f"no broker at {servers} ({', '.join(dict.fromkeys(reasons))}). "
+        f"no broker at {target.servers} ({', '.join(dict.fromkeys(reasons))}). "
         "Start one with `cordwood serve`, or name another with --bootstrap-server.",
         ExitCode.UNREACHABLE,
     )
+
+
+def _why_not_authenticated(address: tuple[str, int], security: ClientSecurity) -> str | None:
+    """Return why a broker that takes connections does not answer; None if it does.
+
+    Raises Failure where the settings are wrong: no other broker would take them.
+    """
+    from cordwood.client.blocking import connect
+
+    where = address_text(*address)
+    try:
+        connect(where, CONNECT_TIMEOUT_S, "cordwood-cli", security).close()
+    except WrongSetting as mistake:
+        raise Failure(f"--command-config: {mistake}.", ExitCode.USAGE) from None
+    except (NotAuthenticated, TlsFailed) as error:
+        raise Failure(f"{error} (--command-config).") from None
+    except ConnectionError as error:
+        wanted = "security.protocol" if security.sasl is None else "security.protocol and sasl.mechanism"
+        return f"{where} closed the connection: check {wanted} in --command-config ({error})"
+    except OSError as error:
+        return f"{where}: {error}"
+    return None
+
+
+def why_silent(target: Target) -> str:
+    """Return why a broker that takes connections may not answer: it wants TLS or SASL. Empty if that is not so."""
+    from kio.schema.api_versions.v0.request import ApiVersionsRequest
+    from kio.schema.metadata.v4.request import MetadataRequest
+
+    from cordwood.client.blocking import connect
+
+    if target.security != OPEN:
+        return ""
+    for address in parse_servers(target.servers):
+        wanted = "SSL or SASL_SSL"
+        try:
+            with connect(address_text(*address), CONNECT_TIMEOUT_S, "cordwood-cli") as connection:
+                connection.ask(ApiVersionsRequest())
+                wanted = "SASL_PLAINTEXT"
+                connection.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False))
+        except TimeoutError:
+            continue
+        except OSError:
+            return f"It seems to want security.protocol={wanted}: give a file with it and more as --command-config. "
+    return ""
+
+
+def address_text(host: str, port: int) -> str:
+    """Return host:port, with an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def why_unreachable(address: tuple[str, int]) -> str | None:
@@ -62,36 +160,37 @@ def why_unreachable(address: tuple[str, int]) -> str | None:
     return None
 
 
-def client_settings(servers: str, **more: Any) -> dict[str, Any]:
+def client_settings(target: Target, **more: Any) -> dict[str, Any]:
     """Return the settings of a client. The library's own log is off: errors are reported as failures."""
-    return {"bootstrap.servers": servers, "client.id": "cordwood-cli", "log_level": 0, **more}
+    own = {"bootstrap.servers": target.servers, "client.id": "cordwood-cli", "log_level": 0}
+    return {**own, **target.security.for_librdkafka(), **more}
 
 
 @contextmanager
-def talking_to(servers: str) -> Iterator[None]:
+def talking_to(target: Target) -> Iterator[None]:
     """Run a block that uses a Kafka client. A Kafka error in the block becomes a Failure.
 
     SIGTERM ends the block as Ctrl-C does, so that a consumer leaves its group and a producer flushes its records.
     """
-    require_reachable(servers)
+    require_reachable(target)
     from confluent_kafka import KafkaException
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KafkaException as error:
-        raise failure_of(error.args[0], servers) from None
+        raise failure_of(error.args[0], target) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
-def admin_client(servers: str) -> "Iterator[AdminClient]":
+def admin_client(target: Target) -> "Iterator[AdminClient]":
     """Yield a connected AdminClient, inside `talking_to`."""
-    with talking_to(servers):
+    with talking_to(target):
         from confluent_kafka.admin import AdminClient
 
-        yield AdminClient(client_settings(servers))
+        yield AdminClient(client_settings(target))
 
 
 def answer(future: "Future[T]") -> T:
@@ -102,7 +201,7 @@ def answer(future: "Future[T]") -> T:
         raise Failure(f"the broker did not answer within {ANSWER_TIMEOUT_S:.0f} s.", ExitCode.UNREACHABLE) from None
 
 
-def failure_of(error: "KafkaError", servers: str) -> Failure:
+def failure_of(error: "KafkaError", target: Target) -> Failure:
     """Return the failure for an error of confluent-kafka."""
     from confluent_kafka import KafkaError
 
@@ -115,8 +214,9 @@ def failure_of(error: "KafkaError", servers: str) -> Failure:
     }
     if error.code() in unreachable:
         return Failure(
-            f"{servers} accepts connections but does not answer ({error.str()}). Check that it is a Kafka"
-            " broker, and that its advertised.listeners can be reached from this machine.",
+            f"{target.servers} accepts connections but does not answer ({error.str()})."
+            f" {why_silent(target)}Check that it is a Kafka broker, and that its advertised.listeners can be reached"
+            " from this machine.",
             ExitCode.UNREACHABLE,
         )
     return Failure(f"the broker refused: {error.str()} ({error.name()}).")

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cluster.cli.client import target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json
 
 app = typer.Typer(no_args_is_help=True, help="Check the cluster as a whole.")
@@ -21,6 +22,7 @@ def can_stop(
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's node.id.")],
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Check whether a broker may be stopped now without loss of availability or durability.
 
@@ -31,7 +33,7 @@ def can_stop(
     from cordwood.cluster.cli.status_report import why_old
     from cordwood.cluster.operations.can_stop import reasons_against
 
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         view = view_of(admin)
     if (reason := why_old(view)) is not None:
         raise Failure(reason)

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from cordwood.cluster.cli.client import ANSWER_TIMEOUT_S, admin_client, client_settings, no_such_topic
+from cordwood.cluster.cli.client import (
+    ANSWER_TIMEOUT_S,
+    Target,
+    admin_client,
+    client_settings,
+    no_such_topic,
+    target_of,
+)
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note
 from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.storage.types import TopicPartition
@@ -79,6 +86,7 @@ def consume(
         ),
     ] = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Print records, one per line."""
     from cordwood.cluster.cli.offsets import parse_position, readable_ends, resolve
@@ -88,10 +96,11 @@ def consume(
     position = parse_position(start, "--from")
     renderer = Renderer(sys.stdout.buffer, as_json, key_separator)
     reading = Reading(renderer, follow=follow, limit=limit, in_group=group is not None)
-    with admin_client(servers) as admin:
+    target = target_of(servers, command_config)
+    with admin_client(target) as admin:
         from confluent_kafka import Consumer
 
-        consumer = Consumer({**_settings(servers, group, isolation), "error_cb": reading.client_error})
+        consumer = Consumer({**_settings(target, group, isolation), "error_cb": reading.client_error})
         try:
             names = _partitions(consumer, topic, partition)
             starts, ends = resolve(admin, position, names, isolation), readable_ends(admin, names, isolation)
@@ -101,9 +110,9 @@ def consume(
             consumer.close()
 
 
-def _settings(servers: str, group: str | None, isolation: IsolationLevel) -> dict[str, Any]:
+def _settings(target: Target, group: str | None, isolation: IsolationLevel) -> dict[str, Any]:
     return client_settings(
-        servers,
+        target,
         **{
             "group.id": group or "cordwood-consume",
             "isolation.level": isolation.value,

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cluster.cli.client import admin_client, answer
+from cordwood.cluster.cli.client import admin_client, answer, target_of
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note, print_json, print_rows, print_table
 from cordwood.storage.types import TopicPartition
 
@@ -21,9 +21,11 @@ Group = Annotated[str, typer.Argument(metavar="GROUP")]
 
 
 @app.command(name="list")
-def list_groups(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS) -> None:
+def list_groups(
+    as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS, command_config: CommandConfig = None
+) -> None:
     """List the groups and their states."""
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         found = answer(admin.list_consumer_groups(request_timeout=20))
     for error in found.errors:
         note(f"cordwood: the list is incomplete: {error}")
@@ -35,9 +37,14 @@ def list_groups(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SER
 
 
 @app.command()
-def describe(group: Group, as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS) -> None:
+def describe(
+    group: Group,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
+) -> None:
     """Show a group's members, and its committed offset and lag for each partition."""
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         from cordwood.cluster.cli.offsets import readable_ends
 
         description = _describe(admin, group)
@@ -90,12 +97,13 @@ def reset(
     ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Reset a group's committed offsets. It must have no running members. Without --execute nothing is changed."""
     from cordwood.cluster.cli.offsets import describe_topic, parse_position, partitions_in, resolve
 
     position = parse_position(to, "--to")
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         committed = _committed(admin, group)
         if topic:
             names = [name for wanted in topic for name in partitions_in(describe_topic(admin, wanted))]

@@ -1,5 +1,6 @@
 """Command-line options that several commands share."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,3 +19,14 @@ BootstrapServers = Annotated[
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        envvar="CORDWOOD_COMMAND_CONFIG",
+        metavar="FILE",
+        help="A file of client properties, such as security.protocol and sasl.username, in librdkafka's or Kafka's"
+        " keys. bootstrap.servers in it is used unless --bootstrap-server is given.",
+    ),
+]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cluster.cli.client import admin_client, answer, failure_of
+from cordwood.cluster.cli.client import Target, admin_client, answer, failure_of, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def elect(
     ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Elect the preferred leader of each partition, which is the first of its replicas.
 
@@ -53,7 +54,8 @@ def elect(
     """
     if unclean and not yes:
         _confirm_unclean()
-    with admin_client(servers) as admin:
+    target = target_of(servers, command_config)
+    with admin_client(target) as admin:
         from confluent_kafka import ElectionType, TopicPartition
 
         from cordwood.cluster.cli.offsets import describe_topic, partitions_in
@@ -62,7 +64,7 @@ def elect(
         kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         outcomes = answer(admin.elect_leaders(kind, [TopicPartition(topic, index) for index in chosen]))
         errors = {part.partition: error for part, error in outcomes.items()}
-    _report_elections(topic, errors, servers, as_json)
+    _report_elections(topic, errors, target, as_json)
 
 
 @app.command()
@@ -80,6 +82,7 @@ def move(
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the new replicas are in sync.")] = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Move a partition's replicas to other brokers, or change their number, while clients use it.
 
@@ -90,7 +93,7 @@ def move(
     replicas = None if to is None else _broker_ids(to)
     from cordwood.cluster.cli.admin import cluster_admin
 
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         from kafka import TopicPartition
 
         where = TopicPartition(topic, partition)
@@ -102,11 +105,13 @@ def move(
 
 
 @app.command(name="list-moves")
-def list_moves(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS) -> None:
+def list_moves(
+    as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS, command_config: CommandConfig = None
+) -> None:
     """List the partitions whose replicas are being moved."""
     from cordwood.cluster.cli.admin import cluster_admin
 
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         moving = admin.list_partition_reassignments()
     rows: list[dict[str, Any]] = [
         {
@@ -129,7 +134,7 @@ def _confirm_unclean() -> None:
     typer.confirm("Elect an out-of-sync leader?", abort=True, err=True)
 
 
-def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", servers: str, as_json: bool) -> None:
+def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", target: Target, as_json: bool) -> None:
     """Print the result of each partition. Raises Failure for those that were refused."""
     from confluent_kafka import KafkaError
 
@@ -140,7 +145,7 @@ def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", server
         elif error.code() == KafkaError.ELECTION_NOT_NEEDED:
             results[partition] = "not needed"
         else:
-            results[partition] = failure_of(error, servers).sentence
+            results[partition] = failure_of(error, target).sentence
     refused = {partition for partition, error in errors.items() if results[partition] not in ("elected", "not needed")}
     if as_json:
         print_json(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from cordwood.cluster.cli.client import client_settings, failure_of, talking_to
+from cordwood.cluster.cli.client import Target, client_settings, failure_of, talking_to, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json, progress_bar
 from cordwood.cluster.operations.acks import Acks
 
@@ -66,6 +66,7 @@ def produce(
     compression: Annotated[Codec, typer.Option(help="The compression codec of the batches.")] = Codec.NONE,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Send each line of standard input as one record, and print how many were acknowledged.
 
@@ -75,11 +76,12 @@ def produce(
     if key_separator == "":
         raise Failure("--key-separator must not be empty: give the separator between key and value.", ExitCode.USAGE)
     tally = Tally()
-    with talking_to(servers):
+    target = target_of(servers, command_config)
+    with talking_to(target):
         from confluent_kafka import Producer
 
-        producer = Producer(_settings(servers, acks, compression))
-        _require_topic(producer, topic, servers)
+        producer = Producer(_settings(target, acks, compression))
+        _require_topic(producer, topic, target)
         try:
             _send_all(producer, topic, sys.stdin.buffer, os.fsencode(key_separator) if key_separator else None, tally)
         finally:
@@ -110,9 +112,9 @@ def lines(source: BinaryIO, read: Callable[[int], None]) -> Iterator[bytes]:
         yield rest
 
 
-def _settings(servers: str, acks: Acks, compression: Codec) -> dict[str, Any]:
+def _settings(target: Target, acks: Acks, compression: Codec) -> dict[str, Any]:
     return client_settings(
-        servers,
+        target,
         **{
             "acks": acks.value,
             "enable.idempotence": acks is Acks.ALL,
@@ -125,7 +127,7 @@ def _settings(servers: str, acks: Acks, compression: Codec) -> dict[str, Any]:
     )
 
 
-def _require_topic(producer: "Producer", topic: str, servers: str) -> None:
+def _require_topic(producer: "Producer", topic: str, target: Target) -> None:
     """Wait until the topic exists: the broker may create a topic when a producer asks. Raises Failure."""
     import time
 
@@ -142,7 +144,7 @@ def _require_topic(producer: "Producer", topic: str, servers: str) -> None:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise no_such_topic(topic)
         if not coming or time.monotonic() > deadline:
-            raise failure_of(error, servers)
+            raise failure_of(error, target)
         producer.poll(0.1)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cluster.cli.client import parse_servers
+from cordwood.cluster.cli.client import Target, parse_servers, target_of
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import console, note, print_json, print_json_line
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def status(
     ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show brokers, controller, disks, and the partitions that are under-replicated or offline.
 
@@ -39,11 +40,11 @@ def status(
     If no majority of the voters answers, the command shows the last known state with a warning, and exits with 1.
     """
     if watch:
-        _watch(servers, all_partitions, as_json)
+        _watch(target_of(servers, command_config), all_partitions, as_json)
         return
     from cordwood.cluster.cli import status_report
 
-    view = _look(servers)
+    view = _look(target_of(servers, command_config))
     if as_json:
         print_json(status_report.as_json(view))
     else:
@@ -52,26 +53,26 @@ def status(
         raise Failure(reason)
 
 
-def _look(servers: str) -> "ClusterView":
+def _look(target: Target) -> "ClusterView":
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.cluster_view import view_of
 
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target) as admin:
         return view_of(admin)
 
 
-def _watch(servers: str, all_partitions: bool, as_json: bool) -> None:
+def _watch(target: Target, all_partitions: bool, as_json: bool) -> None:
     from cordwood.cluster.cli import status_report
 
     if as_json:
-        for seen in _looks(servers):
+        for seen in _looks(target):
             if isinstance(seen, Failure):
                 note(f"cordwood: {seen.sentence}")
             else:
                 print_json_line(status_report.as_json(seen))
         return
     with _repainted() as show:
-        for seen in _looks(servers):
+        for seen in _looks(target):
             show(
                 seen.sentence
                 if isinstance(seen, Failure)
@@ -79,12 +80,12 @@ def _watch(servers: str, all_partitions: bool, as_json: bool) -> None:
             )
 
 
-def _looks(servers: str) -> "Iterator[ClusterView | Failure]":
+def _looks(target: Target) -> "Iterator[ClusterView | Failure]":
     """Yield the cluster's state every two seconds, or the failure to get it, which may be gone the next time."""
-    parse_servers(servers)
+    parse_servers(target.servers)
     while True:
         try:
-            seen: ClusterView | Failure = _look(servers)
+            seen: ClusterView | Failure = _look(target)
         except Failure as failure:
             seen = failure
         yield seen

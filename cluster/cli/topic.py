@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cluster.cli.client import admin_client, answer, no_such_topic
+from cordwood.cluster.cli.client import admin_client, answer, no_such_topic, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json, print_rows, print_table
 
 if TYPE_CHECKING:
@@ -55,10 +55,11 @@ def create(
     ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Create topics."""
     configs = _key_values(config or [])
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         from confluent_kafka import KafkaError
         from confluent_kafka.admin import NewTopic
 
@@ -78,9 +79,10 @@ def list_topics(
     ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """List the topics with their number of partitions and replicas."""
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         found = admin.list_topics(timeout=20).topics
     topics = [
         {
@@ -97,9 +99,14 @@ def list_topics(
 
 
 @app.command()
-def describe(names: Names, as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS) -> None:
+def describe(
+    names: Names,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
+) -> None:
     """Show partitions with leader, in-sync replicas and offsets, the flush policy, and configs that are not default."""
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         topics = [_described(admin, name) for name in names]
     if as_json:
         print_json(topics)
@@ -124,12 +131,13 @@ def alter(
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Change a topic's configs, or add partitions, while clients use it."""
     changes = _key_values(config or [])
     if not (changes or unset or partitions):
         raise Failure("nothing to alter: give --config KEY=VALUE, --unset KEY or --partitions N.", ExitCode.USAGE)
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         if changes or unset:
             _alter_configs(admin, name, changes, unset or [])
         if partitions:
@@ -144,11 +152,12 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete topics and all their records. Asks for confirmation on a terminal."""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
-    with admin_client(servers) as admin:
+    with admin_client(target_of(servers, command_config)) as admin:
         from confluent_kafka import KafkaError
 
         outcomes = _outcomes(admin.delete_topics(names))

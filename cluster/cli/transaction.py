@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cordwood.cluster.cli.admin import PATIENCE_S, answer_of, cluster_admin
+from cordwood.cluster.cli.client import target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.open_transactions import (
     coordinated,
@@ -20,7 +21,7 @@ from cordwood.cluster.cli.open_transactions import (
     searched,
     write_abort_marker,
 )
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json, print_rows, print_table
 from cordwood.cluster.operations.hanging_transactions import (
     CoordinatedTransaction,
@@ -75,12 +76,13 @@ def list_transactions(
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """List the transactional ids of all brokers, with their states and coordinators."""
     from kafka.errors import BrokerResponseError
 
     states = [each.value for each in state or ()]
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         try:
             found = listed(
                 admin,
@@ -114,9 +116,10 @@ def describe(
     transactional_ids: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID", help="One or more ids.")],
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show the state of transactional ids, and the partitions of their open transactions."""
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         described = [_described(admin, transactional_id) for transactional_id in transactional_ids]
     if as_json:
         print_json(described)
@@ -134,10 +137,11 @@ def describe_producers(
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show the producers that a partition knows, and the first offsets of their open transactions."""
     place = TopicPartition(topic, partition)
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         leader = leader_of(admin, place)
         producers = producers_of(admin, place, leader if broker is None else broker)
     rows = [
@@ -178,6 +182,7 @@ def find_hanging(
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Find transactions that are open for longer than any may be, and hold back `read_committed` consumers.
 
@@ -186,7 +191,7 @@ def find_hanging(
     if partition is not None and topic is None:
         raise Failure("--partition needs --topic.", ExitCode.USAGE)
     max_timeout_ms = max_timeout_minutes * MINUTE_MS
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         now_ms = _now_ms()
         candidates = [
             found
@@ -232,6 +237,7 @@ def abort(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
 ) -> None:
     """Abort a hanging transaction in one partition, by an abort marker that no coordinator writes.
 
@@ -243,7 +249,7 @@ def abort(
             ExitCode.USAGE,
         )
     place = TopicPartition(topic, partition)
-    with cluster_admin(servers) as admin:
+    with cluster_admin(target_of(servers, command_config)) as admin:
         found = _chosen(place, open_in(admin, place), start_offset, producer_id, producer_epoch)
         known = coordinated(admin, {found.producer_id}).get(found.producer_id)
         if known is not None and is_expected(found, known) and not force:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
-from cordwood.cluster.cli.client import client_settings, parse_servers, why_unreachable
+from cordwood.cluster.cli.client import Target, client_settings, parse_servers, why_unreachable
 from cordwood.cluster.cli.exits import Failure
 from cordwood.cluster.cli.local.directory import LocalBroker
 
@@ -143,7 +143,7 @@ def what_is_lacking(address: str, all_brokers: Set[int]) -> str | None:
     from confluent_kafka.admin import AdminClient
 
     try:
-        metadata = AdminClient(client_settings(address)).list_topics(timeout=ANSWER_S)
+        metadata = AdminClient(client_settings(Target(address))).list_topics(timeout=ANSWER_S)
     except KafkaException:
         return "does not answer"
     missing = sorted(all_brokers - metadata.brokers.keys())

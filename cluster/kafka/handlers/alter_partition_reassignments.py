@@ -4,7 +4,7 @@ A successful response means that the reassignment has begun. It ends once all ne
 ListPartitionReassignments shows it.
 """
 
-from itertools import islice
+from itertools import accumulate
 
 from kio.schema.alter_partition_reassignments.v1.request import (
     AlterPartitionReassignmentsRequest,
@@ -38,17 +38,19 @@ async def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> Alt
     async def moved(wanted: tuple[str, ReassignablePartition]) -> ReassignablePartitionResponse:
         return await _move(*wanted, call, may_resize=may_resize)
 
-    results = iter(await call.turns.gather(moved, wanted))
+    results = await call.turns.gather(moved, wanted)
+    ends = accumulate([len(topic.partitions) async for topic in call.turns.each(request.topics)])
 
-    def response(topic: ReassignableTopic) -> ReassignableTopicResponse:
-        return ReassignableTopicResponse(name=topic.name, partitions=tuple(islice(results, len(topic.partitions))))
+    def response(place: tuple[ReassignableTopic, int]) -> ReassignableTopicResponse:
+        topic, end = place
+        return ReassignableTopicResponse(name=topic.name, partitions=results[end - len(topic.partitions) : end])
 
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=may_resize,
         error_code=ErrorCode.none,
         error_message=None,
-        responses=rows(response, request.topics),
+        responses=rows(response, list(zip(request.topics, ends, strict=True))),
     )
 
 
