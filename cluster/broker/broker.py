@@ -14,9 +14,11 @@ from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.broker.auditing import audit_log
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.environment import Environment, share_out
+from cordwood.cluster.broker.founding import add_first_users
 from cordwood.cluster.broker.identity import claim, claim_all
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
+from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.config.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
 from cordwood.cluster.config.settings import Settings
@@ -26,6 +28,7 @@ from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.authenticator import Authentication
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
@@ -45,7 +48,7 @@ from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.server import Server
 from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
 from cordwood.cluster.kafka.watchdog import Watchdog
-from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.commands import BrokerId, ScramUpsertion
 from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.repairs.repairs import Repairs
@@ -87,8 +90,11 @@ _events = structlog.get_logger("broker")
 class Broker:
     """One broker, from `start` to `stop`. `failure` gets a reason when the broker cannot go on."""
 
-    def __init__(self, settings: Settings, environment: Environment) -> None:
-        self._settings, self._environment = settings, environment
+    def __init__(
+        self, settings: Settings, environment: Environment, first_users: Sequence[ScramUpsertion] = ()
+    ) -> None:
+        """`first_users` are added if the cluster is founded."""
+        self._settings, self._environment, self._first_users = settings, environment, first_users
         self._disk, self._wall_clock, self._rng = environment.disk, environment.wall_clock, environment.rng
         self._run_blocking = environment.run_blocking
         self._loop = asyncio.get_running_loop()
@@ -139,6 +145,7 @@ class Broker:
         watched = self._watch()
         await self._listen_for_http(watched)
         await quorums.begin(self._quorum)
+        await add_first_users(self._quorum, self._first_users)
         self.watched = watched
         for repaired in quorums.damage_of(self._quorum):
             self._note_repaired(repaired)
@@ -172,6 +179,7 @@ class Broker:
         await self._transactions.close()
         await self._verifier.close()
         await self._marker_client.close()
+        await self._authentication.close()
         await self._dispatcher.close()
         self._assignments.close()
         await self._leader_connections.close()
@@ -433,6 +441,8 @@ class Broker:
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
         fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
         self._dispatcher = Dispatcher(services, fast_path, self._follower_connections, self._requests, answers)
+        mechanisms = mechanisms_of(settings, lambda: self._quorum.image, self._rng)
+        self._authentication = Authentication(settings, services, mechanisms, self._dispatcher.handle)
         if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
             _events.warning(
                 "connections.limited",
@@ -448,6 +458,7 @@ class Broker:
             self._requests,
             self._memory,
             sessions,
+            self._authentication,
         )
 
     def _uuid(self) -> UUID:

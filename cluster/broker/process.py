@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.broker.identity import WrongDirectory
 from cordwood.cluster.broker.log_lines import LogLimit, processors_of
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.metadata.commands import UnknownCommand
+from cordwood.cluster.metadata.commands import ScramUpsertion, UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
@@ -53,7 +53,7 @@ class CannotStart(Exception):
     """An error that keeps the broker from running: a sentence for the user who started it."""
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, first_users: Sequence[ScramUpsertion] = ()) -> int:
     """Serve until SIGTERM or SIGINT. Return the exit code. Raises CannotStart."""
     _configure_logging(settings)
     heap.keep_large_blocks_apart()
@@ -66,7 +66,7 @@ def run(settings: Settings) -> int:
                 sync_directory(disk, changed)
             locks.append(lock_directory(directory))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings, disk))
+            return runner.run(_serve(settings, disk, first_users))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise CannotStart(f"{where}{error.strerror or error}") from error
@@ -77,11 +77,11 @@ def run(settings: Settings) -> int:
             os.close(lock)
 
 
-async def _serve(settings: Settings, disk: Disk) -> int:
+async def _serve(settings: Settings, disk: Disk, first_users: Sequence[ScramUpsertion]) -> int:
     loop = asyncio.get_running_loop()
     started = loop.time()
     environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
-    broker = Broker(settings, environment)
+    broker = Broker(settings, environment, first_users)
     loop.set_exception_handler(exception_handler(broker.failure))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

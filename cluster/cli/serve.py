@@ -10,6 +10,7 @@ from cordwood.cluster.cli.exits import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
+    from cordwood.cluster.metadata.commands import ScramUpsertion
 
 ConfigFile = Annotated[
     Path | None,
@@ -26,6 +27,16 @@ ConfigFile = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override the file and the environment; may be repeated."),
+]
+
+FirstUsers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        metavar="USER",
+        help="A user with whom a new cluster begins: NAME=PASSWORD, SCRAM-SHA-256=[name=NAME,password=PASSWORD], or"
+        " @FILE with one of these in each line. Without effect once the cluster exists. May be repeated.",
+    ),
 ]
 
 ANSWER_TIMEOUT_S = 5.0
@@ -54,17 +65,37 @@ def _text_of(config: Path) -> str:
         raise Failure(f"the configuration file {config} is not UTF-8 text.", ExitCode.USAGE) from None
 
 
-def serve(config: ConfigFile = None, overrides: Overrides = None) -> None:
+def first_users_of(texts: list[str]) -> "tuple[ScramUpsertion, ...]":
+    """Return the credentials of --add-scram. Raises Failure (exit code 2)."""
+    from cordwood.cluster.security.sasl.first_users import UserMistake, first_users
+
+    lines = list[str]()
+    for text in texts:
+        if not text.startswith("@"):
+            lines.append(text)
+            continue
+        try:
+            lines += [line for line in Path(text[1:]).read_text(encoding="utf-8").splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(f"cannot read the users in {text[1:]}: {error}.", ExitCode.USAGE) from None
+    try:
+        return first_users(lines, os.urandom)
+    except UserMistake as mistake:
+        raise Failure(f"--add-scram: {mistake}", ExitCode.USAGE) from None
+
+
+def serve(config: ConfigFile = None, overrides: Overrides = None, add_scram: FirstUsers = None) -> None:
     """Run one broker until SIGTERM or Ctrl-C.
 
     Settings come from the file, then from CORDWOOD_* in the environment (CORDWOOD_LOG_DIRS is log.dirs), then from
     --set. With none of them the broker listens on 127.0.0.1:9092 and keeps its data in ./cordwood-data.
     """
     settings = settings_of(config, overrides)
+    users = first_users_of(add_scram or [])
     from cordwood.cluster.broker.process import CannotStart, run
 
     try:
-        code = run(settings)
+        code = run(settings, users)
     except CannotStart as error:
         raise Failure(f"the broker cannot start: {error}") from error
     if code:

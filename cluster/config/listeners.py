@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import Endpoint
 
-PROTOCOLS = ("PLAINTEXT",)
+PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 _ADDRESS = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})"

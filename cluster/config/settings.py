@@ -208,6 +208,27 @@ class Settings:
         words(),
         "NAME:PROTOCOL for each listener's name. PLAINTEXT is the only supported protocol.",
     )
+    sasl_enabled_mechanisms: tuple[str, ...] = _setting(
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "The SASL mechanisms of the listeners with SASL. PLAIN has the same users as SCRAM.",
+    )
+    sasl_plain_unencrypted_listeners: tuple[str, ...] = _setting(
+        (),
+        words(),
+        "Names of the listeners without TLS on which PLAIN is allowed. Anyone on the network can read its passwords.",
+    )
+    connections_max_reauth_ms: int = _setting(
+        0,
+        long(0),
+        "The time after which a client has to authenticate again on its connection (KIP-368); 0 for never. A"
+        " connection whose session has ended is closed at its next request.",
+    )
+    connection_failed_authentication_delay_ms: int = _setting(
+        100,
+        integer(0, 10 * SECOND_MS),
+        "The delay of the answer to a failed authentication, which slows down guessing.",
+    )
     max_connections: int = _setting(
         10_000,
         integer(1),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cordwood.cluster.config.listeners import ListenerMistake, http_address, inter_broker_listener
+from cordwood.cluster.config.sasl import check_mechanisms
 from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
 from cordwood.cluster.config.voters import VoterMistake, check_secret
 from cordwood.cluster.metadata.config_values import Kind, Value
@@ -144,7 +145,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             inter_broker_listener(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
-    for check in (http_address, check_secret):
+    for check in (http_address, check_secret, check_mechanisms):
         try:
             check(settings)
         except (ListenerMistake, VoterMistake) as mistake:

@@ -9,11 +9,12 @@ The memory that a client makes the broker hold is counted in pools shared by all
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import structlog
 
 from cordwood.cluster.kafka.answer_queue import AnswerQueue, Slot
+from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
 from cordwood.cluster.kafka.keep_alive import KeepAlive
@@ -26,6 +27,12 @@ from cordwood.replication.frames import FIRST_KEY_BYTE
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.slices import Slice
+
+if TYPE_CHECKING:
+    from cordwood.cluster.kafka.authenticator import Authenticator
+
+SASL_APIS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+"""APIs whose requests belong to the connection's authenticator, if it has one."""
 
 _events = structlog.get_logger("connection")
 
@@ -61,9 +68,14 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.identity = NO_IDENTITY
         """Who the client is. The authenticator of the listener replaces it."""
+        self.authenticator: Authenticator | None = None
+        """The SASL authentication of this connection; None on a listener without SASL."""
+        self.is_authenticating = False
+        self._refusal: str | None = None
+        """The reason for which only a broker is admitted, once it is authenticated."""
         self.number = 0
         """Rises with each connection that the server accepts; 0 for others."""
-        self.last_active = self._opened_at = 0.0
+        self.last_active = self.opened_at = 0.0
         self.fetch_session = NO_SESSION
         """The fetch session that this connection created (`fetch_sessions.py`)."""
         self.is_broker = False
@@ -108,9 +120,9 @@ class Connection(asyncio.BufferedProtocol):
         return 0.0 if self.is_waited_for else now - self.last_active
 
     @property
-    def is_silent(self) -> bool:
-        """Whether the client never sent a byte."""
-        return self.last_active == self._opened_at
+    def is_unused(self) -> bool:
+        """Whether the client never sent a byte, or is not authenticated."""
+        return self.is_authenticating or self.last_active == self.opened_at
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not subclasses of asyncio.Transport.
@@ -119,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         self.identity = Identity(host=self.client_host)
-        self._opened_at = self.last_active = self._loop.time()
+        self.opened_at = self.last_active = self._loop.time()
         # A limit of 0: bytes that the kernel refuses are counted, and nothing is written before they are gone.
         self._transport.set_write_buffer_limits(high=0)
         self._owner.opened(self)
@@ -141,8 +153,37 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             self._release()
 
+    def finish(self) -> None:
+        """Take no further request, and close once the responses that are ready have been sent."""
+        self._is_reading = True
+        self.wake()
+        if self._transport is not None:
+            self._transport.close()
+
+    def guard(self, authenticator: "Authenticator", frame_bytes_max: int) -> None:
+        """Let the authenticator handle all frames, of at most that size, until the client is authenticated."""
+        self.authenticator, self.is_authenticating = authenticator, True
+        self.received.limit(frame_bytes_max, frame_bytes_max, guarded=True)
+        self.handle_by(authenticator.gate)
+
+    def authenticated(self, identity: Identity, handle: Handle) -> None:
+        """Handle the requests of a client that has proved its identity."""
+        self.identity, self.is_authenticating = identity, False
+        self.received.limit(self._owner.request_bytes_max, self._owner.other_bytes_max)
+        self.handle_by(handle)
+        if self._refusal is not None:
+            self.admit_broker(self._refusal)
+
+    def handle_by(self, handle: Handle) -> None:
+        """Handle the next frames with another function."""
+        self._handle = handle
+
     def admit_broker(self, refusal: str) -> None:
         """Accept only a follower's first frame: a connection limit is reached. Close on any other, with `refusal`."""
+        if self.is_authenticating:
+            self._refusal = refusal
+            return
+        self._refusal = None
         handle = self._handle
 
         def introduced(connection: Connection, frame: memoryview, slot: Slot) -> None:
@@ -215,8 +256,8 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         filled = received.end == received.room
         self._take_frames()
-        if filled and received.room < BUFFER_BYTES_USUAL and self._transport is not None:
-            self._may_grow(BUFFER_BYTES_USUAL)
+        if filled and received.room < received.bytes_usual and self._transport is not None:
+            self._may_grow(received.bytes_usual)
         if received.end == received.start:
             self.partial_since = 0.0
         elif not self.partial_since:
@@ -259,6 +300,8 @@ class Connection(asyncio.BufferedProtocol):
         self.is_open = False
         self.received.release()
         self.answers.release()
+        if self.authenticator is not None:
+            self.authenticator.closed()
         self._memory.closed(self)
 
     def _read_on(self) -> None:

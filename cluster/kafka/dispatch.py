@@ -21,7 +21,7 @@ from cordwood.cluster.kafka.codec import (
     read_head,
     upgrade_request,
 )
-from cordwood.cluster.kafka.connection import Connection
+from cordwood.cluster.kafka.connection import SASL_APIS, Connection
 from cordwood.cluster.kafka.handlers import api_versions
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
@@ -146,6 +146,9 @@ class Dispatcher:
             return
         if api is None or head.version not in api.versions:
             raise Malformed(f"API {head.api_key} in version {head.version}, which is not supported")
+        if connection.authenticator is not None and head.api_key in SASL_APIS:
+            connection.authenticator.handle(head, frame, slot)
+            return
         if not slot.reserve(decoded_bytes(slot.size), alone=True):
             # As in Kafka, a connection's next request begins after the previous one has ended: a client that pipelines
             # requests shares the broker fairly, sees its own effects in order, and has one response in memory.

@@ -18,6 +18,8 @@ from cordwood.cluster.resources.memory import Memory
 
 BUFFER_BYTES_MIN = 4 << 10
 BUFFER_BYTES_USUAL = 256 << 10
+BUFFER_BYTES_GUARDED = 16 << 10
+"""Size of a buffer that its client has filled before it is authenticated, unless its request is larger."""
 BUFFER_BYTES_KEPT = 16 << 20
 """Up to this size a buffer stays as large as its largest request, since allocation is slow. A larger one is freed."""
 BUFFER_BYTES_STEP = 4 << 20
@@ -35,13 +37,23 @@ class ReceiveBuffer:
 
     def __init__(self, pools: Memory, request_bytes_max: int, other_bytes_max: int) -> None:
         """`other_bytes_max` is the maximum size of a frame of any API but Produce."""
-        self._pools, self._request_bytes_max, self._other_bytes_max = pools, request_bytes_max, other_bytes_max
+        self._pools = pools
+        self.limit(request_bytes_max, other_bytes_max)
         self.start = self.end = self.room = self.held_bytes = 0
         self.is_frozen = False
         """Whether the buffer stays unchanged, with the frame that is being handled in it."""
         self.space: memoryview
         self._view: memoryview
         self._clear()
+
+    def limit(self, request_bytes_max: int, other_bytes_max: int, *, guarded: bool = False) -> None:
+        """Set the maximum size of a frame, and of a frame of any API but Produce.
+
+        While `guarded`, before authentication, the buffer stays small, and a frame may lack a Kafka header.
+        """
+        self._request_bytes_max, self._other_bytes_max = request_bytes_max, other_bytes_max
+        self._request_bytes_min = 0 if guarded else REQUEST_BYTES_MIN
+        self.bytes_usual = BUFFER_BYTES_GUARDED if guarded else BUFFER_BYTES_USUAL
 
     @property
     def waiting_bytes(self) -> int:
@@ -83,7 +95,7 @@ class ReceiveBuffer:
             self.start, self.end = 0, waiting
         if waiting == self.room and need > waiting:
             self._frame_bytes = need
-            self.wanted_bytes = max(BUFFER_BYTES_USUAL, min(4 * waiting, waiting + BUFFER_BYTES_STEP, need))
+            self.wanted_bytes = max(self.bytes_usual, min(4 * waiting, waiting + BUFFER_BYTES_STEP, need))
 
     def grow(self, size: int, *, by_force: bool = False) -> bool:
         """Reserve a buffer of `size` bytes for the next read. Return False if the pools are full."""
@@ -140,10 +152,15 @@ class ReceiveBuffer:
 
     def _check(self, size: int, begin: int) -> None:
         """Raise Malformed unless a frame of this size may be a Produce request, as far as is known yet."""
-        if not REQUEST_BYTES_MIN <= size <= self._request_bytes_max:
+        least = self._request_bytes_min
+        if not least <= size <= self._request_bytes_max:
             raise Malformed(
-                f"a request of {size} bytes: the limits are {REQUEST_BYTES_MIN} to {self._request_bytes_max}"
+                f"a request of {size} bytes: the limits are {least} to {self._request_bytes_max}"
                 " (socket.request.max.bytes)"
             )
-        if self.end - begin >= KEY_BYTES and (key := _read_key(self._view, begin)[0]) != ApiKey.PRODUCE:
+        if (
+            size > self._other_bytes_max
+            and self.end - begin >= KEY_BYTES
+            and (key := _read_key(self._view, begin)[0]) != ApiKey.PRODUCE
+        ):
             raise Malformed(f"a request of {size} bytes to API {key}: the limit is {self._other_bytes_max}")

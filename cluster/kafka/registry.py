@@ -10,6 +10,7 @@ from cordwood.cluster.kafka.handlers import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     create_acls,
     create_partitions,
@@ -27,6 +28,7 @@ from cordwood.cluster.kafka.handlers import (
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -47,6 +49,8 @@ from cordwood.cluster.kafka.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -100,6 +104,10 @@ HANDLERS: tuple[ModuleType, ...] = (
     describe_transactions,
     list_transactions,
     write_txn_markers,
+    sasl_handshake,
+    sasl_authenticate,
+    describe_user_scram_credentials,
+    alter_user_scram_credentials,
 )
 
 

@@ -4,11 +4,13 @@ import asyncio
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from cordwood.cluster.config.listeners import Listener
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.kafka.authenticator import Authentication
 from cordwood.cluster.kafka.connection import Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
@@ -28,7 +30,9 @@ STALLED_AFTER_S = 60.0
 """A connection is closed if its client takes no response bytes for this long."""
 UNADMITTED_MAX = 64
 IDLE_S_MIN, SILENT_S_MIN = 10.0, 1.0
-"""Minimum idle time before eviction in favour of a new client: in general, and if the client never sent a byte."""
+"""Minimum idle time before eviction in favour of a new client: in general, and before authentication or any byte."""
+AUTHENTICATION_S_MAX = 30.0
+"""A connection is closed if it takes longer than this to authenticate."""
 EVICTED_AT_ONCE = 256
 BACKLOG = 1024
 
@@ -50,13 +54,14 @@ class Server:
         measures: RequestMeasures,
         memory: Memory,
         sessions: FetchSessions,
+        authentication: Authentication,
     ) -> None:
         self.end_of_tick, self.read_piece, self.damaged = end_of_tick, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
         self.other_bytes_max = OTHER_BYTES_MAX
         self.memory = ConnectionMemory(memory, lambda: self._connections, sessions.give_back)
         self._settings, self._handle, self._measures = settings, handle, measures
-        self._sessions = sessions
+        self._sessions, self._authentication = sessions, authentication
         self._connections: dict[Connection, None] = {}
         self._unadmitted: dict[Connection, None] = {}
         """Connections beyond the limits, closed unless they belong to brokers."""
@@ -73,7 +78,7 @@ class Server:
         for listener in listeners:
             try:
                 server = await loop.create_server(
-                    self._factory(listener.name),
+                    partial(self._accept, listener),
                     listener.host or None,
                     listener.port,
                     backlog=BACKLOG,
@@ -171,13 +176,16 @@ class Server:
             for connection in self._connections
             if connection.is_open
             and not connection.is_broker
-            and connection.idle_for(now) > (SILENT_S_MIN if connection.is_silent else IDLE_S_MIN)
+            and connection.idle_for(now) > (SILENT_S_MIN if connection.is_unused else IDLE_S_MIN)
         )
         found = heapq.nsmallest(EVICTED_AT_ONCE, idle, key=lambda connection: connection.last_active)
         return [(connection, connection.last_active) for connection in found]
 
-    def _factory(self, listener: str) -> Callable[[], Connection]:
-        return lambda: Connection(self, listener, self._handle)
+    def _accept(self, listener: Listener) -> Connection:
+        connection = Connection(self, listener.name, self._handle)
+        if listener.protocol.startswith("SASL_"):
+            self._authentication.begin(connection)
+        return connection
 
     def _sweep_later(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep_idle)
@@ -187,7 +195,9 @@ class Server:
         idle_after_s = self._settings.connections_max_idle_ms / 1000
         for connection in list(self._connections):
             idle_s = now - connection.last_active
-            if connection.partial_for(now) > PARTIAL_FRAME_AFTER_S:
+            if connection.is_authenticating and now - connection.opened_at > AUTHENTICATION_S_MAX:
+                connection.close(f"the client has not authenticated within {AUTHENTICATION_S_MAX:.0f} s")
+            elif connection.partial_for(now) > PARTIAL_FRAME_AFTER_S:
                 connection.close(f"a request has been incomplete for {connection.partial_for(now):.0f} s")
             elif connection.stalled_for(now) > STALLED_AFTER_S:
                 connection.close(f"responses have not been read for {connection.stalled_for(now):.0f} s")
