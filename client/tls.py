@@ -4,7 +4,7 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 PROBE = "probe"
@@ -40,6 +40,19 @@ class TlsSettings:
     ciphers: str = ""
     checks_certificate: bool = True
     checks_host_name: bool = True
+
+    def without_certificate(self) -> "TlsSettings":
+        """Return the settings without the client's own certificate and key."""
+        return replace(
+            self,
+            certificate_location="",
+            certificate_pem="",
+            key_location="",
+            key_pem="",
+            key_password="",
+            keystore_location="",
+            keystore_password="",
+        )
 
     def context(self) -> ssl.SSLContext:
         """Return a new context. Raises WrongSetting."""

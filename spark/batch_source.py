@@ -1,6 +1,7 @@
 """The batch reader: offset ranges between two positions, reduced by pushed-down filters, planned on the driver."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -12,7 +13,7 @@ from cordwood.spark.planner import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import OffsetRange
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import Survey
-from cordwood.spark.tasks import OffsetRangePartition, read_part
+from cordwood.spark.tasks import as_executors_see, partitions_of, read_part
 
 
 class BatchReader(DataSourceReader):
@@ -23,13 +24,17 @@ class BatchReader(DataSourceReader):
         self._options, self._columns = options, columns
         self._narrowing = Narrowing()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what executors get."""
+        return {**vars(self), "_options": as_executors_see(self._options)}
+
     def partitions(self) -> list[InputPartition]:
         """Return one input partition per task. Raises WrongOption, and OffsetsGone with failOnDataLoss."""
         with said_plainly():
             ranges = plan_input_partitions(
                 self._ranges(), tasks_min=self._options.tasks_min, records_max=self._options.records_per_task_max
             )
-        return [OffsetRangePartition(each) for each in ranges]
+            return partitions_of(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""

@@ -6,12 +6,21 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from cordwood.client.security import KEYS, REFUSED, ClientSecurity, client_security
+from cordwood.client.tls import WrongSetting
 from cordwood.spark.client.settings import Address, addresses
 from cordwood.spark.errors import WrongOption, nearest
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 DURATION = re.compile(r"(\d+)\s*(ms|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)?")
+PREFIX = "kafka."
+SECURITY: Mapping[str, tuple[str, ...]] = {
+    "delegationTokens": (),
+    **{PREFIX + name: tuple(PREFIX + other for other in others) for name, others in KEYS.items()},
+}
+"""The options of TLS and SASL with their other spellings, for readers and writers."""
+REFUSED_SECURITY: Mapping[str, str] = {PREFIX + name: reason for name, reason in REFUSED.items()}
 MS_OF_UNIT = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -106,6 +115,23 @@ def bootstrap(options: Options) -> tuple[Address, ...]:
         return addresses(text)
     except ValueError as error:
         raise WrongOption(f"bootstrapServers is {text!r}: {error}") from None
+
+
+def security(options: Options) -> tuple[ClientSecurity, bool]:
+    """Return the client's security, and whether executors get a delegation token. Raises WrongOption."""
+    texts = {name: options.text(PREFIX + name) for name in KEYS}
+    try:
+        found = client_security({name: text for name, text in texts.items() if text})
+    except WrongSetting as error:
+        spelled = re.sub(r"(?<![\w.])(?=(?:security|ssl|enable\.ssl|sasl|https)\.)", PREFIX, str(error))
+        raise WrongOption(spelled) from None
+    delegates = options.flag("delegationTokens", False)
+    if delegates and found.sasl is None:
+        raise WrongOption(
+            "delegationTokens needs a listener with SASL, where executors show their token: set kafka.security.protocol"
+            " to SASL_SSL"
+        )
+    return found, delegates
 
 
 def _hint(name: str, spellings: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from cordwood.spark.admission import BatchLimits
 from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.errors import UserError, WrongOption
 from cordwood.spark.offsets import from_json
-from cordwood.spark.options import Options, bootstrap
+from cordwood.spark.options import REFUSED_SECURITY, SECURITY, Options, bootstrap, security
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, Position, Positions, TimestampPosition
 from cordwood.spark.ranges import EARLIEST, LATEST, Isolation
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
@@ -64,7 +64,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "retryTimeoutMs": ("kafka.default.api.timeout.ms",),
     "fetchBytes": ("kafka.max.partition.fetch.bytes", "kafka.fetch.max.bytes"),
     "clientId": ("kafka.client.id",),
-    "kafka.security.protocol": (),
+    **SECURITY,
 }
 """The options with their other spellings."""
 
@@ -73,6 +73,7 @@ _BYTES = "keys and values are binary: convert them in the query, as in cast(valu
 _PATIENCE = "use retryTimeoutMs for the time of retries"
 
 REFUSED: Mapping[str, str] = {
+    **REFUSED_SECURITY,
     "path": "there is no path to load: name the topics with subscribe",
     "topic": "use subscribe, subscribePattern or assign to read; topic is for writing",
     "groupIdPrefix": _NO_GROUP,
@@ -115,9 +116,6 @@ def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> Read
     if mode is None:
         mode = ReadMode.BATCH if options.given(FOR_BATCHES) else ReadMode.STREAM
     _refuse_what_is_for_the_other(options, mode)
-    security = options.text("kafka.security.protocol")
-    if security is not None and security.upper() != "PLAINTEXT":
-        raise WrongOption(f"kafka.security.protocol is {security!r}: only PLAINTEXT is supported")
     starting = _starting(options, mode)
     ending = _positions(options, "ending", {"latest": AT_LATEST}, AT_LATEST)
     _check_order(starting, ending)
@@ -140,7 +138,10 @@ def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> Read
 def client_settings(options: Options) -> ClientSettings:
     """Return the settings of the Kafka client. Raises WrongOption."""
     isolation = options.choice("isolation", IsolationName.READ_COMMITTED)
+    secured, delegates = security(options)
     others = {
+        "security": secured,
+        "delegates": delegates,
         "client_id": options.text("clientId"),
         "request_timeout_ms": options.duration_ms("requestTimeoutMs"),
         "retry_timeout_ms": options.duration_ms("retryTimeoutMs"),

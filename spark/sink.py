@@ -8,6 +8,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from cordwood.client.security import OPEN
+from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.columns import Column
 from cordwood.spark.errors import NotWritten, UserError, said_plainly
 from cordwood.spark.sink_options import Setting, SinkOptions
@@ -58,9 +60,15 @@ class Delivery:
     """One task's producer, with its first delivery error."""
 
     def __init__(self, options: SinkOptions, more: Mapping[str, Setting] | None = None) -> None:
-        """Create the producer, with more settings than those of the options. It connects in the background."""
-        self._topic = options.topic
-        self._producer = Producer({**options.producer, **(more or {})})
+        """Create the producer, with more settings than those of the options. It connects in the background.
+
+        Raises RequestRefused for credentials that brokers refuse, and Unavailable.
+        """
+        self._topic, security = options.topic, options.client.security
+        if security != OPEN:
+            # librdkafka repeats a connection that is refused until records time out, and gives no reason then.
+            ClusterReader(options.client).brokers()
+        self._producer = Producer({**options.producer, **security.for_librdkafka(), **(more or {})})
         self._failed: NotWritten | None = None
         self._sent = 0
 

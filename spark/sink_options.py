@@ -8,7 +8,7 @@ from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.columns import Column
 from cordwood.spark.errors import WrongOption, WrongSchema, nearest
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, WriteId
-from cordwood.spark.options import Options, bootstrap
+from cordwood.spark.options import REFUSED_SECURITY, SECURITY, Options, bootstrap, security
 
 Setting = str | int | bool
 
@@ -56,7 +56,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "compression": ("kafka.compression.type",),
     "kafka.acks": (),
     "kafka.enable.idempotence": (),
-    "kafka.security.protocol": (),
+    **SECURITY,
     "deliveryGuarantee": (),
     **dict.fromkeys(NAMES, ()),
     "transactionTimeoutMs": ("kafka.transaction.timeout.ms",),
@@ -67,6 +67,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 """The options with their other spellings. Spark itself passes a stream's checkpointLocation on."""
 
 REFUSED: Mapping[str, str] = {
+    **REFUSED_SECURITY,
     "path": "a log has no path: name the topic with the option topic, or in a column named topic",
     "kafka.transactional.id": "each task has a transactional id of its own: set deliveryGuarantee to exactly-once",
     "exactlyOnce": "set deliveryGuarantee to exactly-once",
@@ -83,7 +84,6 @@ ONLY_VALUES = {
         ("true",),
         "without idempotence a retry could write a record twice: it can only be true",
     ),
-    "kafka.security.protocol": (("plaintext",), "only PLAINTEXT is supported"),
 }
 
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -101,13 +101,15 @@ _ONLY_READ = frozenset(Column) - frozenset(TYPES)
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a sink. `producer` is librdkafka's configuration. If `topic` is None, each row has a topic.
+    """The options of a sink. If `topic` is None, each row has a topic.
 
-    `exactly_once` is None for at-least-once delivery.
+    `producer` is librdkafka's configuration without that of TLS and SASL, which `client` has. `exactly_once` is None
+    for at-least-once delivery.
     """
 
     topic: str | None
     producer: Mapping[str, Setting]
+    client: ClientSettings
     exactly_once: ExactlyOnceOptions | None = None
 
 
@@ -131,10 +133,11 @@ def sink_options(
             raise WrongOption(f"{name} is {value!r}: {reason}")
     topic = options.text("topic")
     _check_columns(dict(fields), topic)
-    return SinkOptions(topic, _producer(options), _exactly_once(options, mode))
+    client = _client(options)
+    return SinkOptions(topic, _producer(options), client, _exactly_once(options, mode, client))
 
 
-def _exactly_once(options: Options, mode: WriteMode) -> ExactlyOnceOptions | None:
+def _exactly_once(options: Options, mode: WriteMode, client: ClientSettings) -> ExactlyOnceOptions | None:
     guarantee = options.choice("deliveryGuarantee", DeliveryGuarantee.AT_LEAST_ONCE)
     if guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
         for name in options.given(FOR_EXACTLY_ONCE):
@@ -151,7 +154,7 @@ def _exactly_once(options: Options, mode: WriteMode) -> ExactlyOnceOptions | Non
             " within its transaction"
         )
     return ExactlyOnceOptions(
-        client=_client(options),
+        client=client,
         write=_write_id(options, mode),
         timeout_ms=timeout_ms,
         commits_topic=options.text("commitsTopic") or "cordwood-spark-commits",
@@ -176,7 +179,10 @@ def _write_id(options: Options, mode: WriteMode) -> WriteId | None:
 
 
 def _client(options: Options) -> ClientSettings:
+    secured, delegates = security(options)
     others = {
+        "security": secured,
+        "delegates": delegates,
         "client_id": options.text("clientId"),
         "request_timeout_ms": options.duration_ms("requestTimeoutMs"),
         "retry_timeout_ms": options.duration_ms("retryTimeoutMs"),

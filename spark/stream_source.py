@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,7 +22,7 @@ from cordwood.spark.offsets import Json, Offsets, batch_between, ends_of, first_
 from cordwood.spark.planner import plan_input_partitions, ranges_between
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import HOW_TO_GO_ON, Survey
-from cordwood.spark.tasks import OffsetRangePartition, read_part
+from cordwood.spark.tasks import as_executors_see, partitions_of, read_part
 from cordwood.storage.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
         self._targets: Offsets | None = None
         self._last_batch_s: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what executors get, which only read."""
+        options = as_executors_see(self._options)
+        return {**vars(self), "_options": options, "_survey": Survey(options)}
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name, as all below
         """Return the start offsets of a new query. Spark calls it twice and requires the same result."""
@@ -91,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             ranges = ranges_between(starts, ends)
             parts = plan_input_partitions(ranges, tasks_min=options.tasks_min, records_max=options.records_per_task_max)
-        return [OffsetRangePartition(each) for each in parts]
+            return partitions_of(options, parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""

@@ -1,12 +1,14 @@
 """Spark input partitions and the read of one of them, with the handling of lost offsets (failOnDataLoss)."""
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from cordwood.spark.client.delegation import for_executors, without_credentials
+from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.columns import Columns
 from cordwood.spark.errors import OffsetsGone, said_plainly
 from cordwood.spark.range_reader import read_range
@@ -18,17 +20,30 @@ log = logging.getLogger(__name__)
 
 
 class OffsetRangePartition(InputPartition):
-    """An input partition: the offset range of one task."""
+    """An input partition: the offset range of one task, and what it connects with. Its repr has no secret."""
 
-    def __init__(self, part: OffsetRange) -> None:
-        self.value = part
+    def __init__(self, part: OffsetRange, client: ClientSettings) -> None:
+        self.value, self.client = part, client
+
+
+def partitions_of(options: ReadOptions, parts: Iterable[OffsetRange]) -> list[InputPartition]:
+    """Return the input partitions of these ranges. Raises RequestRefused, Unavailable."""
+    client = for_executors(options.client)
+    return [OffsetRangePartition(each, client) for each in parts]
+
+
+def as_executors_see(options: ReadOptions) -> ReadOptions:
+    """Return the options of a reader that Spark sends to executors, whose credentials may be in each partition."""
+    return replace(options, client=without_credentials(options.client))
 
 
 def read_part(options: ReadOptions, columns: Columns, part: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range. Raises OffsetsGone if some are gone, unless `failOnDataLoss` is false."""
     with said_plainly():
-        left = part.value
         # For a plan without input partitions Spark passes one without a range.
+        if not isinstance(part, OffsetRangePartition):
+            return
+        options, left = replace(options, client=part.client), part.value
         while left is not None:
             left = yield from _read_until_gone(options, columns, left)
 

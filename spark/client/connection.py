@@ -1,6 +1,5 @@
 """A blocking connection to a broker with pipelined requests, and the API versions that the reader needs."""
 
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,9 +10,11 @@ from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.list_offsets.v5 import ListOffsetsRequest
 from kio.schema.metadata.v8 import MetadataRequest
 
-from cordwood.client.blocking import BlockingConnection
+from cordwood.client.blocking import connect
 from cordwood.client.codec import FRAME_BYTES_MAX, BadFrameLength, ResponseFrames
-from cordwood.spark.client.settings import Address
+from cordwood.client.sasl import NotAuthenticated
+from cordwood.client.tls import TlsFailed, WrongSetting, explained
+from cordwood.spark.client.settings import Address, ClientSettings
 from cordwood.spark.errors import RequestRefused
 
 NEEDED: Mapping[type, str] = dict.fromkeys((FetchRequest, ListOffsetsRequest, MetadataRequest), "2.3")
@@ -27,16 +28,21 @@ class ConnectionFailed(Exception):
 class BrokerConnection:
     """A connection to one broker, open from the start and unusable after ConnectionFailed."""
 
-    def __init__(self, address: Address, client_id: str, timeout_s: float, needed: Mapping[type, str] = NEEDED) -> None:
-        """Connect and check that `needed` is served. Raises ConnectionFailed, and RequestRefused if it is not."""
+    def __init__(self, address: Address, settings: ClientSettings, needed: Mapping[type, str] = NEEDED) -> None:
+        """Connect and check that `needed` is served.
+
+        Raises ConnectionFailed, and RequestRefused if it is not or if one side does not trust the other.
+        """
         self.address = address
-        try:
-            connected = socket.create_connection(address, timeout_s)
-        except OSError as error:
-            raise ConnectionFailed(f"{address} does not accept connections ({error})") from error
+        timeout_s = settings.request_timeout_ms / 1000
         # The buffer is kept: otherwise each Fetch would allocate another one.
         frames = ResponseFrames(kept_bytes=FRAME_BYTES_MAX)
-        self._connection = BlockingConnection(connected, client_id, frames)
+        try:
+            self._connection = connect(str(address), timeout_s, settings.client_id, settings.security, frames)
+        except (NotAuthenticated, TlsFailed, WrongSetting) as error:
+            raise RequestRefused(f"no connection to {address}: {error}") from None
+        except OSError as error:
+            raise ConnectionFailed(f"{address} does not accept connections ({error})") from error
         try:
             self._check_versions(needed)
         except (ConnectionFailed, RequestRefused):
@@ -85,7 +91,7 @@ class BrokerConnection:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Raise ConnectionFailed for an OSError."""
+        """Raise ConnectionFailed for an OSError, and RequestRefused for one that stays."""
         try:
             yield
         except TimeoutError as error:
@@ -94,4 +100,8 @@ class BrokerConnection:
         except BadFrameLength as error:
             raise ConnectionFailed(f"{self.address} does not use Kafka's protocol ({error})") from error
         except OSError as error:
+            # With TLS 1.3, a client learns that its certificate is refused only when it reads.
+            error = explained(error, str(self.address))
+            if isinstance(error, NotAuthenticated | TlsFailed):
+                raise RequestRefused(str(error)) from None
             raise ConnectionFailed(f"the connection to {self.address} broke ({error})") from error

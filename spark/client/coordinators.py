@@ -151,9 +151,7 @@ class Coordinators:
 
     def _connection(self, address: Address) -> BrokerConnection:
         if address not in self._connections:
-            settings = self._settings
-            timeout_s = settings.request_timeout_ms / 1000
-            self._connections[address] = BrokerConnection(address, settings.client_id, timeout_s, NEEDED)
+            self._connections[address] = BrokerConnection(address, self._settings, NEEDED)
         return self._connections[address]
 
     def _patiently(self, what: str, attempt: Callable[[], T]) -> T:

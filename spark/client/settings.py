@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cordwood.client.security import OPEN, ClientSecurity
 from cordwood.spark.ranges import Isolation
 
 DEFAULT_PORT = 9092
@@ -26,7 +27,8 @@ class ClientSettings:
     """The settings of a `ClusterReader`.
 
     `request_timeout_ms` limits a broker's silence. `retry_timeout_ms` limits the time without progress; an election has
-    to fit in it. `fetch_bytes_max` limits one response, except for a larger first batch.
+    to fit in it. `fetch_bytes_max` limits one response, except for a larger first batch. With `delegates`, executors
+    get a delegation token of the driver in place of its credentials.
     """
 
     bootstrap: tuple[Address, ...]
@@ -36,6 +38,8 @@ class ClientSettings:
     retry_timeout_ms: int = 120_000
     fetch_bytes_max: int = 2 << 20
     fetch_wait_ms: int = 500
+    security: ClientSecurity = OPEN
+    delegates: bool = False
 
 
 def addresses(text: str) -> tuple[Address, ...]:

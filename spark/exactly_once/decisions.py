@@ -178,4 +178,5 @@ class Decisions:
             "bootstrap.servers": ",".join(map(str, self._client.bootstrap)),
             "client.id": self._client.client_id,
             "log_level": 0,
+            **self._client.security.for_librdkafka(),
         }

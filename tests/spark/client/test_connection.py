@@ -38,8 +38,9 @@ def stranger(says: bytes) -> Address:
     ],
 )
 def test_who_is_no_broker_is_trouble_and_not_a_crash(says: bytes, meaning: str) -> None:
+    address = stranger(says)
     with pytest.raises(ConnectionFailed, match=meaning):
-        BrokerConnection(stranger(says), "test", 2.0)
+        BrokerConnection(address, ClientSettings((address,), request_timeout_ms=2000))
 
 
 def test_a_broker_of_long_ago_is_refused() -> None:
