@@ -1,7 +1,6 @@
 """The security of a client: its protocol, TLS and SASL settings as one value, by librdkafka's keys and Kafka's."""
 
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -277,7 +276,7 @@ def _login(text: str) -> dict[str, str]:
 def _token_callback(source: BearerSource) -> Callable[[str], tuple[str, float, str, dict[str, str]]]:
     def fetch(_config: str) -> tuple[str, float, str, dict[str, str]]:
         token = source.fetch(FETCH_TOKEN_S)
-        return token, max(expires_at_s(token), time.time() + 1), "", dict(source.extensions)
+        return token, expires_at_s(token), "", dict(source.extensions)
 
     return fetch
 

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from cordwood.chaos.history import content_of
 from cordwood.chaos.live.client_rows import NONE, SendKind, SendRow, pack_send
 from cordwood.chaos.live.run_end import end_with_run
+from cordwood.chaos.live.security import client_settings
 from cordwood.chaos.workload import AppendWorkload, PlannedRecord
 
 TICK_S = 0.01
@@ -37,7 +38,7 @@ def main(
     """Send until standard input ends. Print how many sends were never answered."""
     end_with_run()
     options = dict(each.split("=", 1) for each in setting or ())
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **options})
+    producer = Producer({**client_settings(bootstrap), "enable.idempotence": True, **options})
     workload = AppendWorkload(
         number, partitions, random.Random(f"{seed}/{number}"), payload_bytes_max=PAYLOAD_BYTES_MAX
     )

@@ -7,6 +7,7 @@ from kio.schema.describe_quorum.v0 import request as quorum
 from kio.schema.find_coordinator.v6 import request as find_coordinator
 from kio.schema.metadata.v8 import request as metadata
 
+from cordwood.chaos.live.security import security
 from cordwood.client.blocking import connect
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -93,7 +94,7 @@ def _metadata(address: str) -> Any:
 def _ask(address: str, request: Any) -> Any:
     """Send one request on a connection of its own. Return the response. Raises BrokerUnreachable."""
     try:
-        with connect(address, ANSWER_S) as connection:
+        with connect(address, ANSWER_S, security=security()) as connection:
             return connection.ask(request)
     except OSError as error:
         raise BrokerUnreachable(f"{address}: {error}") from error

@@ -15,6 +15,7 @@ from cordwood.chaos.live.broker_views import (
     partitions_seen_by,
 )
 from cordwood.chaos.live.process import BrokerEnded, run_cordwood, wait_for
+from cordwood.chaos.live.security import client_settings
 
 REPLICAS_MAX = 3
 ANSWER_S = 20.0
@@ -120,7 +121,7 @@ class LiveCluster:
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] = MappingProxyType({})) -> None:
         """Create a topic with `replicas` replicas. Wait until they are in sync. Raises KafkaException, NotInTime."""
         topic = NewTopic(name, partitions, self.replicas, config=dict(configs))
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        admin = AdminClient(client_settings(self.bootstrap))
         admin.create_topics([topic], request_timeout=ANSWER_S)[name].result(ANSWER_S)
         self.wait_in_sync(partitions={name: partitions})
 

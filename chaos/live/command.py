@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.chaos.live import address_target, compose_target, local_target, run_summary
+from cordwood.chaos.live import address_target, compose_target, local_target, run_summary, security
 from cordwood.chaos.live.campaign import WENT_WRONG, Campaign
 from cordwood.chaos.live.faults.fault import RoundOptions
 from cordwood.chaos.live.figures import Limit
@@ -28,6 +28,7 @@ from cordwood.chaos.report.axes import clock
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.place import writable
 from cordwood.chaos.results import ResultFile, begun, ended
+from cordwood.client.tls import WrongSetting
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
@@ -99,6 +100,14 @@ def run(
     ] = None,
     target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="The cluster to test.")] = LOCAL,
     project: Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")] = "",
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar=security.FILE,
+            help="TLS and SASL of the clients of compose or HOST:PORT, by librdkafka's keys.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="The seed of the faults and their times; random by default.")] = None,
     per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 100,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="The file of the report.")] = None,
@@ -124,6 +133,8 @@ def run(
         else:
             wanted, left_out = _only(fault, target, faults, minutes), {}
             one = _one_fault(fault, rounds or ROUNDS, kinds, hold, preload_mb, brokers or BROKERS_MIN, limit or ())
+        # Local brokers are open.
+        _secure_clients(None if target == LOCAL else command_config)
         if target == LOCAL:
             local_target.enter(wanted)
         load = ClusterLoad(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second)
@@ -150,6 +161,14 @@ def run(
         raise Failure(f"the brokers did not start: {failure}") from None
     if not is_whole:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _secure_clients(config: Path | None) -> None:
+    """Let all clients connect as the file says. Raises CannotHarm."""
+    try:
+        security.use(config)
+    except (OSError, WrongSetting) as mistake:
+        raise CannotHarm(f"--command-config: {mistake}") from None
 
 
 def _refuse_options_of_rounds(given: Mapping[str, object]) -> None:

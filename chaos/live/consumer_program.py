@@ -13,6 +13,7 @@ from cordwood.chaos import transfers
 from cordwood.chaos.history import SEQUENCE_BITS, content_of, value_of
 from cordwood.chaos.live.client_rows import NONE, PollKind, PollRow, pack_poll
 from cordwood.chaos.live.run_end import end_with_run
+from cordwood.chaos.live.security import client_settings
 from cordwood.chaos.workload import decode
 
 POLL_S = 0.1
@@ -34,14 +35,13 @@ def main(
     end_with_run()
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client_settings(bootstrap),
             "group.id": group or rows.name,
             # A reader by assignment begins at offset 0, so an offset reset is an error.
             "auto.offset.reset": "earliest" if group else "error",
             "enable.auto.commit": False,
             "check.crcs": True,
             "enable.partition.eof": True,
-            "log_level": 0,
             # Without a callback, librdkafka returns lost connections as messages, which are not of interest here.
             "error_cb": lambda _error: None,
             **dict(each.split("=", 1) for each in setting or ()),

@@ -20,6 +20,7 @@ from cordwood.chaos.live.broker_views import (
     coordinator_request,
     partitions_seen_by,
 )
+from cordwood.chaos.live.security import security
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
@@ -180,7 +181,7 @@ class ClusterRoutes:
 
     def _ask(self, address: str, request: Any) -> Any:
         """Ask on the connection to an address, which is kept unless it fails. Raises OSError."""
-        connection = self._connections.pop(address, None) or connect(address, ANSWER_S)
+        connection = self._connections.pop(address, None) or connect(address, ANSWER_S, security=security())
         try:
             answer = connection.ask(request)
         except OSError:

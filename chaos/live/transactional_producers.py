@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import UNKNOWN
 from cordwood.chaos.live.second_protocol import PAUSE_S, ClusterRoutes, SecondProtocolClient
+from cordwood.chaos.live.security import client_settings
 from cordwood.storage.records import Record
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
@@ -82,7 +83,7 @@ class TransactionalProducer(Protocol):
 def committed_offset(bootstrap: str, orders: Orders) -> int:
     """Return the committed offset of the orders, once it is stable; 0 for none. Raises SessionLost."""
     # librdkafka's default isolation level is read_committed, and it then asks for stable offsets.
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": orders.group, "log_level": 0})
+    consumer = Consumer({**client_settings(bootstrap), "group.id": orders.group})
     try:
         place = _until_answered(lambda: consumer.committed([Place(*orders.place)], CALL_S)[0], is_query=True)
     finally:
@@ -103,7 +104,7 @@ class FirstProtocolProducer:
         settings: Mapping[str, str],
     ) -> None:
         self._topic, self._orders = topic, orders
-        common = {"bootstrap.servers": bootstrap, "log_level": 0}
+        common = client_settings(bootstrap)
         identity = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         self._producer = Producer({**common, **settings, **identity})
         self._member = Consumer({**common, "group.id": orders.group})

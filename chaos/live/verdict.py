@@ -17,6 +17,7 @@ from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavai
 from cordwood.chaos.live.client_rows import POLLS, SENDS, TRANSACTIONS, RowArray, SendKind
 from cordwood.chaos.live.decisions import Asked, Client, MarkerOnDisk, disagreements
 from cordwood.chaos.live.load_clients import ClusterLoad, rows_of
+from cordwood.chaos.live.security import client_settings
 from cordwood.chaos.live.transactional_producers import SessionLost, committed_offset, orders_of
 from cordwood.chaos.report.series import Answers
 from cordwood.chaos.transfers import ReadTransfers
@@ -185,7 +186,7 @@ def _counts(asked: Mapping[Client, Asked], decisions: Sequence[MarkerOnDisk]) ->
 def _reader(bootstrap: str, load: ClusterLoad) -> Consumer:
     # A reader of committed records would take the last stable offset for the log end, even if it never moved again.
     isolation = {"isolation.level": "read_uncommitted"}
-    return Consumer({"bootstrap.servers": bootstrap, "group.id": load.topic, "log_level": 0, **isolation})
+    return Consumer({**client_settings(bootstrap), "group.id": load.topic, **isolation})
 
 
 def _ends(reader: Consumer, load: ClusterLoad) -> dict[int, int]:
@@ -202,7 +203,7 @@ def _committed(reader: Consumer, load: ClusterLoad) -> dict[int, int]:
 
 def _topic_id(bootstrap: str, topic: str) -> str:
     """Return the topic id as the UUID that names its directory. Raises KafkaException."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient(client_settings(bootstrap))
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_S)[topic].result(ANSWER_S)
     high, low = described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits()
     return str(uuid.UUID(int=(high % 2**64) << 64 | low % 2**64))
