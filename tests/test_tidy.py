@@ -24,6 +24,7 @@ BANNED = re.compile(
 MAY_REACH_OUT = {
     "cluster/broker/process.py": "a broker as a process of the real world",
     "storage/real_disk.py": "the real form of the one seam to the disk",
+    "cluster/security/credential_files.py": "reads certificates and keys, which other programs write",
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/sim/command.py": "the command that runs the simulator for so many real minutes",
     "chaos/sim/cut_jobs.py": "gives a job a stack of its own; its thread runs only while the simulation waits for it",

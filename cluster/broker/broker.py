@@ -458,7 +458,7 @@ class Broker:
             self._requests,
             self._memory,
             sessions,
-            self._authentication,
+            self._environment.tls,
         )
 
     def _uuid(self) -> UUID:

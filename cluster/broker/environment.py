@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cordwood.cluster.security.tls_listeners import TlsListeners
 from cordwood.replication.measures import Clock
 from cordwood.replication.syncers import Syncer
 from cordwood.replication.tasks import RunBlocking
@@ -42,6 +43,8 @@ class Environment:
     """Id of the machine's boot; a new one after each loss of its memory."""
     close: Callable[[], None]
     """Cleanup that waits for the threads and closes them: the last call of `Broker.stop`."""
+    tls: TlsListeners | None = None
+    """Certificates and keys; None if no listener may have TLS, as in the simulator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,24 @@ from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
 from cordwood.cluster.resources import heap
+from cordwood.cluster.security.tls_errors import TlsMistake
+from cordwood.cluster.security.tls_listeners import TlsListeners
 from cordwood.replication.syncers import Syncer, best_syncer
 from cordwood.replication.tasks import CONTAINED, RunBlocking, Tasks
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import StorageError
 from cordwood.storage.real_disk import RealDisk, lock_directory
 
-MISTAKES = (StorageError, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError)
+MISTAKES = (
+    StorageError,
+    WrongDirectory,
+    WrongMetadata,
+    CommandRefused,
+    UnknownCommand,
+    QuorumFailed,
+    TlsMistake,
+    RuntimeError,
+)
 """Errors that keep a broker from starting; each message says what to do."""
 
 BLOCKING_THREADS = 4
@@ -81,11 +93,13 @@ async def _serve(settings: Settings, disk: Disk, first_users: Sequence[ScramUpse
     loop = asyncio.get_running_loop()
     started = loop.time()
     environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
-    broker = Broker(settings, environment, first_users)
+    tls = TlsListeners(settings, environment.wall_clock, environment.run_blocking)
+    broker = Broker(settings, replace(environment, tls=tls))
     loop.set_exception_handler(exception_handler(broker.failure))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, tls.reload_soon)
     broker.failure.add_done_callback(lambda _: stopping.set())
     starting = loop.create_task(broker.start(), name="start")
     if not await _done_before(starting, stopping):

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.config.settings import LISTENER_PREFIX, SECURITY_PROTOCOLS, Settings, override_key
 from cordwood.cluster.metadata.commands import Endpoint
 
-PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
-
+HTTP = "HTTP"
+"""The name of the HTTP listener in keys such as listener.name.http.ssl.keystore.location."""
 _ADDRESS = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})"
 )
@@ -32,6 +32,14 @@ class Listener:
     advertised_host: str
     advertised_port: int
 
+    @property
+    def is_tls(self) -> bool:
+        return is_tls(self.protocol)
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
     def bound(self, port: int) -> "Listener":
         """Return this listener with its bound port, which is advertised too if no other port is."""
         return replace(self, port=port, advertised_port=self.advertised_port or port)
@@ -52,6 +60,33 @@ class Listener:
                 " that they can reach."
             )
         return sentence
+
+
+def is_tls(protocol: str) -> bool:
+    """Return whether connections of the security protocol are encrypted."""
+    return protocol.endswith("SSL")
+
+
+def protocol_of(settings: Settings, listener: str) -> str:
+    """Return the security protocol of a listener, by its name in upper case. Raises ListenerMistake."""
+    return _protocols(settings.listener_security_protocol_map).get(listener, SECURITY_PROTOCOLS[0])
+
+
+def controller_name(settings: Settings) -> str:
+    """Return the name of the controller listener, in upper case."""
+    return next(iter(settings.controller_listener_names), "CONTROLLER").upper()
+
+
+def check_overrides(settings: Settings) -> None:
+    """Raise ListenerMistake if a key is for a listener that does not exist."""
+    if not settings.listener_overrides:
+        return
+    names = [name for name, _, _ in _parsed("listeners", settings.listeners)]
+    names += [*settings.controller_listener_names, HTTP]
+    known = tuple(override_key(f"{LISTENER_PREFIX}{name}.") for name in names)
+    for key in settings.listener_overrides:
+        if not key.startswith(known):
+            raise ListenerMistake(f"{key} is for a listener that is not in listeners: add it there, or remove the key.")
 
 
 def listeners_of(settings: Settings, hostname: str = "localhost") -> tuple[Listener, ...]:
@@ -131,7 +166,7 @@ def _listener(
 ) -> Listener:
     if name not in protocols:
         raise ListenerMistake(
-            f"Listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map."
+            f"Listener {name} has no protocol: add {name}:PROTOCOL to listener.security.protocol.map."
         )
     told_host, told_port = advertised.get(name, (host or hostname, port))
     if told_host in _ALL_INTERFACES:
@@ -168,10 +203,11 @@ def _protocols(rows: Sequence[str]) -> dict[str, str]:
     for row in rows:
         name, separator, protocol = row.partition(":")
         if not separator or not name:
-            raise ListenerMistake(f"listener.security.protocol.map has {row!r}: write it as NAME:PLAINTEXT.")
-        if protocol.upper() not in PROTOCOLS:
+            raise ListenerMistake(f"listener.security.protocol.map has {row!r}: write it as NAME:PROTOCOL.")
+        if protocol.upper() not in SECURITY_PROTOCOLS:
             raise ListenerMistake(
-                f"listener.security.protocol.map gives {name} the protocol {protocol}: only PLAINTEXT is supported."
+                f"listener.security.protocol.map gives {name} the protocol {protocol}: use one of"
+                f" {', '.join(SECURITY_PROTOCOLS)}."
             )
         protocols[name.upper()] = protocol.upper()
     return protocols

@@ -6,13 +6,13 @@ Keys have Kafka's names where Kafka has them. An attribute is its key with under
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
+from cordwood.cluster.config.setting import Setting, setting, topic_default
+from cordwood.cluster.config.tls_settings import TlsSettings
 from cordwood.cluster.metadata.config_values import (
     INT_MAX,
     LONG_MAX,
     Value,
-    ValueType,
     boolean,
     decimal,
     integer,
@@ -27,33 +27,15 @@ SECOND_MS = 1000
 HOUR_MS = 3600 * SECOND_MS
 DAY_MS = 24 * HOUR_MS
 
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENER_PREFIX = "listener.name."
+"""Start of a key that counts for one listener: `listener.name.external.ssl.keystore.location`."""
+
 COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One configuration key: a row of the table."""
-
-    key: str
-    type: ValueType
-    default: Value
-    is_dynamic: bool
-    """Whether AlterConfigs may change the key at run time: true of keys that are defaults of topic configs."""
-    documentation: str
-
-
-def _setting(
-    default: Value, type_: ValueType, documentation: str, *, dynamic: bool = False, is_secret: bool = False
-) -> Any:
-    return field(default=default, repr=not is_secret, metadata={"row": (type_, default, dynamic, documentation)})
-
-
-def _topic_default(default: Value, type_: ValueType, documentation: str) -> Any:
-    return _setting(default, type_, documentation, dynamic=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(TlsSettings):
     """The static configuration of a broker. Times are in milliseconds, sizes in bytes, unless the name has a unit.
 
     The default is one broker on 127.0.0.1:9092 with its data in ./cordwood-data.
@@ -61,109 +43,111 @@ class Settings:
 
     given: frozenset[str] = frozenset()
     """Keys that were set explicitly."""
+    listener_overrides: Mapping[str, Value] = field(default_factory=dict, repr=False)
+    """Values of single listeners, by `override_key`: some are secrets."""
 
-    node_id: int = _setting(1, integer(0), "The id of this broker, unique in its cluster.")
-    cluster_id: str = _setting(
+    node_id: int = setting(1, integer(0), "The id of this broker, unique in its cluster.")
+    cluster_id: str = setting(
         "", string(), "The id of a new cluster; empty for a random id. An existing cluster must have this id."
     )
-    broker_rack: str | None = _setting(
+    broker_rack: str | None = setting(
         None, string(), "The rack of this broker, which clients see in the metadata (KIP-36)."
     )
-    log_dirs: tuple[str, ...] = _setting(
+    log_dirs: tuple[str, ...] = setting(
         ("./cordwood-data",), words(), "Directories for the logs, one per disk. The first one also holds the metadata."
     )
-    log_dir_headroom_bytes: int = _setting(
+    log_dir_headroom_bytes: int = setting(
         32 * MIB,
         long(0),
         "If less than this is free in a log directory, its partitions refuse produce requests. Reads continue.",
     )
-    metadata_log_max_record_bytes_between_snapshots: int = _setting(
+    metadata_log_max_record_bytes_between_snapshots: int = setting(
         2 * MIB, long(KIB), "Bytes of the metadata log after which a snapshot replaces it."
     )
 
-    controller_quorum_voters: tuple[str, ...] = _setting(
+    controller_quorum_voters: tuple[str, ...] = setting(
         (),
         words(),
         "ID@HOST:PORT of each of the 1, 3 or 5 voters of the metadata quorum; empty for a cluster of one broker.",
     )
-    controller_quorum_secret: str = _setting(
+    controller_quorum_secret: str = setting(
         "",
         string(),
         "A secret that all brokers of the cluster share. A broker without it cannot join the metadata"
         " quorum. Required if other machines can reach the voters.",
         is_secret=True,
     )
-    controller_quorum_election_timeout_ms: int = _setting(
+    controller_quorum_election_timeout_ms: int = setting(
         2 * SECOND_MS, integer(100), "The longest time without a leader after which a voter starts an election."
     )
-    controller_listener_names: tuple[str, ...] = _setting(
+    controller_listener_names: tuple[str, ...] = setting(
         ("CONTROLLER",),
         words(),
         "The listener of the voters, from `listeners`; if it is not listed there, the address in"
         " controller.quorum.voters.",
     )
-    inter_broker_listener_name: str | None = _setting(
+    inter_broker_listener_name: str | None = setting(
         None, string(), "The listener for connections between brokers; the first one if unset."
     )
-    broker_heartbeat_interval_ms: int = _setting(
+    broker_heartbeat_interval_ms: int = setting(
         200, integer(10), "The interval of a broker's heartbeats to the controller."
     )
-    broker_session_timeout_ms: int = _setting(
+    broker_session_timeout_ms: int = setting(
         2 * SECOND_MS,
         integer(100),
         "A broker without a heartbeat for this long is fenced, and its partitions get other leaders. A"
         " broker whose process was killed is fenced sooner.",
     )
-    controlled_shutdown_enable: bool = _setting(
+    controlled_shutdown_enable: bool = setting(
         True, boolean(), "Whether a broker moves the leadership of its partitions to other brokers before it stops."
     )
-    controlled_shutdown_max_wait_ms: int = _setting(
+    controlled_shutdown_max_wait_ms: int = setting(
         10 * SECOND_MS,
         integer(0),
         "The longest time that a stopping broker waits until other brokers lead its partitions.",
     )
-    replica_lag_time_max_ms: int = _setting(
+    replica_lag_time_max_ms: int = setting(
         10 * SECOND_MS, long(100), "A follower that has not caught up for this long is removed from the ISR."
     )
-    replica_catchup_max_bytes_per_second: int = _setting(
+    replica_catchup_max_bytes_per_second: int = setting(
         100 * MIB, long(KIB), "The rate limit for sending missing records to followers that are not in sync."
     )
-    auto_leader_rebalance_enable: bool = _setting(
+    auto_leader_rebalance_enable: bool = setting(
         True, boolean(), "Whether the controller elects preferred leaders automatically."
     )
-    leader_imbalance_check_interval_seconds: int = _setting(
+    leader_imbalance_check_interval_seconds: int = setting(
         300, long(1), "The interval of the checks for leader imbalance."
     )
-    leader_imbalance_per_broker_percentage: int = _setting(
+    leader_imbalance_per_broker_percentage: int = setting(
         10,
         integer(0),
         "The percentage of a broker's preferred partitions that other brokers may lead before preferred"
         " leaders are elected.",
     )
-    num_recovery_threads_per_data_dir: int = _setting(
+    num_recovery_threads_per_data_dir: int = setting(
         2, integer(1, 64), "Logs per log directory that are recovered in parallel when the broker starts."
     )
-    log_scrub_bytes_per_second: int = _setting(
+    log_scrub_bytes_per_second: int = setting(
         8 * MIB, long(0), "The rate at which the scrubber reads sealed segments to detect damage; 0 disables it."
     )
-    log_scrub_interval_ms: int = _setting(
+    log_scrub_interval_ms: int = setting(
         15_000, long(1_000), "Time from the start of one background read of all data to the next, if the rate allows."
     )
-    log_open_segments_max: int = _setting(
+    log_open_segments_max: int = setting(
         20_000,
         integer(1),
         "Open segment files of all logs together, or fewer if the process's limit of file descriptors is"
         " lower. Active segments always stay open and may exceed this.",
     )
-    log_open_indexes_max_bytes: int = _setting(
+    log_open_indexes_max_bytes: int = setting(
         64 * MIB,
         long(0),
         "Memory for the indexes of sealed segments of all logs together. Other indexes are loaded when they are read.",
     )
-    http_listen: str = _setting(
+    http_listen: str = setting(
         "", string(), "HOST:PORT of the listener for the HTTP API, health and metrics; empty for none."
     )
-    http_allowed_hosts: tuple[str, ...] = _setting(
+    http_allowed_hosts: tuple[str, ...] = setting(
         (),
         words(),
         "Additional Host names that the HTTP listener accepts, such as the name of a proxy. The broker's"
@@ -171,250 +155,209 @@ class Settings:
         " any name; use it only if no browser can reach the listener.",
     )
 
-    audit_log_enable: str = _setting(
-        "auto",
-        string("auto", "on", "off"),
-        "Whether administrative acts and refusals are written to an audit log. auto: if clients authenticate, or if"
-        " authorizer.class.name is set.",
-    )
-    audit_log_dir: str = _setting(
-        "", string(), "The directory of the audit log; empty for the directory audit in the first of log.dirs."
-    )
-    audit_log_file_bytes: int = _setting(
-        64 * MIB, long(KIB), "The size at which the audit log begins another file. The hash chain goes on."
-    )
-    audit_log_files: int = _setting(
-        16, integer(2), "The number of files of the audit log that are kept; the oldest are removed."
-    )
-
-    logging_format: str = _setting(
+    logging_format: str = setting(
         "auto",
         string("auto", "text", "logfmt", "json"),
         "The format of log lines: text, logfmt (key=value) or json. auto is text on a terminal and logfmt otherwise.",
     )
 
-    listeners: tuple[str, ...] = _setting(
+    listeners: tuple[str, ...] = setting(
         ("PLAINTEXT://127.0.0.1:9092",),
         words(),
         "NAME://HOST:PORT for each address to listen on; 0.0.0.0 listens on all interfaces.",
     )
-    advertised_listeners: tuple[str, ...] = _setting(
+    advertised_listeners: tuple[str, ...] = setting(
         (),
         words(),
         "NAME://HOST:PORT that clients of a listener connect to; the default is the listener's own address.",
     )
-    listener_security_protocol_map: tuple[str, ...] = _setting(
-        ("PLAINTEXT:PLAINTEXT",),
+    listener_security_protocol_map: tuple[str, ...] = setting(
+        tuple(f"{protocol}:{protocol}" for protocol in SECURITY_PROTOCOLS),
         words(),
-        "NAME:PROTOCOL for each listener's name. PLAINTEXT is the only supported protocol.",
+        "NAME:PROTOCOL for each listener's name. The protocols are PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.",
     )
-    sasl_enabled_mechanisms: tuple[str, ...] = _setting(
-        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "The SASL mechanisms of the listeners with SASL. PLAIN has the same users as SCRAM.",
-    )
-    sasl_plain_unencrypted_listeners: tuple[str, ...] = _setting(
-        (),
-        words(),
-        "Names of the listeners without TLS on which PLAIN is allowed. Anyone on the network can read its passwords.",
-    )
-    connections_max_reauth_ms: int = _setting(
-        0,
-        long(0),
-        "The time after which a client has to authenticate again on its connection (KIP-368); 0 for never. A"
-        " connection whose session has ended is closed at its next request.",
-    )
-    connection_failed_authentication_delay_ms: int = _setting(
-        100,
-        integer(0, 10 * SECOND_MS),
-        "The delay of the answer to a failed authentication, which slows down guessing.",
-    )
-    max_connections: int = _setting(
+    max_connections: int = setting(
         10_000,
         integer(1),
         "The maximum number of connections. A new connection beyond it replaces the client connection that"
         " is idle for the longest time; if none is idle, the new one is closed. Brokers that replicate from"
         " this one are accepted beyond it.",
     )
-    max_connections_per_ip: int = _setting(INT_MAX, integer(1), "The maximum number of connections from one address.")
-    connections_max_idle_ms: int = _setting(
+    max_connections_per_ip: int = setting(INT_MAX, integer(1), "The maximum number of connections from one address.")
+    connections_max_idle_ms: int = setting(
         600 * SECOND_MS, long(SECOND_MS), "A connection without a request for this long is closed."
     )
-    socket_request_max_bytes: int = _setting(
+    socket_request_max_bytes: int = setting(
         100 * MIB, integer(KIB), "The largest request. A connection that sends a larger one is closed."
     )
-    queued_max_request_bytes: int = _setting(
+    queued_max_request_bytes: int = setting(
         100 * MIB,
         long(KIB),
         "Memory for incoming requests of all connections. It has room for at least one request of"
         " socket.request.max.bytes. While it is full, no further requests are read.",
     )
-    fetch_max_bytes: int = _setting(55 * MIB, integer(KIB), "The largest Fetch response.")
-    max_incremental_fetch_session_cache_slots: int = _setting(
+    fetch_max_bytes: int = setting(55 * MIB, integer(KIB), "The largest Fetch response.")
+    max_incremental_fetch_session_cache_slots: int = setting(
         1000, integer(0), "The maximum number of fetch sessions (KIP-227)."
     )
-    max_incremental_fetch_session_cache_partitions: int = _setting(
+    max_incremental_fetch_session_cache_partitions: int = setting(
         200_000,
         integer(0),
         "The maximum number of partitions in all fetch sessions together. One session may have a fourth of"
         " them, one address a half.",
     )
 
-    num_partitions: int = _setting(
+    num_partitions: int = setting(
         1, integer(1), "Partitions of a topic that is created without a number of partitions."
     )
-    default_replication_factor: int = _setting(
+    default_replication_factor: int = setting(
         1, integer(1), "Replicas of a topic that is created without a replication factor."
     )
-    auto_create_topics_enable: bool = _setting(
+    auto_create_topics_enable: bool = setting(
         True, boolean(), "Whether a topic is created when a client requests its metadata."
     )
-    delete_topic_enable: bool = _setting(True, boolean(), "Whether topics may be deleted.")
+    delete_topic_enable: bool = setting(True, boolean(), "Whether topics may be deleted.")
 
-    offsets_topic_num_partitions: int = _setting(
+    offsets_topic_num_partitions: int = setting(
         50, integer(1), "Partitions of __consumer_offsets. Used when the topic is created, for the first group."
     )
-    offsets_topic_replication_factor: int = _setting(1, integer(1), "Replicas of __consumer_offsets.")
-    offsets_topic_segment_bytes: int = _setting(100 * MIB, integer(KIB), "Segment size of __consumer_offsets.")
-    offsets_retention_minutes: int = _setting(
+    offsets_topic_replication_factor: int = setting(1, integer(1), "Replicas of __consumer_offsets.")
+    offsets_topic_segment_bytes: int = setting(100 * MIB, integer(KIB), "Segment size of __consumer_offsets.")
+    offsets_retention_minutes: int = setting(
         7 * 24 * 60, integer(1), "How long the committed offsets of a group without members are kept."
     )
-    offsets_retention_check_interval_ms: int = _setting(
+    offsets_retention_check_interval_ms: int = setting(
         600 * SECOND_MS, long(1), "The interval at which expired offsets are removed."
     )
-    offset_metadata_max_bytes: int = _setting(4096, integer(0), "The longest metadata text of a committed offset.")
-    group_min_session_timeout_ms: int = _setting(
+    offset_metadata_max_bytes: int = setting(4096, integer(0), "The longest metadata text of a committed offset.")
+    group_min_session_timeout_ms: int = setting(
         SECOND_MS,
         integer(1),
         "The shortest session timeout that a member may request. Kafka's default is 6 s; a shorter one"
         " allows a faster failover.",
     )
-    group_max_session_timeout_ms: int = _setting(
+    group_max_session_timeout_ms: int = setting(
         1800 * SECOND_MS, integer(1), "The longest session timeout that a member may request."
     )
-    group_initial_rebalance_delay_ms: int = _setting(
+    group_initial_rebalance_delay_ms: int = setting(
         0,
         integer(0),
         "How long an empty group waits for more members after the first one. Kafka's default of 3000 avoids"
         " rebalances when many members start together, but delays a single consumer; the default is"
         " therefore 0.",
     )
-    group_max_size: int = _setting(INT_MAX, integer(1), "The maximum number of members of a group.")
-    transaction_state_log_num_partitions: int = _setting(
+    group_max_size: int = setting(INT_MAX, integer(1), "The maximum number of members of a group.")
+    transaction_state_log_num_partitions: int = setting(
         50, integer(1), "Partitions of __transaction_state. Used when the topic is created, for the first transaction."
     )
-    transaction_state_log_replication_factor: int = _setting(1, integer(1), "Replicas of __transaction_state.")
-    transaction_state_log_segment_bytes: int = _setting(100 * MIB, integer(KIB), "Segment size of __transaction_state.")
-    transaction_max_timeout_ms: int = _setting(
+    transaction_state_log_replication_factor: int = setting(1, integer(1), "Replicas of __transaction_state.")
+    transaction_state_log_segment_bytes: int = setting(100 * MIB, integer(KIB), "Segment size of __transaction_state.")
+    transaction_max_timeout_ms: int = setting(
         900 * SECOND_MS, integer(1), "The longest timeout that a transactional producer may request."
     )
-    transactional_id_expiration_ms: int = _setting(
+    transactional_id_expiration_ms: int = setting(
         7 * DAY_MS, integer(1), "A transactional id without a transaction for this long is removed."
     )
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
         2 * SECOND_MS,
         integer(1),
         "The interval at which transactions that exceed their timeout are aborted. Kafka's default is 10 s;"
         " consumers of read_committed wait for a shorter time if the interval is shorter.",
     )
-    producer_id_expiration_ms: int = _topic_default(
+    producer_id_expiration_ms: int = topic_default(
         DAY_MS, integer(1), "The state of an idempotent producer that writes nothing for this long is removed."
     )
 
-    flush_policy: str = _topic_default(
+    flush_policy: str = topic_default(
         "group",
         string("group", "os"),
         "When a record is acknowledged. group: after fdatasync. os: once it is in the operating system's"
         " memory, as in Kafka; a power cut can lose it.",
     )
-    min_insync_replicas: int = _topic_default(1, integer(1), "In-sync replicas that a write with acks=all requires.")
-    unclean_leader_election_enable: bool = _topic_default(
+    min_insync_replicas: int = topic_default(1, integer(1), "In-sync replicas that a write with acks=all requires.")
+    unclean_leader_election_enable: bool = topic_default(
         False,
         boolean(),
         "Kept for Kafka's tools. Cordwood elects a replica that lacks committed records only on an operator's request.",
     )
-    message_max_bytes: int = _topic_default(MIB + 12, integer(0), "The largest batch, after compression.")
-    compression_type: str = _topic_default(
+    message_max_bytes: int = topic_default(MIB + 12, integer(0), "The largest batch, after compression.")
+    compression_type: str = topic_default(
         "producer",
         string(*COMPRESSION_TYPES),
         "Kept for Kafka's tools. Cordwood always stores batches as their producer compressed them.",
     )
-    log_segment_bytes: int = _topic_default(1024 * MIB, integer(14), "The size at which a new segment is rolled.")
-    log_roll_ms: int | None = _topic_default(
+    log_segment_bytes: int = topic_default(1024 * MIB, integer(14), "The size at which a new segment is rolled.")
+    log_roll_ms: int | None = topic_default(
         None, long(1), "The age at which a new segment is rolled. Has precedence over log.roll.hours."
     )
-    log_roll_hours: int = _topic_default(168, integer(1), "The age at which a new segment is rolled.")
-    log_roll_jitter_ms: int | None = _topic_default(
+    log_roll_hours: int = topic_default(168, integer(1), "The age at which a new segment is rolled.")
+    log_roll_jitter_ms: int | None = topic_default(
         None, long(0), "The largest random time by which segments are rolled earlier."
     )
-    log_roll_jitter_hours: int = _topic_default(
+    log_roll_jitter_hours: int = topic_default(
         0, integer(0), "The largest random time by which segments are rolled earlier."
     )
-    log_index_size_max_bytes: int = _topic_default(
+    log_index_size_max_bytes: int = topic_default(
         10 * MIB, integer(4), "The size of the offset index at which a new segment is rolled."
     )
-    log_index_interval_bytes: int = _topic_default(
+    log_index_interval_bytes: int = topic_default(
         4096, integer(0), "Log bytes between two index entries; at most 256 KiB."
     )
-    log_preallocate: bool = _topic_default(
+    log_preallocate: bool = topic_default(
         False, boolean(), "Kept for Kafka's tools. Cordwood always preallocates a segment's space."
     )
-    log_retention_ms: int | None = _topic_default(
+    log_retention_ms: int | None = topic_default(
         None,
         long(-1),
         "The age at which records are deleted; -1 for no limit. Has precedence over log.retention.minutes"
         " and log.retention.hours.",
     )
-    log_retention_minutes: int | None = _topic_default(
+    log_retention_minutes: int | None = topic_default(
         None,
         integer(-1),
         "The age at which records are deleted; -1 for no limit. Has precedence over log.retention.hours.",
     )
-    log_retention_hours: int = _topic_default(
-        168, integer(-1), "The age at which records are deleted; -1 for no limit."
-    )
-    log_retention_bytes: int = _topic_default(
+    log_retention_hours: int = topic_default(168, integer(-1), "The age at which records are deleted; -1 for no limit.")
+    log_retention_bytes: int = topic_default(
         -1, long(-1), "The size of a partition above which its oldest segments are deleted; -1 for no limit."
     )
-    log_retention_check_interval_ms: int = _setting(
+    log_retention_check_interval_ms: int = setting(
         300 * SECOND_MS, long(1), "The interval of the checks for segments to delete."
     )
-    log_segment_delete_delay_ms: int = _topic_default(
+    log_segment_delete_delay_ms: int = topic_default(
         60 * SECOND_MS, long(0), "How long the files of a deleted segment are kept for readers that are using them."
     )
-    log_cleanup_policy: tuple[str, ...] = _topic_default(
+    log_cleanup_policy: tuple[str, ...] = topic_default(
         ("delete",),
         words("compact", "delete"),
         "delete: old segments are deleted. compact: older values of a key are removed.",
     )
-    log_cleaner_min_cleanable_ratio: float = _topic_default(
+    log_cleaner_min_cleanable_ratio: float = topic_default(
         0.5, decimal(0, 1), "The ratio of superseded bytes at which a log is compacted."
     )
-    log_cleaner_min_compaction_lag_ms: int = _topic_default(
-        0, long(0), "The age below which a record is not compacted."
-    )
-    log_cleaner_max_compaction_lag_ms: int = _topic_default(
+    log_cleaner_min_compaction_lag_ms: int = topic_default(0, long(0), "The age below which a record is not compacted.")
+    log_cleaner_max_compaction_lag_ms: int = topic_default(
         LONG_MAX, long(1), "The age at which a record must be compacted."
     )
-    log_cleaner_delete_retention_ms: int = _topic_default(DAY_MS, long(0), "How long a tombstone is kept.")
-    log_flush_interval_messages: int = _topic_default(
+    log_cleaner_delete_retention_ms: int = topic_default(DAY_MS, long(0), "How long a tombstone is kept.")
+    log_flush_interval_messages: int = topic_default(
         LONG_MAX, long(1), "Kept for Kafka's tools. flush.policy determines when records are flushed."
     )
-    log_flush_interval_ms: int | None = _topic_default(
+    log_flush_interval_ms: int | None = topic_default(
         None, long(0), "Kept for Kafka's tools. flush.policy determines when records are flushed."
     )
-    log_flush_scheduler_interval_ms: int = _topic_default(
+    log_flush_scheduler_interval_ms: int = topic_default(
         LONG_MAX, long(0), "Kept for Kafka's tools. flush.policy determines when records are flushed."
     )
-    log_message_timestamp_type: str = _topic_default(
+    log_message_timestamp_type: str = topic_default(
         "CreateTime",
         string("CreateTime", "LogAppendTime"),
         "Whether records have the producer's timestamp or the broker's.",
     )
-    log_message_timestamp_before_max_ms: int = _topic_default(
+    log_message_timestamp_before_max_ms: int = topic_default(
         LONG_MAX, long(0), "The largest time by which a record's timestamp may be older than the broker's clock."
     )
-    log_message_timestamp_after_max_ms: int = _topic_default(
+    log_message_timestamp_after_max_ms: int = topic_default(
         LONG_MAX, long(0), "The largest time by which a record's timestamp may be ahead of the broker's clock."
     )
 
@@ -425,6 +368,18 @@ class Settings:
         value: Value = getattr(self, attribute_of(key))
         return value
 
+    def listener_value(self, listener: str, key: str, mechanism: str = "") -> Value:
+        """Return a key's value for a listener, and for a SASL mechanism of it if one is named."""
+        for prefix in (f"{listener}.{mechanism}", listener) if mechanism else (listener,):
+            name = override_key(f"{LISTENER_PREFIX}{prefix}.{key}")
+            if name in self.listener_overrides:
+                return self.listener_overrides[name]
+        return self.value_of(key)
+
+    def has_own_value(self, listener: str, key: str) -> bool:
+        """Return True if the key was set for this listener by name."""
+        return override_key(f"{LISTENER_PREFIX}{listener}.{key}") in self.listener_overrides
+
     def is_given(self, key: str) -> bool:
         """Return True if the key was set explicitly, even to its default."""
         return key in self.given or self.value_of(key) != SETTINGS[key].default
@@ -432,6 +387,18 @@ class Settings:
     def text_of(self, key: str) -> str | None:
         """Return the value of a key as Kafka's tools write it. Raises KeyError for an unknown key."""
         return text_of(self.value_of(key))
+
+
+def override_key(key: str) -> str:
+    """Return a key of `Settings.listener_overrides`: environment variables have no dots, so names lose underscores."""
+    return key.lower().replace("_", ".")
+
+
+def overridden(key: str) -> Setting | None:
+    """Return the setting that `listener.name.NAME.KEY` or `listener.name.NAME.MECHANISM.KEY` overrides, or None."""
+    parts = key.split(".")
+    candidates = (".".join(parts[start:]) for start in range(3, len(parts)))
+    return next((SETTINGS[rest] for rest in candidates if rest in SETTINGS and SETTINGS[rest].is_per_listener), None)
 
 
 def attribute_of(key: str) -> str:
@@ -443,9 +410,11 @@ def key_of(attribute: str) -> str:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    key_of(row.name): Setting(key_of(row.name), *row.metadata["row"]) for row in fields(Settings) if row.metadata
+    key_of(row.name): Setting(key_of(row.name), *row.metadata["row"])
+    for row in sorted(fields(Settings), key=lambda row: row.name in TlsSettings.__dataclass_fields__)
+    if row.metadata
 }
 """The table by key, in the order of the fields."""
 
-SECRETS = frozenset(key_of(row.name) for row in fields(Settings) if not row.repr)
+SECRETS = frozenset(key_of(row.name) for row in fields(Settings) if row.metadata and not row.repr)
 """Settings whose values are never shown."""

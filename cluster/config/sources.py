@@ -5,9 +5,17 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cordwood.cluster.config.listeners import ListenerMistake, http_address, inter_broker_listener
-from cordwood.cluster.config.sasl import check_mechanisms
-from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
+from cordwood.cluster.config.listeners import ListenerMistake, check_overrides, http_address, inter_broker_listener
+from cordwood.cluster.config.settings import (
+    LISTENER_PREFIX,
+    SECRETS,
+    SETTINGS,
+    Settings,
+    attribute_of,
+    key_of,
+    overridden,
+    override_key,
+)
 from cordwood.cluster.config.voters import VoterMistake, check_secret
 from cordwood.cluster.metadata.config_values import Kind, Value
 
@@ -44,16 +52,23 @@ def load(toml: str | None = None, environ: Mapping[str, str] | None = None, over
     rows += _of_environment(environ or {})
     rows += _of_overrides(overrides, mistakes)
     values: dict[str, Value] = {}
-    for origin, key, text in rows:
+    overrides_of_listeners: dict[str, Value] = {}
+    for origin, written, text in rows:
+        key, kept = written, values
         setting = SETTINGS.get(key)
+        if setting is None and key.lower().startswith(LISTENER_PREFIX):
+            key, kept = override_key(key), overrides_of_listeners
+            setting = overridden(key)
         if setting is None:
             mistakes.append(_unknown(origin, key))
             continue
         try:
-            values[key] = setting.type.parse(text)
+            kept[key] = setting.type.parse(text)
         except ValueError as error:
-            mistakes.append(f"{origin}: {key} is {text!r}, but must be {error}.")
-    settings = Settings(given=frozenset(values), **{attribute_of(key): value for key, value in values.items()})  # type: ignore[arg-type]
+            shown = "set" if setting.key in SECRETS else repr(text)
+            mistakes.append(f"{origin}: {key} is {shown}, but must be {error}.")
+    attributes: dict[str, Any] = {attribute_of(key): value for key, value in values.items()}
+    settings = Settings(given=frozenset(values), listener_overrides=overrides_of_listeners, **attributes)
     mistakes += _contradictions(settings)
     if mistakes:
         raise ConfigMistakes(mistakes)
@@ -145,7 +160,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             inter_broker_listener(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
-    for check in (http_address, check_secret, check_mechanisms):
+    for check in (http_address, check_secret, check_overrides):
         try:
             check(settings)
         except (ListenerMistake, VoterMistake) as mistake:

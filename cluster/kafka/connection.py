@@ -124,6 +124,13 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client never sent a byte, or is not authenticated."""
         return self.is_authenticating or self.last_active == self.opened_at
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate (DER) that the client has proved, on a TLS listener that asks for one."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        certificate: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)
+        return certificate
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not subclasses of asyncio.Transport.
         self._transport = cast(asyncio.Transport, transport)

@@ -18,6 +18,10 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.security.certificate_rules import NoRuleMatches
+from cordwood.cluster.security.tls_listener import TlsListener
+from cordwood.cluster.security.tls_listeners import TlsListeners
+from cordwood.cluster.security.tls_transport import TlsTransport
 from cordwood.replication.channel import ReadPiece
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
@@ -54,7 +58,7 @@ class Server:
         measures: RequestMeasures,
         memory: Memory,
         sessions: FetchSessions,
-        authentication: Authentication,
+        tls: TlsListeners | None = None,
     ) -> None:
         self.end_of_tick, self.read_piece, self.damaged = end_of_tick, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
@@ -69,6 +73,10 @@ class Server:
         """Candidates for eviction, with their time of last activity."""
         self._by_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
+        self._tls = tls
+        self._handshakes: list[TlsListener] = []
+        self._shaking: dict[TlsTransport, None] = {}
+        """TLS connections before the end of their handshake, oldest first. They count for the limits."""
         self._sweep: asyncio.TimerHandle | None = None
 
     async def bind(self, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
@@ -95,11 +103,13 @@ class Server:
     @property
     def connection_count(self) -> int:
         """The number of open connections on all listeners."""
-        return len(self._connections)
+        return len(self._connections) + len(self._shaking)
 
     async def serve(self) -> None:
         for server in self._servers:
             await server.start_serving()
+        if self._tls is not None:
+            self._tls.start()
         self._sweep_later()
 
     async def close(self) -> None:
@@ -107,10 +117,27 @@ class Server:
         if self._sweep is not None:
             self._sweep.cancel()
         self.memory.close()
+        if self._tls is not None:
+            await self._tls.close()
         for server in self._servers:
             server.close()
+        for handshakes in self._handshakes:
+            handshakes.close()
         for connection in list(self._connections):
             connection.close()
+
+    def shaking(self, transport: TlsTransport) -> None:
+        """Count a TLS connection. Beyond a connection limit, the oldest of those without a handshake gives way."""
+        self._shaking[transport] = None
+        self._by_host[transport.client_host] += 1
+        refusal = self._why_not(transport.client_host)
+        if refusal is not None and len(self._shaking) > UNADMITTED_MAX:
+            self._measures.connections_refused += 1
+            next(iter(self._shaking)).refuse(refusal)
+
+    def shaken(self, transport: TlsTransport) -> None:
+        if self._shaking.pop(transport, transport) is None:
+            self._forget_host(transport.client_host)
 
     def opened(self, connection: Connection) -> None:
         """Register a connection. Beyond a connection limit, admit it only as a broker's."""
@@ -122,22 +149,30 @@ class Server:
         refusal = self._why_not(host)
         if refusal is not None:
             self._admit_broker(connection, refusal)
+        if self._tls is not None and (tls := self._tls.of(connection.listener)) is not None:
+            try:
+                connection.identity = tls.identity(host, connection.peer_certificate)
+            except NoRuleMatches as error:
+                connection.close(str(error))
 
     def closed(self, connection: Connection) -> None:
         if connection in self._connections:
             del self._connections[connection]
             self._unadmitted.pop(connection, None)
             self._sessions.end(connection.fetch_session)
-            self._by_host[connection.client_host] -= 1
-            if not self._by_host[connection.client_host]:
-                del self._by_host[connection.client_host]
+            self._forget_host(connection.client_host)
+
+    def _forget_host(self, host: str) -> None:
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
 
     def _why_not(self, host: str) -> str | None:
         """Return the limit that is exceeded; None if there is none, or an idle connection was evicted instead."""
         settings = self._settings
         if self._by_host[host] > settings.max_connections_per_ip:
             return f"max.connections.per.ip is {settings.max_connections_per_ip}"
-        if len(self._connections) > settings.max_connections and not self._close_idle():
+        if self.connection_count > settings.max_connections and not self._close_idle():
             return f"max.connections is {settings.max_connections}"
         return None
 
@@ -181,11 +216,13 @@ class Server:
         found = heapq.nsmallest(EVICTED_AT_ONCE, idle, key=lambda connection: connection.last_active)
         return [(connection, connection.last_active) for connection in found]
 
-    def _accept(self, listener: Listener) -> Connection:
-        connection = Connection(self, listener.name, self._handle)
-        if listener.protocol.startswith("SASL_"):
-            self._authentication.begin(connection)
-        return connection
+    def _factory(self, listener: str) -> Callable[[], asyncio.BaseProtocol]:
+        tls = None if self._tls is None else self._tls.of(listener)
+        if tls is None:
+            return lambda: Connection(self, listener, self._handle)
+        handshakes = TlsListener(listener, tls.server_context, self)
+        self._handshakes.append(handshakes)
+        return lambda: handshakes.wrap(Connection(self, listener, self._handle))
 
     def _sweep_later(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep_idle)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pages
 
 from cordwood.cluster.config.rows import BrokerConfig
-from cordwood.cluster.config.settings import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, SECRETS, SETTINGS, Setting, Settings
+from cordwood.cluster.config.setting import Setting
+from cordwood.cluster.config.settings import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, SECRETS, SETTINGS, Settings
 from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS, value_of
 from cordwood.cluster.metadata.config_values import INT_MAX, LONG_MAX, Kind, Value, ValueType, text_of
 

@@ -84,9 +84,9 @@ def test_clients_cannot_connect_to_everywhere() -> None:
 def test_other_contradictions() -> None:
     plain = "PLAINTEXT://127.0.0.1:9092"
     assert "add it there, or remove it" in mistake(plain, advertised=("LAN://host:1",))
-    assert "add LAN:PLAINTEXT" in mistake("LAN://127.0.0.1:9092")
-    assert "only PLAINTEXT is supported" in mistake(plain, protocols=("LAN:SSL",))
-    assert "write it as NAME:PLAINTEXT" in mistake(plain, protocols=("LAN",))
+    assert "add LAN:PROTOCOL" in mistake("LAN://127.0.0.1:9092")
+    assert "use one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL" in mistake(plain, protocols=("LAN:TLS",))
+    assert "write it as NAME:PROTOCOL" in mistake(plain, protocols=("LAN",))
     assert "two listeners named PLAINTEXT" in mistake(plain, "PLAINTEXT://127.0.0.1:9093")
     assert "two listeners on port 9092" in mistake(plain, "LAN://127.0.0.1:9092", protocols=("LAN:PLAINTEXT",))
     assert "listeners is empty" in mistake()

@@ -1,0 +1,459 @@
+"""TLS between a TCP transport and a protocol: a transport for the protocol, and the protocol of the TCP transport.
+
+It counts every byte that the kernel refuses, as `write_buffer_size`, sends TLS alerts to the client of a failed
+handshake, and holds no buffer while it has nothing to read or write (docs/adr/0033).
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any, Protocol, cast
+
+from cordwood.cluster.security.tls_errors import NOT_TLS, TlsRefused, sentence_of
+
+RECORD_BYTES = 16 << 10
+"""Plaintext of the largest TLS record. The buffers of OpenSSL are fed with so much at once, so that they stay small."""
+BURST_BYTES = 16 * RECORD_BYTES
+"""Plaintext that is encrypted for one write to the socket."""
+SCRATCH_BYTES = 128 << 10
+HELLO_BYTES_MAX = 16 << 10
+"""OpenSSL allocates what the header of a ClientHello announces, up to 128 KiB."""
+HANDSHAKE_BYTES_MAX = 64 << 10
+_HEADER_BYTES = 9
+"""Header of a record, and of the handshake message in it."""
+
+_scratch = memoryview(bytearray(SCRATCH_BYTES))
+"""Ciphertext from the kernel, of all connections: it is consumed in the callback that receives it."""
+
+Bytes = bytes | bytearray | memoryview
+
+
+class State(Enum):
+    """A connection's state. A server waits for a ClientHello before it allocates anything."""
+
+    HELLO = 1
+    QUEUED = 2
+    HANDSHAKE = 3
+    OPEN = 4
+    CLOSED = 5
+
+
+class Owner(Protocol):
+    """The side that makes or accepts TLS connections."""
+
+    def arrived(self, transport: "TlsTransport") -> None:
+        """Take note of a connection without a handshake."""
+        ...
+
+    def hello(self, transport: "TlsTransport") -> None:
+        """Call `transport.begin`, now or later: a client has begun a handshake."""
+        ...
+
+    def done(self, transport: "TlsTransport", failure: str | None) -> None:
+        """Take note of the end of a handshake; `failure` is a sentence, empty if the client just left."""
+        ...
+
+
+class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
+    """One TLS connection. `protocol` gets `connection_made` after the handshake."""
+
+    __slots__ = (
+        "_app",
+        "_backlog",
+        "_backlog_bytes",
+        "_hello",
+        "_high",
+        "_incoming",
+        "_is_app_paused",
+        "_is_buffered",
+        "_is_closing",
+        "_is_plain_paused",
+        "_is_reading",
+        "_low",
+        "_outgoing",
+        "_owner",
+        "_plain",
+        "_received",
+        "_server_hostname",
+        "_ssl",
+        "client_host",
+        "state",
+    )
+
+    def __init__(self, owner: Owner, protocol: asyncio.BaseProtocol, server_hostname: str | None = None) -> None:
+        super().__init__()
+        self._owner, self._server_hostname = owner, server_hostname
+        self._set_app(protocol)
+        self.state = State.HELLO
+        self.client_host = ""
+        self._plain: asyncio.Transport | None = None
+        self._ssl: ssl.SSLObject | None = None
+        self._hello = b""
+        self._received = 0
+        self._is_reading, self._is_closing = True, False
+        self._is_plain_paused = self._is_app_paused = False
+        self._backlog: deque[Bytes] = deque()
+        self._backlog_bytes = 0
+        self.set_write_buffer_limits()
+
+    # The protocol of the TCP transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._plain = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else ""
+        self._plain.set_write_buffer_limits(high=0)
+        self._owner.arrived(self)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return _scratch
+
+    def buffer_updated(self, count: int) -> None:
+        if self.state is State.OPEN:
+            self._feed(_scratch[:count])
+        elif self.state is State.HANDSHAKE:
+            self._received += count
+            self._incoming.write(_scratch[:count])
+            self._shake()
+        elif self.state is State.HELLO:
+            self._take_hello(bytes(_scratch[:count]))
+
+    def eof_received(self) -> None:
+        if self.state is State.OPEN:
+            self._app.eof_received()
+
+    def pause_writing(self) -> None:
+        self._is_plain_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_plain_paused = False
+        if self.state is State.OPEN:
+            self._send()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        was, self.state = self.state, State.CLOSED
+        self._plain = self._ssl = None
+        self._hello = b""
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        if was is State.OPEN:
+            self._app.connection_lost(error)
+        elif was is not State.CLOSED:
+            self._owner.done(self, "")
+
+    # The handshake.
+
+    def begin(self, context: ssl.SSLContext) -> None:
+        """Start the handshake, with the ClientHello that has arrived if this is the server."""
+        if self._plain is None or self.state is State.CLOSED:
+            return
+        is_server, queued = self._server_hostname is None, self.state is State.QUEUED
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=is_server, server_hostname=self._server_hostname or None
+        )
+        self.state = State.HANDSHAKE
+        self._incoming.write(self._hello)
+        self._hello = b""
+        self._shake()
+        if queued and self._plain is not None and self._is_reading:
+            self._plain.resume_reading()
+
+    def refuse(self, sentence: str) -> None:
+        """End a handshake, with an alert to the other side if OpenSSL has one."""
+        if self.state in (State.OPEN, State.CLOSED) or self._plain is None:
+            return
+        self.state = State.CLOSED
+        self._flush()
+        self._plain.close()
+        self._owner.done(self, sentence)
+
+    def _take_hello(self, data: bytes) -> None:
+        self._hello += data
+        if not self._hello.startswith(b"\x16\x03"[: len(self._hello)]):
+            self.refuse(NOT_TLS)
+        elif len(self._hello) >= _HEADER_BYTES:
+            if self._hello[5] != 1 or int.from_bytes(self._hello[6:9]) > HELLO_BYTES_MAX:
+                self.refuse("the client's first message is not a ClientHello, or it is too long")
+                return
+            assert self._plain is not None
+            self.state = State.QUEUED
+            self._plain.pause_reading()
+            self._owner.hello(self)
+
+    def _shake(self) -> None:
+        assert self._ssl is not None
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            if self._received > HANDSHAKE_BYTES_MAX:
+                self.refuse("the handshake is too long")
+            return
+        except (ssl.SSLError, ValueError) as error:
+            self.refuse(sentence_of(error, is_server=self._server_hostname is None))
+            return
+        self.state = State.OPEN
+        self._flush()
+        self._owner.done(self, None)
+        if self.state is State.OPEN:
+            self._app.connection_made(self)
+            self._drain()
+
+    # Reading.
+
+    def _feed(self, data: memoryview) -> None:
+        """Decrypt. What the protocol does not take stays in the buffer of OpenSSL until it reads on."""
+        for start in range(0, len(data), RECORD_BYTES):
+            if not self._is_reading or self.state is not State.OPEN:
+                self._incoming.write(data[start:])
+                return
+            self._incoming.write(data[start : start + RECORD_BYTES])
+            self._drain()
+
+    def _drain(self) -> None:
+        """Pass the decrypted bytes to the protocol, as long as there are some and it reads."""
+        try:
+            while self._is_reading and self.state is State.OPEN and self._read_once():
+                pass
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            # The bytes were changed on their way, or an alert has arrived.
+            self._flush()
+            self._abort(error)
+
+    def _read_once(self) -> bool:
+        """Pass on one record, or what of it has room. Return whether there may be more."""
+        tls = self._ssl
+        assert tls is not None
+        count: int
+        if self._is_buffered:
+            room = self._app.get_buffer(-1)
+            if not room:
+                return False
+            count = cast(Any, tls.read(len(room), room))
+            if count:
+                self._app.buffer_updated(count)
+        else:
+            data = tls.read(BURST_BYTES)
+            count = len(data)
+            if count:
+                self._app.data_received(data)
+        if not count:
+            if self.state is State.OPEN:
+                self._app.eof_received()
+                self.close()
+            return False
+        return bool(self._incoming.pending or tls.pending())
+
+    # The transport of the protocol.
+
+    def write(self, data: Bytes) -> None:
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Bytes]) -> None:
+        if self.state is not State.OPEN or self._is_closing:
+            return
+        for data in list_of_data:
+            if data:
+                self._backlog.append(data)
+                self._backlog_bytes += len(data)
+        if not self._is_plain_paused:
+            self._send()
+        self._own_backlog()
+        self._pace_app()
+
+    def _send(self) -> None:
+        """Encrypt and write, until the kernel takes no more."""
+        assert self._plain is not None
+        try:
+            while self._backlog and not self._is_plain_paused:
+                self._plain.writelines(self._encrypted_burst())
+        except ssl.SSLError as error:
+            self._abort(error)
+            return
+        if self._is_closing and not self._backlog:
+            self._finish()
+        self._pace_app()
+
+    def _encrypted_burst(self) -> list[bytes]:
+        assert self._ssl is not None
+        backlog, records, size = self._backlog, list[bytes](), 0
+        while backlog and size < BURST_BYTES:
+            piece = self._next_record()
+            size += len(piece)
+            self._ssl.write(piece)
+            records.append(self._outgoing.read())
+        self._backlog_bytes -= size
+        return records
+
+    def _next_record(self) -> Bytes:
+        """Take the bytes of one record from the backlog. Small pieces are joined: each record costs 22 bytes."""
+        backlog = self._backlog
+        first = backlog.popleft()
+        if len(first) > RECORD_BYTES:
+            whole = memoryview(first)
+            backlog.appendleft(whole[RECORD_BYTES:])
+            return whole[:RECORD_BYTES]
+        if not backlog or len(first) + len(backlog[0]) > RECORD_BYTES:
+            return first
+        pieces, size = [first], len(first)
+        while backlog and size + len(backlog[0]) <= RECORD_BYTES:
+            pieces.append(backlog.popleft())
+            size += len(pieces[-1])
+        return b"".join(pieces)
+
+    def _own_backlog(self) -> None:
+        """Copy what the caller may change after the call."""
+        if self._backlog:
+            self._backlog = deque(
+                bytes(data)
+                if isinstance(data, bytearray) or (isinstance(data, memoryview) and not data.readonly)
+                else data
+                for data in self._backlog
+            )
+
+    def _pace_app(self) -> None:
+        size = self.get_write_buffer_size()
+        if size > self._high and not self._is_app_paused:
+            self._is_app_paused = True
+            self._app.pause_writing()
+        elif size <= self._low and self._is_app_paused:
+            self._is_app_paused = False
+            self._app.resume_writing()
+
+    def _flush(self) -> None:
+        if self._ssl is not None and self._plain is not None and self._outgoing.pending:
+            self._plain.write(self._outgoing.read())
+
+    def get_write_buffer_size(self) -> int:
+        unsent = 0 if self._plain is None else self._plain.get_write_buffer_size()
+        return self._backlog_bytes + unsent
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = (64 << 10 if low is None else 4 * low) if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def is_reading(self) -> bool:
+        return self._is_reading and self.state is State.OPEN
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            if self._plain is not None:
+                self._plain.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            if self._plain is not None:
+                self._plain.resume_reading()
+                if self._incoming.pending or (self._ssl is not None and self._ssl.pending()):
+                    asyncio.get_running_loop().call_soon(self._drain)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "ssl_object" or name == "sslcontext":
+            if self._ssl is None:
+                return default
+            return self._ssl if name == "ssl_object" else self._ssl.context
+        return default if self._plain is None else self._plain.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._is_closing or self._plain is None or self._plain.is_closing()
+
+    def close(self) -> None:
+        """Close once everything is sent."""
+        if self.state is not State.OPEN:
+            self.abort()
+        elif not self._is_closing:
+            self._is_closing = True
+            if not self._backlog:
+                self._finish()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        if self._plain is not None:
+            self._plain.abort()
+
+    def _finish(self) -> None:
+        """Send the close_notify. The other side's is not waited for."""
+        assert self._ssl is not None
+        assert self._plain is not None
+        with contextlib.suppress(ssl.SSLError):
+            self._ssl.unwrap()
+        self._flush()
+        self._plain.close()
+
+    def _abort(self, _error: Exception) -> None:
+        """Close after an error of TLS, with the alert that has been written."""
+        self._is_closing = True
+        if self._plain is not None:
+            self._plain.close()
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._set_app(protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return cast(asyncio.BaseProtocol, self._app)
+
+    def _set_app(self, protocol: asyncio.BaseProtocol) -> None:
+        self._app = cast(Any, protocol)
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
+
+
+class _Dial:
+    """The owner of one outgoing connection."""
+
+    def __init__(self, context: ssl.SSLContext, where: str) -> None:
+        self._context, self._where = context, where
+        self.made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def arrived(self, transport: TlsTransport) -> None:
+        transport.begin(self._context)
+
+    def hello(self, _transport: TlsTransport) -> None:
+        raise AssertionError("a client gets no ClientHello")
+
+    def done(self, _transport: TlsTransport, failure: str | None) -> None:
+        if self.made.done():
+            return
+        if failure is None:
+            self.made.set_result(None)
+        else:
+            reason = failure or "the other side closed the connection during the handshake"
+            self.made.set_exception(TlsRefused(f"{self._where}: {reason}"))
+
+
+async def connect(
+    factory: Callable[[], asyncio.BaseProtocol],
+    host: str,
+    port: int,
+    context: ssl.SSLContext,
+    *,
+    timeout_s: float,
+) -> tuple[TlsTransport, asyncio.BaseProtocol]:
+    """Connect with TLS. The certificate is checked for `host` if the context says so. Raises OSError."""
+    dial, protocol = _Dial(context, f"{host}:{port}"), factory()
+    loop = asyncio.get_running_loop()
+    transport: TlsTransport
+    _, transport = await loop.create_connection(lambda: TlsTransport(dial, protocol, host), host, port)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await dial.made
+    except TimeoutError:
+        transport.abort()
+        raise TlsRefused(f"{host}:{port}: no TLS handshake within {timeout_s:g} s") from None
+    except BaseException:
+        transport.abort()
+        raise
+    return transport, protocol
