@@ -23,6 +23,7 @@ BANNED = re.compile(
 
 MAY_REACH_OUT = {
     "cluster/broker/process.py": "a broker as a process of the real world",
+    "cluster/broker/jwks_reader.py": "reads the keys of an identity provider, which the configuration names",
     "storage/real_disk.py": "the real form of the one seam to the disk",
     "cluster/security/credential_files.py": "reads certificates and keys, which other programs write",
     "cluster/cli/": "client commands run in a process of their own",

@@ -11,7 +11,7 @@ import structlog
 
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.assignments import Assignments
-from cordwood.cluster.broker.auditing import audit_log
+from cordwood.cluster.broker.authentication import Authentication
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.environment import Environment, share_out
 from cordwood.cluster.broker.founding import add_first_users
@@ -130,8 +130,9 @@ class Broker:
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
         self._controller_runner = ControllerRunner(
-            self._quorum, settings, lambda broker_id: self._peer_directory.is_refused(broker_id)
+            self._quorum, settings, lambda broker_id: self._peer_directory.is_refused(broker_id), self._wall_clock
         )
+        self._authentication = Authentication(settings, self._environment, lambda: self._quorum.image)
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()
@@ -142,6 +143,7 @@ class Broker:
             settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
         )
         self._build_server()
+        await self._authentication.start()
         watched = self._watch()
         await self._listen_for_http(watched)
         await quorums.begin(self._quorum)
@@ -172,6 +174,7 @@ class Broker:
         if self._settings.controlled_shutdown_enable:
             await self._lifecycle.begin_shutdown(self._settings.controlled_shutdown_max_wait_ms / 1000)
         await self._server.close()
+        await self._authentication.close()
         self._watchdog.stop()
         if self._http is not None:
             await self._http.close()
@@ -423,7 +426,7 @@ class Broker:
             rng=self._rng,
             served_apis=served_apis(),
             features=FEATURES,
-            audit=self._audit,
+            tokens=self._authentication.tokens,
         )
         producing = ProduceHandler(
             self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns, self._verifier
@@ -490,8 +493,7 @@ class Broker:
     def _damaged(self, damage: DamagedLog) -> None:
         """Report damage to the partition whose log has the damaged file, if this broker holds that partition."""
         match = _PARTITION_PATH.search(damage.path)
-        partition = None if match is None else self._replicas.with_id(UUID(match["topic"]), int(match["partition"]))
-        if partition is not None:
+        if match and (partition := self._replicas.with_id(UUID(match["topic"]), int(match["partition"]))) is not None:
             partition.report_damage(damage)
 
     async def _scrub_the_rest(self) -> None:

@@ -17,6 +17,7 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.controller import Controller, Rules
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
+from cordwood.cluster.metadata.token_expiry import TokenExpiry
 
 LOOKS_PER_SESSION = 10
 REFUSED_S = 0.4
@@ -38,8 +39,11 @@ _NAMES: dict[type[Command], str] = {
 class ControllerRunner:
     """The controller of this voter, at work while it is the active one. One batch of commands is in flight."""
 
-    def __init__(self, quorum: Quorum, settings: Settings, is_refused: IsRefused) -> None:
-        self._is_refused = is_refused
+    def __init__(
+        self, quorum: Quorum, settings: Settings, is_refused: IsRefused, wall_clock: Callable[[], int]
+    ) -> None:
+        self._is_refused, self._wall_clock = is_refused, wall_clock
+        self._token_expiry = TokenExpiry(settings.delegation_token_expiry_check_interval_ms / 1000)
         self._probes: dict[BrokerId, asyncio.Task[None]] = {}
         self._quorum, self._loop = quorum, asyncio.get_running_loop()
         self._controller = Controller(rules_of(settings))
@@ -105,7 +109,10 @@ class ControllerRunner:
     def _begin_turn(self) -> None:
         if self._is_closed or not self._quorum.is_leader or (self._turn is not None and not self._turn.done()):
             return
-        commands = self._controller.decide(self._quorum.image, self._loop.time())
+        image, now_s = self._quorum.image, self._loop.time()
+        commands = self._controller.decide(image, now_s)
+        if (removal := self._token_expiry.decide(image, now_s, self._wall_clock())) is not None:
+            commands.append(removal)
         if commands:
             self._turn = self._loop.create_task(self._take_turn(commands), name="controller")
 

@@ -5,17 +5,10 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cordwood.cluster.config.listeners import ListenerMistake, check_overrides, http_address, inter_broker_listener
-from cordwood.cluster.config.settings import (
-    LISTENER_PREFIX,
-    SECRETS,
-    SETTINGS,
-    Settings,
-    attribute_of,
-    key_of,
-    overridden,
-    override_key,
-)
+from cordwood.cluster.config.listeners import ListenerMistake, http_address, inter_broker_listener
+from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
+from cordwood.cluster.config.sasl import check_mechanisms
+from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
 from cordwood.cluster.config.voters import VoterMistake, check_secret
 from cordwood.cluster.metadata.config_values import Kind, Value
 
@@ -160,7 +153,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             inter_broker_listener(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
-    for check in (http_address, check_secret, check_overrides):
+    yield from oauthbearer_mistakes(settings)
+    for check in (http_address, check_secret, check_mechanisms):
         try:
             check(settings)
         except (ListenerMistake, VoterMistake) as mistake:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.resources.turns import Turns
     from cordwood.cluster.security.audit.log import AuditSink
     from cordwood.cluster.security.authorizer import Authorizer
+    from cordwood.cluster.security.delegation_tokens import DelegationTokens
     from cordwood.cluster.transactions.coordinator import TransactionCoordinator
     from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
@@ -57,6 +58,7 @@ class Services:
     rng: random.Random
     served_apis: tuple[ServedApi, ...]
     features: "tuple[Feature, ...]"
+    tokens: "DelegationTokens"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
 

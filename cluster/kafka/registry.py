@@ -13,6 +13,7 @@ from cordwood.cluster.kafka.handlers import (
     alter_user_scram_credentials,
     api_versions,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -22,6 +23,7 @@ from cordwood.cluster.kafka.handlers import (
     describe_acls,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -31,6 +33,7 @@ from cordwood.cluster.kafka.handlers import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -49,6 +52,7 @@ from cordwood.cluster.kafka.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -108,6 +112,10 @@ HANDLERS: tuple[ModuleType, ...] = (
     sasl_authenticate,
     describe_user_scram_credentials,
     alter_user_scram_credentials,
+    create_delegation_token,
+    renew_delegation_token,
+    expire_delegation_token,
+    describe_delegation_token,
 )
 
 

@@ -32,8 +32,7 @@ from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
-from cordwood.cluster.security.audit.event import AuditEvent
-from cordwood.cluster.security.principal import NO_IDENTITY
+from cordwood.cluster.security.delegation_tokens import DelegationTokens
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
@@ -67,6 +66,9 @@ class AdminFixture:
             "turns": Turns(time.perf_counter),
             "decoding": DecodeQueue(run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
+            "tokens": DelegationTokens(
+                self.settings.delegation_token_secret_key, lambda: self.voter.image, lambda: NOW_MS
+            ),
         }
         required = [field.name for field in dataclasses.fields(Services) if field.default is dataclasses.MISSING]
         self.services = Services(**{name: here.get(name) for name in required})

@@ -27,7 +27,7 @@ class Member:
         async def is_refused(other: BrokerId) -> bool:
             return other in refusing
 
-        self.controlling = ControllerRunner(self.quorum, known, is_refused)
+        self.controlling = ControllerRunner(self.quorum, known, is_refused, lambda: 0)
         self.lifecycle = Lifecycle(self.quorum, known, UUID(int=incarnation), self.failures.append)
         self.controlling.start()
 
