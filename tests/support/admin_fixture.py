@@ -33,6 +33,7 @@ from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
+from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
@@ -120,16 +121,21 @@ class AdminFixture:
         return self.runner.run(self.answer(api, version, **fields))
 
     async def answer(
-        self, api: ModuleType, version: int, listener: str = "PLAINTEXT", connection: int = 0, **fields: Any
+        self,
+        api: ModuleType,
+        version: int,
+        listener: str = "PLAINTEXT",
+        connection: int = 0,
+        identity: Identity = NO_IDENTITY,
+        **fields: Any,
     ) -> Any:
         """Send a request as `ask` does, for concurrent requests. `connection` is the number of its connection."""
         request = message_of(load_request_schema(api.KEY, version), fields)
         called, turns = Api.of(api), self.services.turns
         head = RequestHead(api.KEY, version, 7, "test", 0)
         decoded = await turns.run(called.decoding(head, memoryview(_written(request))))
-        response = await api.handle(decoded, Call(self.services, version, "test", "127.0.0.1", listener, connection))
-        if api.KEY in ACTS:
-            self.acts += events_of(ApiKey(api.KEY), decoded, response, NO_IDENTITY)
+        call = Call(self.services, version, "test", "127.0.0.1", listener, connection, identity)
+        response = await api.handle(decoded, call)
         return _read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Authentication of this broker's clients: its delegation tokens, and the tokens of an identity provider."""
+"""Credentials outside the SCRAM users: delegation tokens, and the bearer tokens of an identity provider."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
 
 
-class Authentication:
+class Credentials:
     """The credentials against which clients are checked."""
 
     def __init__(self, settings: Settings, environment: Environment, image: Callable[[], Image]) -> None:
