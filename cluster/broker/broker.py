@@ -267,7 +267,7 @@ class Broker:
         )
         return ClusterClient(
             self._settings.node_id,
-            lambda received: here.open(listener, self._dispatcher.handle, received),
+            lambda received, identity: here.open(listener, self._dispatcher.handle, received, identity),
             self._peer_directory.address,
             Peers(self._end_of_tick, self._replicas.read_piece).dial,
             self._turns,

@@ -24,10 +24,12 @@ from cordwood.cluster.kafka.codec import (
 from cordwood.cluster.kafka.connection import SASL_APIS, Connection
 from cordwood.cluster.kafka.handlers import api_versions
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
+from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps
+from cordwood.cluster.security.authorizer import acts_as_broker
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.tasks import Tasks
@@ -105,10 +107,7 @@ class Dispatcher:
         head: RequestHead | None = None
         try:
             if frame[0] >= FIRST_KEY_BYTE:
-                connection.answers.withdraw()
-                self._follower_connections.handle(connection, frame)
-                if not connection.is_broker:
-                    connection.is_broker = connection.is_open
+                self._handle_broker(connection, frame)
                 return
             head = read_head(frame, is_flexible)
             slot.began = self._measures.clock()
@@ -124,6 +123,19 @@ class Dispatcher:
                 self._note_held(held_s, head, connection)
         except (Malformed, MalformedFrame) as malformed:
             self._malformed(connection, head, malformed)
+
+    def _handle_broker(self, connection: Connection, frame: memoryview) -> None:
+        """Handle a frame that only brokers send. A follower proves its rights with its first one."""
+        connection.answers.withdraw()
+        if not (connection.is_broker or acts_as_broker(self._services.authorizer, connection.identity)):
+            connection.close(f"{connection.identity.principal} is no broker: it may not do CLUSTER_ACTION")
+        elif is_on_behalf(frame):
+            connection.identity = decode_on_behalf(frame)
+            connection.is_broker = False
+        else:
+            self._follower_connections.handle(connection, frame)
+            if not connection.is_broker:
+                connection.is_broker = connection.is_open
 
     async def close(self) -> None:
         await self._tasks.close()

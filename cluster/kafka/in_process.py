@@ -15,6 +15,7 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.peers import FRAME_BYTES_MAX
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.security.principal import THIS_BROKER, Identity
 from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Bytes
@@ -37,9 +38,18 @@ class InProcess:
         self.request_bytes_max, self.other_bytes_max = request_bytes_max, OTHER_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
 
-    def open(self, listener: str, handle: Handle, received: Callable[[memoryview], None]) -> "InProcessChannel":
+    def open(
+        self,
+        listener: str,
+        handle: Handle,
+        received: Callable[[memoryview], None],
+        identity: Identity = THIS_BROKER,
+    ) -> "InProcessChannel":
         """Open a connection to a listener. `received` is called with every response, without its length."""
-        return InProcessChannel(Connection(self, listener, handle), received)
+        connection = Connection(self, listener, handle)
+        channel = InProcessChannel(connection, received)
+        connection.identity = identity
+        return channel
 
     def opened(self, _connection: Connection) -> None:
         """Do nothing: the caller of `open` has limits of its own."""

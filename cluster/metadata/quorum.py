@@ -7,6 +7,7 @@ its files, since it has no peers to repair from (docs/adr/0005).
 import asyncio
 import base64
 import random
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -64,6 +65,19 @@ class Timing:
         return self.election_timeout_max_s
 
 
+@dataclass(frozen=True, slots=True)
+class QuorumTls:
+    """TLS between the brokers of a quorum. Each connection asks for the contexts, so that they may be replaced."""
+
+    client: Callable[[], ssl.SSLContext]
+    server: Callable[[], ssl.SSLContext]
+    """Requires a certificate of the dialling side."""
+    why_not: Callable[[bytes], str | None]
+    """Returns why the owner of a certificate (DER) may not take part; None if it may."""
+    allows_plaintext: bool = False
+    """Whether connections without TLS are made and accepted too, while the brokers change to TLS one by one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumOptions:
     """The options of one broker's part in the quorum. A single voter uses no option of the network or of elections."""
@@ -82,6 +96,7 @@ class QuorumOptions:
     cluster_id: str = ""
     """The id of the cluster, if it is known. A new cluster gets it, or a random one."""
     secret: str = ""
+    tls: QuorumTls | None = None
     snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES
     timing: Timing = field(default_factory=Timing)
     admit: Admit = admit_any

@@ -5,6 +5,9 @@ from typing import Protocol
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.security.principal import Identity
 
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
+
 
 class Authorizer(Protocol):
     """Decides by the newest ACLs. It never blocks, and costs no time that grows with the number of other ACLs."""
@@ -79,3 +82,8 @@ OPERATIONS_ON = {
 """The operations that exist on each type of resource."""
 
 OPEN_ACCESS = OpenAccess()
+
+
+def acts_as_broker(authorizer: Authorizer, identity: Identity) -> bool:
+    """Return whether an identity may do what only brokers do: replicate, and send requests on behalf of users."""
+    return authorizer.may(identity, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, CLUSTER_NAME)

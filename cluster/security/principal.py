@@ -41,3 +41,5 @@ class Identity:
 
 
 NO_IDENTITY = Identity()
+THIS_BROKER = Identity(Principal("Broker", "itself"))
+"""The broker itself, for its own requests to itself: they may do everything. Compare with `is`: no client has it."""

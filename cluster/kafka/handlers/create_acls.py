@@ -21,13 +21,11 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import CreateAcls
 from cordwood.cluster.resources.turns import distinct
+from cordwood.cluster.security.authorizer import CLUSTER_NAME
 
 KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
 ITEMS_MAX = 5000
 """Maximum number of ACLs in a request: all new ones are one command, which every broker applies in one step."""
-
-CLUSTER_NAME = "kafka-cluster"
-"""The name of the only resource of type CLUSTER, as in Kafka."""
 
 _events = structlog.get_logger("acls")
 

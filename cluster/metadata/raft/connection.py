@@ -18,6 +18,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     refusal,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message, decode, encode
+from cordwood.cluster.metadata.raft.tls import FIRST_BYTE, CertificateRefused, TlsFailed, TlsStream
 
 FRAME_BYTES_MAX = 64 << 20
 """The largest frame of a voter: an image of some hundred thousand partitions."""
@@ -35,6 +36,14 @@ class FrameReceiver(Protocol):
 
     def shake_hands(self, connection: "RaftConnection", send: Callable[[bytes], None]) -> Handshake: ...
 
+    def tls_for(self, connection: "RaftConnection") -> TlsStream | None:
+        """Return the TLS of a new connection; None for one without TLS."""
+        ...
+
+    def may_be_plaintext(self) -> bool:
+        """Return whether an incoming connection may do without TLS, though this broker uses it."""
+        ...
+
     def established(self, connection: "RaftConnection") -> None: ...
 
     def received(self, connection: "RaftConnection", message: Message) -> None:
@@ -44,7 +53,8 @@ class FrameReceiver(Protocol):
     def ended(self, connection: "RaftConnection", reason: Exception | None) -> None:
         """Handle the end of a connection.
 
-        `reason` is HandshakeRefused, RefusedByPeer or MalformedMessage; None for a connection that broke.
+        `reason` is HandshakeRefused, RefusedByPeer, MalformedMessage, TlsFailed or CertificateRefused; None for a
+        connection that broke.
         """
         ...
 
@@ -57,6 +67,8 @@ class RaftConnection(asyncio.Protocol):
         self.dialled = dialled
         self._buffer = bytearray()
         self._is_closed = False
+        self._is_first = True
+        self._tls: TlsStream | None = None
         self._loop = asyncio.get_running_loop()
         self.peer: Peer | None = None
         self.address = "?"
@@ -68,19 +80,24 @@ class RaftConnection(asyncio.Protocol):
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{host}:{port}"
         self._handshake = self._owner.shake_hands(self, self._write)
-        self._handshake.begin()
+        self._tls = self._owner.tls_for(self)
+        if self._tls is None:
+            self._handshake.begin()
+        elif self.dialled is not None:
+            self._tls.begin()
+            self._transport.write(self._tls.take_unsent())
 
     def data_received(self, data: bytes) -> None:
         if self.peer is not None:
             # Before the handshake is over, received bytes do not extend the idle timeout.
             self.heard_at_s = self._loop.time()
-        self._buffer += data
         try:
+            self._buffer += data if self._tls is None else self._decrypted(data, self._tls)
             self._take_frames()
-        except HandshakeRefused as reason:
+        except (HandshakeRefused, CertificateRefused) as reason:
             self._write(refusal(str(reason)))
             self.close(reason)
-        except (RefusedByPeer, MalformedMessage) as reason:
+        except (RefusedByPeer, MalformedMessage, TlsFailed) as reason:
             self.close(reason)
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -95,7 +112,7 @@ class RaftConnection(asyncio.Protocol):
 
     def keep_alive(self) -> None:
         if not self._is_closed and self._transport.get_write_buffer_size() == 0:
-            self._transport.write(_KEEP_ALIVE)
+            self._send(_KEEP_ALIVE)
 
     def close(self, reason: Exception | None = None) -> None:
         """Close the connection after sending the buffered bytes."""
@@ -111,7 +128,27 @@ class RaftConnection(asyncio.Protocol):
         self.close()
 
     def _write(self, frame: bytes) -> None:
-        self._transport.write(_LENGTH.pack(len(frame)) + frame)
+        self._send(_LENGTH.pack(len(frame)) + frame)
+
+    def _send(self, data: bytes) -> None:
+        self._transport.write(data if self._tls is None else self._tls.encrypt(data))
+
+    def _decrypted(self, data: bytes, tls: TlsStream) -> bytes:
+        """Take bytes for TLS, and return what they decrypt to. An incoming connection may turn out to be without."""
+        is_first, self._is_first = self._is_first, False
+        if is_first and self.dialled is None and data[:1] != FIRST_BYTE and self._owner.may_be_plaintext():
+            self._tls = None
+            return data
+        was_ready = tls.is_ready
+        try:
+            received = tls.receive(data)
+        finally:
+            # After a failure this is an alert.
+            if unsent := tls.take_unsent():
+                self._transport.write(unsent)
+        if tls.is_ready and not was_ready:
+            self._handshake.begin()
+        return received
 
     def _take_frames(self) -> None:
         buffer, position = self._buffer, 0

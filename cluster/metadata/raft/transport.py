@@ -21,6 +21,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     RefusedByPeer,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message
+from cordwood.cluster.metadata.raft.tls import CertificateRefused, TlsFailed, TlsStream
 from cordwood.replication.tasks import Tasks, report
 
 REDIAL_INTERVAL_S = 0.1
@@ -64,6 +65,9 @@ class Transport:
         self._strangers: dict[RaftConnection, BrokerId | None] = {}
         """Connections before the end of the handshake, each with the voter that was dialled, or None."""
         self._refusals: dict[BrokerId, str] = {}
+        self._without_tls: set[BrokerId] = set()
+        """Voters that are dialled without TLS next, while connections without TLS are allowed."""
+        self._tls_failed: set[BrokerId] = set()
         self._told: set[str] = set()
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
@@ -118,6 +122,16 @@ class Transport:
             self._make_room()
         return Handshake(Membership.of(self._options, self._cluster_id()), dialled, nonce, send)
 
+    def tls_for(self, connection: RaftConnection) -> TlsStream | None:
+        tls, dialled = self._options.tls, connection.dialled
+        if tls is None or dialled in self._without_tls:
+            return None
+        return TlsStream(tls, None if dialled is None else self._voters[dialled][0])
+
+    def may_be_plaintext(self) -> bool:
+        tls = self._options.tls
+        return tls is not None and tls.allows_plaintext
+
     def established(self, connection: RaftConnection) -> None:
         peer = connection.peer
         assert peer is not None, "the handshake is over"
@@ -126,6 +140,8 @@ class Transport:
             raise HandshakeRefused(f"broker {self._me} has {PEERS_MAX} observers already")
         self._strangers.pop(connection)
         self._refusals.pop(peer.broker_id, None)
+        self._without_tls.discard(peer.broker_id)
+        self._tls_failed.discard(peer.broker_id)
         if (older := self._connections.pop(peer.broker_id, None)) is not None:
             # The old connection may carry messages of an earlier incarnation, from before an amnesiac lost its memory.
             older.abort()
@@ -144,6 +160,8 @@ class Transport:
             del self._connections[peer.broker_id]
             self._events.disconnected(peer)
             dialled = peer.broker_id
+        elif dialled is not None and self.may_be_plaintext():
+            self._without_tls ^= {dialled}
         match reason:
             case HandshakeRefused():
                 self._tell("peer.refused", connection, reason)
@@ -153,6 +171,11 @@ class Transport:
                 self._refused(dialled, reason)
             case MalformedMessage():
                 self._tell("peer.malformed", connection, reason)
+            case TlsFailed() | CertificateRefused():
+                # Not a reason to stop this broker: certificates may be replaced while it runs.
+                self._tell("peer.not_authenticated", connection, reason)
+                if dialled is not None:
+                    self._tls_failed.add(dialled)
             case _:
                 pass
 
@@ -193,7 +216,8 @@ class Transport:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     await asyncio.get_running_loop().create_connection(lambda: RaftConnection(self, voter), host, port)
-        await asyncio.sleep(REDIAL_REFUSED_INTERVAL_S if voter in self._refusals else REDIAL_INTERVAL_S)
+        is_refused = voter in self._refusals or (voter in self._tls_failed and not self.may_be_plaintext())
+        await asyncio.sleep(REDIAL_REFUSED_INTERVAL_S if is_refused else REDIAL_INTERVAL_S)
 
     async def _keep_alive(self) -> None:
         await asyncio.sleep(KEEP_ALIVE_INTERVAL_S)

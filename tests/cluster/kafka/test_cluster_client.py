@@ -14,6 +14,7 @@ from cordwood.cluster.kafka.client_connection import AT_ONCE_BYTES_MAX, ClientCo
 from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.turns import Turns, at_once
+from cordwood.cluster.security.principal import Identity
 from cordwood.replication.channel import Channel, Chunk
 
 ME, OTHER = 1, 2
@@ -106,7 +107,7 @@ def cluster(dialled: Callable[[], Channel] | OSError) -> ClusterClient:
             raise dialled
         return dialled()
 
-    def nobody(_received: Callable[[memoryview], None]) -> Channel:
+    def nobody(_received: Callable[[memoryview], None], _identity: Identity) -> Channel:
         raise AssertionError("this broker is not asked")
 
     return ClusterClient(
