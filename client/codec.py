@@ -166,13 +166,17 @@ class ClientCodec(Generic[WaiterT]):
         client_id: str | None,
         frames: ResponseFrames | None = None,
         decode: Callable[[type, memoryview], Any] = decode_response,
+        last_id: int = 0,
     ) -> None:
-        """`decode` returns the response to a request of a class, from its frame, and raises BadResponse."""
+        """`decode` returns the response to a request of a class, from its frame, and raises BadResponse.
+
+        The first request gets the correlation id after `last_id`.
+        """
         self.frames = frames or ResponseFrames()
         self._decode = decode
         self._client_id = None if client_id is None else client_id.encode()
         self._in_flight: deque[tuple[int, type, WaiterT]] = deque()
-        self._last_id = 0
+        self._last_id = last_id
 
     @property
     def is_idle(self) -> bool:

@@ -38,7 +38,8 @@ from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError, Trun
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
 
-DIAL_TIMEOUT_S = 1.0
+DIAL_TIMEOUT_S = 5.0
+"""With TLS and authentication. Without, the dialler gives up sooner."""
 REDIAL_S = 0.1
 ASK_AGAIN_S = 0.05
 ASK_AGAIN_MAX_S = 2.0

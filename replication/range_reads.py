@@ -24,7 +24,8 @@ from cordwood.storage.slices import Slice
 
 READ_BYTES_MAX = 1 << 20
 """Bytes requested at a time; a single batch may be larger."""
-DIAL_TIMEOUT_S = 1.0
+DIAL_TIMEOUT_S = 5.0
+"""With TLS and authentication. Without, the dialler gives up sooner."""
 ANSWER_TIMEOUT_S = 10.0
 WITHOUT_STREAM = 0
 

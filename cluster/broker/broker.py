@@ -182,7 +182,7 @@ class Broker:
         await self._transactions.close()
         await self._verifier.close()
         await self._marker_client.close()
-        await self._authentication.close()
+        await self._peers.close()
         await self._dispatcher.close()
         self._assignments.close()
         await self._leader_connections.close()
@@ -269,7 +269,7 @@ class Broker:
             self._settings.node_id,
             lambda received, identity: here.open(listener, self._dispatcher.handle, received, identity),
             self._peer_directory.address,
-            Peers(self._end_of_tick, self._replicas.read_piece).dial,
+            self._peers.dial,
             self._turns,
             client_id,
         )
@@ -311,7 +311,7 @@ class Broker:
         )
         limits, why_not = FollowerLimits(settings.replica_catchup_max_bytes_per_second), self._peer_directory.why_not
         self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, limits, why_not)
-        peers = Peers(self._end_of_tick, self._replicas.read_piece)
+        self._peers = peers = Peers(self._end_of_tick, self._replicas.read_piece, self._run_blocking, self._rng)
 
         def leader_connection(leader: int) -> LeaderConnection:
             peer_directory = self._peer_directory

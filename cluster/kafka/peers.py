@@ -1,8 +1,16 @@
 """Outgoing connections to other brokers, for replication, repair and requests of the HTTP API."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
 
+import structlog
+
+from cordwood.client.codec import BadResponse, ClientCodec
+from cordwood.client.sasl import NotAuthenticated, SaslCredentials, SaslDialog
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
@@ -10,14 +18,43 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import Channel, ReadPiece
 from cordwood.replication.frames import MalformedFrame
+from cordwood.replication.tasks import RunBlocking, Tasks
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 
 PEER = "peer"
 """The listener name of outgoing connections in the log."""
+CLIENT_ID = "broker"
 
 FRAME_BYTES_MAX = (1 << 31) - 1
 """Frames of any size are accepted from a leader: a single batch may be as large as a topic allows."""
+CONNECT_S = 1.0
+"""How long a connection without TLS may take to open. Callers limit the time for TLS and authentication too."""
+DIAL_AGAIN_S = 1.0
+"""How long a broker is not dialled after it was not authenticated, or did not authenticate this one."""
+LOGGED_AGAIN_S = 60.0
+FIRST_ID_BYTE = 0x70
+"""The first byte of the correlation ids of authentication. Other responses and pushes begin with lower bytes."""
+RENEWED_AFTER = (0.85, 0.95)
+"""The share of a session's lifetime after which it is renewed, at random between these limits, as in Kafka (KIP-368)."""
+RENEWAL_S = 10.0
+ENDED = "the broker ended the connection during the authentication"
+
+_events = structlog.get_logger("peers")
+
+Received = Callable[[memoryview], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSecurity:
+    """How connections to other brokers are opened. Contexts and credentials are asked for each time: they may change."""
+
+    tls: Callable[[], ssl.SSLContext] | None = None
+    credentials: Callable[[], SaslCredentials] | None = None
+
+
+OPEN_LINKS = LinkSecurity()
+"""No TLS and no authentication."""
 
 
 class Peers:
@@ -30,24 +67,35 @@ class Peers:
     another address would be a follower without data until TCP gives up.
     """
 
-    def __init__(self, end_of_tick: EndOfTickScheduler, read_piece: ReadPiece) -> None:
+    def __init__(
+        self,
+        end_of_tick: EndOfTickScheduler,
+        read_piece: ReadPiece,
+        run_blocking: RunBlocking,
+        rng: Random,
+        security: LinkSecurity = OPEN_LINKS,
+    ) -> None:
+        """`run_blocking` derives keys from passwords."""
         self.end_of_tick, self.read_piece = end_of_tick, read_piece
         self.request_bytes_max = self.other_bytes_max = FRAME_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
+        self._run_blocking, self._rng, self._security = run_blocking, rng, security
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
+        self._failures: dict[tuple[str, int], _Failure] = {}
 
-    async def dial(self, host: str, port: int, received: Callable[[memoryview], None]) -> Channel:
+    async def dial(self, host: str, port: int, received: Received) -> Channel:
         """Connect to a broker; `received` is called with each frame. Raises OSError."""
+        self._check_failure(host, port)
+        try:
+            return await self._dial(host, port, received)
+        except (NotAuthenticated, ssl.SSLError) as error:
+            self._note_failure(host, port, error)
+            raise
 
-        def handle(connection: Connection, frame: memoryview, _slot: Slot) -> None:
-            connection.answers.withdraw()
-            try:
-                received(frame)
-            except MalformedFrame as malformed:
-                connection.close(f"broker at {host}:{port} sent {malformed}")
-
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: Connection(self, PEER, handle), host, port)
-        return connection
+    async def close(self) -> None:
+        """Renew no session any more."""
+        await self._tasks.close()
 
     def opened(self, _connection: Connection) -> None:
         """Do nothing: outgoing connections have no limit."""
@@ -57,3 +105,109 @@ class Peers:
 
     def damaged(self, _damage: DamagedLog) -> None:
         """Do nothing: a follower sends no slices of its log to a leader."""
+
+    async def _dial(self, host: str, port: int, received: Received) -> Connection:
+        tls, credentials = self._security.tls, self._security.credentials
+        link = Link(received)
+
+        def connection() -> Connection:
+            return Connection(self, PEER, link.handle)
+
+        if tls is None:
+            async with asyncio.timeout(CONNECT_S):
+                _, opened = await self._loop.create_connection(connection, host, port)
+        else:
+            _, opened = await self._loop.create_connection(connection, host, port, ssl=tls(), server_hostname=host)
+        if credentials is not None:
+            opened.on_closed = link.lost
+            try:
+                lifetime_s = await self._authenticate(link, opened, credentials())
+            except BaseException:
+                opened.close()
+                raise
+            if lifetime_s:
+                self._tasks.spawn(self._renew(link, opened, lifetime_s))
+        return opened
+
+    async def _authenticate(self, link: "Link", connection: Connection, credentials: SaslCredentials) -> float:
+        """Prove this broker's identity. Return the seconds after which it is to be proved again; 0 for never."""
+        dialog = SaslDialog(credentials)
+        request: object = dialog.begin()
+        while request is not None:
+            response = await link.ask(connection, request)
+            # A thread derives the keys of SCRAM.
+            request = await self._run_blocking(dialog.next, response)
+        return dialog.session_lifetime_ms / 1000
+
+    async def _renew(self, link: "Link", connection: Connection, lifetime_s: float) -> None:
+        """Authenticate again, on the open connection, before each session ends."""
+        assert self._security.credentials is not None, "the session has begun"
+        while connection.is_open and lifetime_s:
+            await asyncio.sleep(lifetime_s * self._rng.uniform(*RENEWED_AFTER))
+            if not connection.is_open:
+                return
+            try:
+                async with asyncio.timeout(RENEWAL_S):
+                    lifetime_s = await self._authenticate(link, connection, self._security.credentials())
+            except (OSError, TimeoutError) as error:
+                connection.close(f"the session could not be renewed: {error}")
+
+    def _check_failure(self, host: str, port: int) -> None:
+        failed = self._failures.get((host, port))
+        if failed is not None and self._loop.time() < failed.at_s + DIAL_AGAIN_S:
+            raise ConnectionAbortedError(failed.reason)
+
+    def _note_failure(self, host: str, port: int, error: OSError) -> None:
+        """Log a failed authentication, the same one at most once a minute."""
+        now_s, reason, before = self._loop.time(), str(error), self._failures.get((host, port))
+        is_known = before is not None and before.reason == reason and now_s < before.logged_at_s + LOGGED_AGAIN_S
+        logged_at_s = before.logged_at_s if before is not None and is_known else now_s
+        self._failures[host, port] = _Failure(reason, now_s, logged_at_s)
+        if not is_known:
+            _events.warning("peer.not_authenticated", address=f"{host}:{port}", reason=reason)
+
+
+class _Failure(NamedTuple):
+    """Why the authentication with the broker at an address failed, and when. Times are the event loop's."""
+
+    reason: str
+    at_s: float
+    logged_at_s: float
+
+
+class Link:
+    """The receiver of one connection: frames for its caller, and among them the responses to authentication."""
+
+    def __init__(self, received: Received) -> None:
+        self._received = received
+        self._codec = ClientCodec[None](CLIENT_ID, last_id=FIRST_ID_BYTE << 24)
+        self._response: asyncio.Future[Any] | None = None
+
+    def handle(self, connection: Connection, frame: memoryview, _slot: Slot) -> None:
+        connection.answers.withdraw()
+        try:
+            if self._response is not None and frame[0] == FIRST_ID_BYTE:
+                response = self._codec.take(frame).message
+                if not self._response.done():
+                    self._response.set_result(response)
+            else:
+                self._received(frame)
+        except (MalformedFrame, BadResponse) as malformed:
+            connection.close(f"a broker sent {malformed}")
+            self.lost()
+
+    async def ask(self, connection: Connection, request: Any) -> Any:
+        """Send a request of the authentication, and return the response. Raises ConnectionResetError."""
+        if not connection.is_open:
+            raise ConnectionResetError(ENDED)
+        self._response = asyncio.get_running_loop().create_future()
+        connection.push([self._codec.encode(request, None)])
+        try:
+            return await self._response
+        finally:
+            self._response = None
+
+    def lost(self) -> None:
+        """Fail the request that waits for its response: the connection has ended."""
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(ConnectionResetError(ENDED))
