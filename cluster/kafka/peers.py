@@ -36,7 +36,7 @@ LOGGED_AGAIN_S = 60.0
 FIRST_ID_BYTE = 0x70
 """The first byte of the correlation ids of authentication. Other responses and pushes begin with lower bytes."""
 RENEWED_AFTER = (0.85, 0.95)
-"""The share of a session's lifetime after which it is renewed, at random between these limits, as in Kafka (KIP-368)."""
+"""The share of a session's lifetime after which it is renewed, at random between these limits (KIP-368)."""
 RENEWAL_S = 10.0
 ENDED = "the broker ended the connection during the authentication"
 
@@ -47,7 +47,7 @@ Received = Callable[[memoryview], None]
 
 @dataclass(frozen=True, slots=True)
 class LinkSecurity:
-    """How connections to other brokers are opened. Contexts and credentials are asked for each time: they may change."""
+    """How connections to other brokers are opened. Each one asks for context and credentials: they may change."""
 
     tls: Callable[[], ssl.SSLContext] | None = None
     credentials: Callable[[], SaslCredentials] | None = None

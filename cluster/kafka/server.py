@@ -18,10 +18,7 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.resources.memory import Memory
-from cordwood.cluster.security.certificate_rules import NoRuleMatches
-from cordwood.cluster.security.tls_listener import TlsListener
-from cordwood.cluster.security.tls_listeners import TlsListeners
-from cordwood.cluster.security.tls_transport import TlsTransport
+from cordwood.cluster.security.principal import Identity
 from cordwood.replication.channel import ReadPiece
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
@@ -166,6 +163,12 @@ class Server:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+
+    def close_brokers(self, may_follow: Callable[[Identity], bool]) -> None:
+        """Close the connections of followers that may no longer follow, after a change of the access rules."""
+        for connection in list(self._connections):
+            if connection.is_broker and not may_follow(connection.identity):
+                connection.close(f"{connection.identity.principal} may no longer do CLUSTER_ACTION")
 
     def _why_not(self, host: str) -> str | None:
         """Return the limit that is exceeded; None if there is none, or an idle connection was evicted instead."""

@@ -38,6 +38,7 @@ from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
@@ -104,6 +105,7 @@ class HandlersStory(RolesFixture):
         here: dict[str, Any] = dict.fromkeys(Services.__slots__)
         here |= {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
         here |= {"run_blocking": run_here, "wall_clock": self._clock, "rng": random.Random(1)}
+        here |= {"authorizer": OPEN_ACCESS}
         pool = MemoryPool("sessions", 4 * SESSION_PARTITIONS_MAX * SESSION_PARTITION_BYTES)
         self.sessions = FetchSessions(sessions, pool, random.Random(1))
         fetching = FetchHandler(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)

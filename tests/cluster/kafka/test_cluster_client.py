@@ -11,10 +11,11 @@ from kio.schema.heartbeat.v3.request import HeartbeatRequest
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
 from cordwood.cluster.kafka.client_connection import AT_ONCE_BYTES_MAX, ClientConnection, EncodedResponse, HungUp
-from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
+from cordwood.cluster.kafka.cluster_client import IDENTITIES_MAX, ClusterClient, Unanswered
+from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.turns import Turns, at_once
-from cordwood.cluster.security.principal import Identity
+from cordwood.cluster.security.principal import Identity, Principal
 from cordwood.replication.channel import Channel, Chunk
 
 ME, OTHER = 1, 2
@@ -28,11 +29,15 @@ class OtherEnd:
         self.on_closed: Callable[[], None] | None = None
         self.is_open = True
         self.asked: list[int] = []
+        self.introduced: list[Identity] = []
         self.received: Callable[[memoryview], None] = lambda _: None
 
     def push(self, chunks: list[Chunk]) -> None:
         (frame,) = chunks
         assert isinstance(frame, bytes)
+        if is_on_behalf(memoryview(frame)[4:]):
+            self.introduced.append(decode_on_behalf(memoryview(frame)[4:]))
+            return
         self.asked.append(int.from_bytes(frame[8:12], "big"))
 
     def close(self, reason: str | None = None) -> None:  # noqa: ARG002
@@ -46,6 +51,16 @@ class OtherEnd:
         self.received(memoryview(struct.pack(">iih", correlation_id, 0, code)))
 
 
+class AnsweringEnd(OtherEnd):
+    """A connection whose other end answers each Heartbeat at once."""
+
+    def push(self, chunks: list[Chunk]) -> None:
+        asked = len(self.asked)
+        super().push([b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))])
+        for number in self.asked[asked:]:
+            self.answer(number)
+
+
 def connection() -> tuple[ClientConnection, OtherEnd]:
     end, talk = OtherEnd(), ClientConnection("client")
     talk.begin(end)
@@ -53,8 +68,11 @@ def connection() -> tuple[ClientConnection, OtherEnd]:
     return talk, end
 
 
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+
+
 def ask(talk: ClientConnection) -> "asyncio.Future[Any]":
-    return talk.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None))
+    return talk.ask(HEARTBEAT)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -99,19 +117,28 @@ def test_a_waiter_gets_an_error_when_the_broker_hangs_up() -> None:
     run(story())
 
 
-def cluster(dialled: Callable[[], Channel] | OSError) -> ClusterClient:
+def cluster(dialled: Callable[[], Channel] | OSError, *, has_acls: bool = False) -> ClusterClient:
     """Return the client of the first of two brokers; `dialled` is the connection to the second."""
 
-    async def dial(_host: str, _port: int, _received: Callable[[memoryview], None]) -> Channel:
+    async def dial(_host: str, _port: int, received: Callable[[memoryview], None]) -> Channel:
         if isinstance(dialled, OSError):
             raise dialled
-        return dialled()
+        end = dialled()
+        if isinstance(end, OtherEnd):
+            end.received = received
+        return end
 
     def nobody(_received: Callable[[memoryview], None], _identity: Identity) -> Channel:
         raise AssertionError("this broker is not asked")
 
     return ClusterClient(
-        ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial, Turns(asyncio.get_running_loop().time), "client"
+        ME,
+        nobody,
+        {OTHER: ("127.0.0.1", 1)}.get,
+        dial,
+        Turns(asyncio.get_running_loop().time),
+        "client",
+        has_acls=has_acls,
     )
 
 
@@ -121,6 +148,59 @@ def test_a_broker_that_cannot_be_asked_is_named() -> None:
             await cluster(OtherEnd).open(3)
         with pytest.raises(Unanswered, match=r"Broker 2 cannot be reached .*refused"):
             await cluster(ConnectionRefusedError(111, "Connection refused")).open(OTHER)
+
+    run(story())
+
+
+def user(number: int) -> Identity:
+    return Identity(Principal("User", f"user {number}"), "10.0.0.1")
+
+
+class Dialled:
+    """The connections to the other broker, in the order in which they were opened."""
+
+    def __init__(self) -> None:
+        self.ends: list[AnsweringEnd] = []
+
+    def __call__(self) -> Channel:
+        self.ends.append(AnsweringEnd())
+        return self.ends[-1]
+
+
+def test_each_user_has_connections_of_its_own() -> None:
+    async def story() -> None:
+        dialled = Dialled()
+        client = cluster(dialled)
+        for asking in (client, client.on_behalf_of(user(1)), client, client.on_behalf_of(user(2))):
+            await asking.ask(OTHER, HEARTBEAT)
+        await client.on_behalf_of(user(1)).apart(1).ask(OTHER, HEARTBEAT)
+        await client.on_behalf_of(user(1)).ask(OTHER, HEARTBEAT)
+        assert [end.introduced for end in dialled.ends] == [[], [user(1)], [user(2)], [user(1)]]
+        assert [len(end.asked) for end in dialled.ends] == [2, 2, 1, 1]
+
+    run(story())
+
+
+def test_few_users_keep_idle_connections() -> None:
+    async def story() -> None:
+        dialled = Dialled()
+        client = cluster(dialled)
+        for number in range(IDENTITIES_MAX + 3):
+            await client.on_behalf_of(user(number)).ask(OTHER, HEARTBEAT)
+        assert [end.is_open for end in dialled.ends] == [False] * 3 + [True] * IDENTITIES_MAX
+        await client.close()
+        assert not any(end.is_open for end in dialled.ends)
+
+    run(story())
+
+
+@pytest.mark.parametrize("has_acls", [False, True])
+def test_anonymous_users_are_named_only_where_access_is_controlled(*, has_acls: bool) -> None:
+    async def story() -> None:
+        dialled = Dialled()
+        nobody = Identity(host="10.0.0.1")
+        await cluster(dialled, has_acls=has_acls).on_behalf_of(nobody).ask(OTHER, HEARTBEAT)
+        assert dialled.ends[0].introduced == ([nobody] if has_acls else [])
 
     run(story())
 

@@ -6,6 +6,7 @@ import random
 import struct
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -169,7 +170,7 @@ def test_a_session_is_renewed_on_the_open_connection_between_pushes() -> None:
         await asyncio.sleep(3 * LIFETIME_S)
         times = leader.authentications
         assert len(times) >= 4
-        assert all(0 < later - earlier < LIFETIME_S for earlier, later in zip(times, times[1:], strict=False))
+        assert all(0 < later - earlier < LIFETIME_S for earlier, later in pairwise(times))
         assert connection.is_open
         assert fixture.frames == [PUSH[4:]] * (len(times) - 1)
         await fixture.peers.close()
