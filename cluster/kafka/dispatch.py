@@ -127,15 +127,15 @@ class Dispatcher:
     def _handle_broker(self, connection: Connection, frame: memoryview) -> None:
         """Handle a frame that only brokers send. A follower proves its rights with its first one."""
         connection.answers.withdraw()
-        if not (connection.is_broker or acts_as_broker(self._services.authorizer, connection.identity)):
+        if connection.is_broker:
+            self._follower_connections.handle(connection, frame)
+        elif not acts_as_broker(self._services.authorizer, connection.identity):
             connection.close(f"{connection.identity.principal} is no broker: it may not do CLUSTER_ACTION")
         elif is_on_behalf(frame):
             connection.identity = decode_on_behalf(frame)
-            connection.is_broker = False
         else:
             self._follower_connections.handle(connection, frame)
-            if not connection.is_broker:
-                connection.is_broker = connection.is_open
+            connection.is_broker = connection.is_open
 
     async def close(self) -> None:
         await self._tasks.close()

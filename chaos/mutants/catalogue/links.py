@@ -9,18 +9,10 @@ MUTANTS = (
     Mutant(
         "a-client-may-follow",
         "cluster/kafka/dispatch.py",
-        "        if not (connection.is_broker or acts_as_broker(self._services.authorizer, connection.identity)):\n",
-        "        if connection.is_broker is None:\n",
+        "        elif not acts_as_broker(self._services.authorizer, connection.identity):\n",
+        "        elif connection.is_broker is None:\n",
         "Only an identity that may do CLUSTER_ACTION sends the frames of brokers.",
         POSES,
-    ),
-    Mutant(
-        "a-user-keeps-the-rights-of-its-broker",
-        "cluster/kafka/dispatch.py",
-        "            connection.identity = decode_on_behalf(frame)\n            connection.is_broker = False\n",
-        "            connection.identity = decode_on_behalf(frame)\n",
-        "After ON_BEHALF a connection has the rights of the user alone.",
-        BORROWS,
     ),
     Mutant(
         "on-behalf-changes-nothing",

@@ -105,13 +105,13 @@ def test_requests_have_the_rights_of_the_user_that_was_named_and_no_others() -> 
     tell(story)
 
 
-def test_a_user_on_a_brokers_connection_does_not_follow() -> None:
+def test_a_follower_does_not_become_a_user() -> None:
     async def story(broker: HandlersStory) -> None:
         visitor = Visitor(broker, BROKER)
         visitor.send(encode_open(HELLO))
         visitor.send(encode_on_behalf(ALICE))
-        visitor.send(encode_open(HELLO))
         assert not await visitor.is_open()
+        assert visitor.identity == BROKER
 
     tell(story)
 
