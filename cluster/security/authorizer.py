@@ -9,6 +9,10 @@ CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
 
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the only resource of type CLUSTER, as in Kafka."""
+
+
 class Authorizer(Protocol):
     """Decides by the newest ACLs. It never blocks, and costs no time that grows with the number of other ACLs."""
 
