@@ -1,15 +1,14 @@
-"""Authorized operations as bit sets (KIP-430). There is no access control: every client may do everything."""
+"""Authorized operations as bit sets (KIP-430)."""
 
-from cordwood.cluster.metadata.acls import AclOperation as Op
+from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE
 
 NOT_ASKED = -(1 << 31)
 """Stands for a request without `include_..._authorized_operations`."""
 
 
-def _bits(*operations: Op) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-_ON_BOTH = (Op.CREATE, Op.ALTER, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS)
-ON_TOPIC = _bits(*_ON_BOTH, Op.READ, Op.WRITE, Op.DELETE)
-ON_CLUSTER = _bits(*_ON_BOTH, Op.CLUSTER_ACTION, Op.IDEMPOTENT_WRITE)
+def cluster_operations(call: Call, is_asked: bool) -> int:
+    """Return the operations that the client may do on the cluster; none if it may not describe the cluster."""
+    if not is_asked:
+        return NOT_ASKED
+    return call.operations(CLUSTER) if call.may(DESCRIBE, CLUSTER) else 0

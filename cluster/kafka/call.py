@@ -1,14 +1,14 @@
 """The request context of a handler: broker services, API version and client identity."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from cordwood.cluster.kafka.rights import refusal_of
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
-from cordwood.cluster.security.audit.log import NO_AUDIT
-from cordwood.cluster.security.authorizer import OPEN_ACCESS
+from cordwood.cluster.security.authorizer import CLUSTER_NAME, OPEN_ACCESS
 from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 
 if TYPE_CHECKING:
@@ -76,9 +76,30 @@ class Call:
     """The number of the client's connection, which rises with each accepted one; 0 without a socket."""
     identity: Identity = NO_IDENTITY
 
-    def may(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+    def may(self, operation: AclOperation, resource: AclResource, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do the operation on the resource of that name."""
         return self.services.authorizer.may(self.identity, operation, resource, name)
+
+    def may_see(self, operation: AclOperation, resource: AclResource, name: str = CLUSTER_NAME) -> bool:
+        """Decide as `may`, where a refusal leaves something out or leads to another question, and refuses nothing."""
+        return self.services.authorizer.may_see(self.identity, operation, resource, name)
+
+    def may_any(self, operation: AclOperation, resource: AclResource) -> bool:
+        """Return whether the client may do the operation on any resource of that type at all (KIP-679)."""
+        return self.services.authorizer.may_any(self.identity, operation, resource)
+
+    def require(self, operation: AclOperation, resource: AclResource, name: str = CLUSTER_NAME) -> None:
+        """Raise Refused with the error code of the type of resource if the client may not do the operation."""
+        if not self.may(operation, resource, name):
+            raise refusal_of(resource)
+
+    async def permitted(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> frozenset[str]:
+        """Return those of the names on which the client may do the operation."""
+        return frozenset([name async for name in self.turns.each(names) if self.may(operation, resource, name)])
+
+    def operations(self, resource: AclResource, name: str = CLUSTER_NAME) -> int:
+        """Return the operations that the client may do on the resource, as a bit set (KIP-430)."""
+        return self.services.authorizer.operations(self.identity, resource, name)
 
     @property
     def turns(self) -> "Turns":

@@ -12,6 +12,8 @@ from cordwood.cluster.config.settings import SETTINGS
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, TOPIC
+from cordwood.cluster.metadata.acls import AclOperation
 from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, ResourceType
 from cordwood.cluster.metadata.config_values import Kind
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
@@ -31,6 +33,14 @@ def type_of(number: int) -> ResourceType:
         return ResourceType(number)
     except ValueError:
         raise Refused(ErrorCode.invalid_request, f"Resources of type {number} have no configs.") from None
+
+
+def require_on(number: int, name: str, operation: AclOperation, call: Call) -> None:
+    """Check that the client may do an operation on a config resource. Raises Refused."""
+    if type_of(number) is ResourceType.TOPIC:
+        call.require(operation, TOPIC, name)
+    else:
+        call.require(operation, CLUSTER)
 
 
 def topic_own(name: str, image: Image) -> Mapping[str, str]:
@@ -75,6 +85,7 @@ async def alter_all(
         try:
             if times[kind, name] > 1:
                 raise Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            require_on(kind, name, ALTER_CONFIGS, call)
             check_count(resource.configs)
             await _alter(kind, name, change(resource), call, validate_only=validate_only)
         except Refused as refusal:

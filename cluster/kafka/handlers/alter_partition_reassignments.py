@@ -22,21 +22,24 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import ReassignPartition
 from cordwood.cluster.metadata.image import Image, PartitionImage
 
 KEY, VERSIONS = ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(2)
+RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 
 async def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
     may_resize = request.allow_replication_factor_change
+    refusal = None if call.may(ALTER, CLUSTER) else refusal_of(CLUSTER)
 
     named = call.turns.within((topic.name, topic.partitions) for topic in request.topics)
     wanted = [partition async for partition in named]
 
     async def moved(wanted: tuple[str, ReassignablePartition]) -> ReassignablePartitionResponse:
-        return await _move(*wanted, call, may_resize=may_resize)
+        return _row(wanted[1], refusal) if refusal else await _move(*wanted, call, may_resize=may_resize)
 
     results = await call.turns.gather(moved, wanted)
     ends = accumulate([len(topic.partitions) async for topic in call.turns.each(request.topics)])
@@ -48,20 +51,24 @@ async def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> Alt
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=may_resize,
-        error_code=ErrorCode.none,
-        error_message=None,
-        responses=rows(response, list(zip(request.topics, ends, strict=True))),
+        error_code=refusal.code if refusal else ErrorCode.none,
+        error_message=refusal.message if refusal else None,
+        responses=rows(response, request.topics),
     )
 
 
 async def _move(
     topic: str, wanted: ReassignablePartition, call: Call, *, may_resize: bool
 ) -> ReassignablePartitionResponse:
-    code, message = ErrorCode.none, None
     try:
         await propose(_command(topic, wanted, call.services.quorum.image, may_resize=may_resize), call)
     except Refused as refusal:
-        code, message = refusal.code, refusal.message
+        return _row(wanted, refusal)
+    return _row(wanted, None)
+
+
+def _row(wanted: ReassignablePartition, refusal: Refused | None) -> ReassignablePartitionResponse:
+    code, message = (ErrorCode.none, None) if refusal is None else (refusal.code, refusal.message)
     return ReassignablePartitionResponse(partition_index=wanted.partition_index, error_code=code, error_message=message)
 
 

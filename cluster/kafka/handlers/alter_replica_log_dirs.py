@@ -19,10 +19,12 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.replicas import Replicas
 
 KEY, VERSIONS = ApiKey.ALTER_REPLICA_LOG_DIRS, range(1, 3)
+RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 _events = structlog.get_logger("log_directory")
 
@@ -34,16 +36,18 @@ async def handle(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplic
         async for index in call.turns.each(topic.partitions):
             wanted[topic.name][index] = path
 
+    may_move = call.may(ALTER, CLUSTER)
+
     def topic_row(topic: str) -> AlterReplicaLogDirTopicResult:
-        partitions = rows(partial(_moved, call, topic), wanted[topic].items())
+        partitions = rows(partial(_moved, call, topic, may_move), wanted[topic].items())
         return AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
 
     return AlterReplicaLogDirsResponse(throttle_time=NO_THROTTLE, results=rows(topic_row, wanted))
 
 
-def _moved(call: Call, topic: str, wanted: tuple[int, str]) -> AlterReplicaLogDirPartitionResult:
+def _moved(call: Call, topic: str, may_move: bool, wanted: tuple[int, str]) -> AlterReplicaLogDirPartitionResult:
     index, path = wanted
-    code = _move(topic, index, path, call.services.replicas)
+    code = _move(topic, index, path, call.services.replicas) if may_move else ErrorCode.cluster_authorization_failed
     return AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
 
 

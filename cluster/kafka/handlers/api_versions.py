@@ -13,8 +13,10 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, ServedApi
+from cordwood.cluster.kafka.rights import Rights
 
 KEY, VERSIONS = ApiKey.API_VERSIONS, range(5)
+RIGHTS: Rights = ()
 _FIRST_WITH_LEVEL_0 = 4
 
 

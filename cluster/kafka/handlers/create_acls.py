@@ -1,7 +1,7 @@
 """CreateAcls (30): creates ACLs, all valid ones in one command; creating an existing ACL succeeds without a change.
 
-ACLs are stored, and not enforced: this version has no authentication. Kafka without an authorizer stores none and
-answers SECURITY_DISABLED.
+Without `authorizer.class.name`, ACLs are stored and not enforced, so that they can be created before a cluster is
+closed. Kafka without an authorizer stores none and answers SECURITY_DISABLED.
 """
 
 import random
@@ -17,13 +17,16 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import CreateAcls
 from cordwood.cluster.resources.turns import distinct
+from cordwood.cluster.security.acl_authorizer import BadHost, host_key
 from cordwood.cluster.security.authorizer import CLUSTER_NAME
 
 KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
+RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 ITEMS_MAX = 5000
 """Maximum number of ACLs in a request: all new ones are one command, which every broker applies in one step."""
 
@@ -31,7 +34,8 @@ _events = structlog.get_logger("acls")
 
 
 async def handle(request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
-    checked = [_checked(creation) async for creation in call.turns.each(request.creations)]
+    refusal = None if call.may(ALTER, CLUSTER) else refusal_of(CLUSTER)
+    checked = [refusal or _checked(creation) async for creation in call.turns.each(request.creations)]
     wanted = await call.turns.run(distinct(acl for acl in checked if isinstance(acl, Acl)))
     failure = None
     try:
@@ -52,7 +56,10 @@ async def _create(wanted: Collection[Acl], call: Call) -> None:
     if not acls:
         return
     await propose(CreateAcls(tuple(acls)), call)
-    _events.warning("acls.created", count=len(acls), enforced="no: authentication and authorization are not supported")
+    if call.services.settings.authorizer_class_name:
+        _events.info("acls.created", count=len(acls))
+    else:
+        _events.warning("acls.created", count=len(acls), enforced="no: authorizer.class.name is not set")
 
 
 def _checked(creation: AclCreation) -> Acl | Refused:
@@ -75,6 +82,10 @@ def _checked(creation: AclCreation) -> Acl | Refused:
     if ":" not in acl.principal:
         message = f"Could not parse principal from `{acl.principal}`: write it as type:name, such as User:alice."
         return Refused(ErrorCode.invalid_request, message)
+    try:
+        host_key(acl.host)
+    except BadHost as error:
+        return Refused(ErrorCode.invalid_request, f"Invalid host: {error}.")
     return acl
 
 

@@ -11,21 +11,24 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.metadata.commands import CreatePartitions
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, more_partitions
 from cordwood.cluster.resources.turns import Steps
 
 KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
+RIGHTS: Rights = (Right(ALTER, TOPIC),)
 
 
 async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
     times: Counter[str] = Counter()
     once: dict[str, CreatePartitionsTopic] = {}
     known, partitions = call.services.quorum.image.topics_by_name, 0
+    permitted = await call.permitted(ALTER, TOPIC, (topic.name for topic in request.topics))
     async for topic in call.turns.each(request.topics):
         times[topic.name] += 1
         once[topic.name] = topic
-        if topic.name in known:
+        if topic.name in known and topic.name in permitted:
             partitions += max(0, topic.count - len(known[topic.name].partitions))
 
     async def result(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
@@ -33,6 +36,8 @@ async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitio
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.invalid_request, "Duplicate topic name.")
+            if topic.name not in permitted:
+                raise refusal_of(TOPIC)
             if partitions > PARTITIONS_PER_REQUEST_MAX:
                 raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
             command = await call.turns.run(_command(topic, call))

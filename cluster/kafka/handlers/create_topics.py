@@ -20,11 +20,17 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import check_count
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Right, Rights
 from cordwood.cluster.metadata.commands import Assignment, CreateTopic
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
 from cordwood.cluster.resources.turns import Steps
 
 KEY, VERSIONS = ApiKey.CREATE_TOPICS, range(2, 8)
+RIGHTS: Rights = (
+    Right(CREATE, CLUSTER, "or CREATE on each topic"),
+    Right(CREATE, TOPIC, "or CREATE on the cluster"),
+    Right(DESCRIBE_CONFIGS, TOPIC, "without it, the response has no configs and counts"),
+)
 
 _FIRST_WITH_CONFIGS = 5
 
@@ -39,12 +45,18 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
     async for topic in call.turns.each(request.topics):
         times[topic.name] += 1
         once[topic.name] = topic
-        partitions += _partitions_asked(topic, broker)
+    permitted = frozenset(once)
+    if not call.may_see(CREATE, CLUSTER):
+        permitted = await call.permitted(CREATE, TOPIC, once)
+    async for name in call.turns.each(permitted):
+        partitions += _partitions_asked(once[name], broker)
 
     async def result(topic: CreatableTopic) -> CreatableTopicResult:
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.invalid_request, "Duplicate topic name.")
+            if topic.name not in permitted:
+                raise Refused(ErrorCode.topic_authorization_failed, "Authorization failed.")
             if partitions > PARTITIONS_PER_REQUEST_MAX:
                 raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
             command = await call.turns.run(_command(topic, call, broker))
@@ -52,6 +64,8 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
                 await propose(command, call)
         except Refused as refusal:
             return _refused(topic.name, refusal)
+        if not call.may_see(DESCRIBE_CONFIGS, TOPIC, topic.name):
+            return _undescribed(command, is_real=not request.validate_only)
         own = dict(command.configs) if echoes else {}
         configs = {**defaults, **_echo(topic_configs.describe(own, broker, own))}
         return _created(command, tuple(configs.values()), is_real=not request.validate_only)
@@ -97,6 +111,18 @@ def _created(
         num_partitions=len(command.assignments),
         replication_factor=len(command.assignments[0]),
         configs=configs,
+    )
+
+
+def _undescribed(command: CreateTopic, *, is_real: bool) -> CreatableTopicResult:
+    """Return the result for a client that may create the topic, and not describe its configs."""
+    return CreatableTopicResult(
+        name=command.name,
+        topic_id=command.topic_id if is_real else None,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topic_config_error_code=int(ErrorCode.topic_authorization_failed),
+        configs=(),
     )
 
 

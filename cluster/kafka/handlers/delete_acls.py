@@ -14,12 +14,14 @@ from cordwood.cluster.kafka.acl_filters import filter_of
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import DeleteAcls
 from cordwood.cluster.resources.turns import distinct, in_order
 
 KEY, VERSIONS = ApiKey.DELETE_ACLS, range(1, 4)
+RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 ITEMS_MAX = 5000
 """Maximum number of filters in a request: each is compared with every ACL."""
 
@@ -28,8 +30,9 @@ _Found = dict[UUID, Acl]
 
 async def handle(request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
     acls = call.services.quorum.image.acls
-    found = {wanted: await _find(wanted, acls, call) async for wanted in call.turns.each(request.filters)}
-    failure = None
+    failure = None if call.may(ALTER, CLUSTER) else refusal_of(CLUSTER)
+    asked = request.filters if failure is None else ()
+    found = {wanted: await _find(wanted, acls, call) async for wanted in call.turns.each(asked)}
     try:
         ids = await call.turns.run(distinct(acl_id for some in found.values() if _is_found(some) for acl_id in some))
         if ids:

@@ -7,15 +7,18 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import DELETE, GROUP, Right, Rights
 from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DELETE_GROUPS, range(3)
+RIGHTS: Rights = (Right(DELETE, GROUP),)
 
 
 async def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
     async def result(group_id: str) -> DeletableGroupResult:
         code = ErrorCode.none
         try:
+            call.require(DELETE, GROUP, group_id)
             await call.services.groups.delete_group(group_id)
         except Refused as refusal:
             code = refusal.code

@@ -12,15 +12,18 @@ from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteR
 from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rights import DELETE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
 KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
+RIGHTS: Rights = (Right(DELETE, TOPIC),)
 
 HIGH_WATERMARK = -1
 """The requested offset that stands for the high watermark: delete all committed records."""
@@ -45,11 +48,14 @@ class Deletions:
     def begin(self, topic: str, wanted: DeleteRecordsPartition, call: Call) -> None:
         leader, start, code = None, NO_OFFSET, ErrorCode.none
         try:
+            call.require(DELETE, TOPIC, topic)
             role = call.services.replicas.led(topic, wanted.partition_index).leader
             start = _delete(role, wanted.offset)
             leader = role
         except InvalidRecord:
             code = ErrorCode.policy_violation
+        except Refused as refusal:
+            code = refusal.code
         except EXPECTED as error:
             code = code_of(error)
         self.indexes.append(wanted.partition_index)

@@ -18,12 +18,18 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import CLUSTER, DELETE, DESCRIBE, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import DeleteTopic
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.proposals.topics import check_not_internal
 
 KEY, VERSIONS = ApiKey.DELETE_TOPICS, range(1, 7)
+RIGHTS: Rights = (
+    Right(DELETE, CLUSTER, "or DELETE on each topic"),
+    Right(DELETE, TOPIC, "or DELETE on the cluster"),
+    Right(DESCRIBE, TOPIC, "without it, a topic that does not exist is refused too, and an id gets no name"),
+)
 
 _FIRST_WITH_DISABLED_CODE = 3
 
@@ -41,11 +47,20 @@ async def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsRespon
         times[topic.name or topic.topic_id] += 1
         once[topic.name or topic.topic_id] = topic
 
+    may_delete_all = call.may_see(DELETE, CLUSTER)
+
     async def result(topic: DeleteTopicState) -> DeletableTopicResult:
         known = None
         try:
             _check(topic, times[topic.name or topic.topic_id], call)
-            known = _find(topic, call.services.quorum.image)
+            if topic.name is not None and not may_delete_all:
+                call.require(DESCRIBE, TOPIC, topic.name)
+            found = _find(topic, call.services.quorum.image)
+            if not (may_delete_all or call.may(DELETE, TOPIC, found.name)):
+                # A topic of which the client knows only the id gets no name, and one of which it knows the name no id.
+                known = found if topic.name is None and call.may_see(DESCRIBE, TOPIC, found.name) else None
+                raise refusal_of(TOPIC)
+            known = found
             check_not_internal(known.name)
             await propose(DeleteTopic(known.id), call)
         except Refused as refusal:

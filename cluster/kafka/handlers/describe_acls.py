@@ -1,7 +1,7 @@
 """DescribeAcls (29): the ACLs that match a filter, by resource pattern.
 
-ACLs are stored, and not enforced: this version has no authentication. Kafka without an authorizer stores none and
-answers SECURITY_DISABLED.
+Without `authorizer.class.name`, they are stored and not enforced. Kafka without an authorizer stores none and answers
+SECURITY_DISABLED.
 """
 
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
@@ -12,17 +12,20 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.acl_filters import filter_of
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl, ResourcePattern
 from cordwood.cluster.resources.turns import in_order
 
 KEY, VERSIONS = ApiKey.DESCRIBE_ACLS, range(1, 4)
+RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 
 async def handle(request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
     code, message = ErrorCode.none, None
     resources: tuple[DescribeAclsResource, ...] = ()
     try:
+        call.require(DESCRIBE, CLUSTER)
         wanted = filter_of(request)
         found = [acl async for acl in call.turns.each(call.services.quorum.image.acls.values()) if wanted.matches(acl)]
         ordered = await call.turns.run(in_order(found, key=_itself))

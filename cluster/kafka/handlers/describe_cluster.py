@@ -6,12 +6,14 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER
+from cordwood.cluster.kafka.authorized import cluster_operations
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import controller_for, reachable
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.metadata.image import Image
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CLUSTER, range(3)
+RIGHTS: Rights = (Right(DESCRIBE, CLUSTER, "for the authorized operations, of which there are none without it"),)
 
 _BROKERS, _CONTROLLERS = 1, 2
 """Endpoint types (KIP-919). Controllers have no listener of their own: every broker serves their requests."""
@@ -34,7 +36,7 @@ async def handle(request: DescribeClusterRequest, call: Call) -> DescribeCluster
         cluster_id=image.cluster_id,
         controller_id=controller_for(call, reachable(image, call.listener)),
         brokers=brokers,
-        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(call, request.include_cluster_authorized_operations),
     )
 
 

@@ -1,5 +1,6 @@
 """DescribeConfigs (32): configs of topics and brokers with values, sources and synonyms (KIP-226, KIP-569)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -19,13 +20,15 @@ from cordwood.cluster.config.settings import SECRETS
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.config_resources import check_broker, topic_own, type_of
+from cordwood.cluster.kafka.config_resources import check_broker, require_on, topic_own, type_of
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE_CONFIGS, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import BrokerId, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, BrokerImage
 from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CONFIGS, range(1, 5)
+RIGHTS: Rights = (Right(DESCRIBE_CONFIGS, TOPIC), Right(DESCRIBE_CONFIGS, CLUSTER, "for brokers"))
 
 _ADVERTISED = "advertised.listeners"
 
@@ -33,13 +36,30 @@ _ADVERTISED = "advertised.listeners"
 async def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     # A repeated resource is described once: clients look it up by name.
     resources = await call.turns.run(distinct(request.resources))
-    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=rows(partial(_result, request, call), resources))
+    refused = {resource: refusal async for resource in call.turns.each(resources) if (refusal := _refusal(resource, call))}
+    results = rows(partial(_result, request, call, refused), resources)
+    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=results)
 
 
-def _result(request: DescribeConfigsRequest, call: Call, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _refusal(resource: DescribeConfigsResource, call: Call) -> Refused | None:
+    try:
+        require_on(resource.resource_type, resource.resource_name, DESCRIBE_CONFIGS, call)
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+def _result(
+    request: DescribeConfigsRequest,
+    call: Call,
+    refused: Mapping[DescribeConfigsResource, Refused],
+    resource: DescribeConfigsResource,
+) -> DescribeConfigsResult:
     code, message = ErrorCode.none, None
     found: list[ConfigRow] = []
     try:
+        if resource in refused:
+            raise refused[resource]
         found = _rows(resource, call)
     except Refused as refusal:
         code, message = refusal.code, refusal.message

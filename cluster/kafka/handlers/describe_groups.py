@@ -3,6 +3,7 @@
 Version notes: 6 adds GROUP_ID_NOT_FOUND for an unknown group, before it the state is Dead (KIP-1043).
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
@@ -16,26 +17,32 @@ from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_GROUPS, range(7)
+RIGHTS: Rights = (Right(DESCRIBE, GROUP),)
 
 _FIRST_WITH_NOT_FOUND = 6
 
-_READ, _DELETE, _DESCRIBE = 3, 6, 8
-ON_GROUP = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
-"""Authorized operations on a group (KIP-430): all of them, as there is no access control."""
-
 
 async def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
-    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
     asked = await call.turns.run(distinct(request.groups))
-    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=rows(partial(_described, call, operations), asked))
+    has_operations = request.include_authorized_operations
+    permitted = {
+        group_id: call.operations(GROUP, group_id) if has_operations else NOT_ASKED
+        async for group_id in call.turns.each(asked)
+        if call.may(DESCRIBE, GROUP, group_id)
+    }
+    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=rows(partial(_described, call, permitted), asked))
 
 
-def _described(call: Call, operations: int, group_id: str) -> DescribedGroup:
+def _described(call: Call, permitted: Mapping[str, int], group_id: str) -> DescribedGroup:
+    """Describe a group, with the authorized operations of each permitted one."""
     try:
+        if group_id not in permitted:
+            raise refusal_of(GROUP)
         group = call.services.groups.group(group_id)
     except Refused as refusal:
         return _absent(group_id, refusal.code, "", refusal.message)
@@ -52,7 +59,7 @@ def _described(call: Call, operations: int, group_id: str) -> DescribedGroup:
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol or "") if group.state is State.STABLE else "",
         members=_members(group),
-        authorized_operations=operations,
+        authorized_operations=permitted[group_id],
     )
 
 

@@ -13,14 +13,19 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 
 KEY, VERSIONS = ApiKey.DESCRIBE_LOG_DIRS, range(1, 5)
+RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 
 async def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+    if not call.may(DESCRIBE, CLUSTER):
+        refused = ErrorCode.cluster_authorization_failed
+        return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=refused, results=())
     wanted = None
     if request.topics is not None:
         wanted = await call.turns.run(by_topic((topic.topic, topic.partitions) for topic in request.topics))

@@ -10,19 +10,31 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rights import READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.producers import ProducerStateEntry
 
 KEY, VERSIONS = ApiKey.DESCRIBE_PRODUCERS, range(1)
+RIGHTS: Rights = (Right(READ, TOPIC),)
 
 
 async def handle(request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
     asked = await call.turns.run(by_topic((topic.name, topic.partition_indexes) for topic in request.topics))
 
+    permitted = await call.permitted(READ, TOPIC, asked)
+
     def topic_row(name: str) -> TopicResponse:
-        return TopicResponse(name=name, partitions=rows(partial(_partition, call, name), asked[name]))
+        partition = partial(_partition, call, name) if name in permitted else _refused
+        return TopicResponse(name=name, partitions=rows(partition, asked[name]))
 
     return DescribeProducersResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, asked))
+
+
+def _refused(index: int) -> PartitionResponse:
+    refusal = refusal_of(TOPIC)
+    return PartitionResponse(
+        partition_index=index, error_code=refusal.code, error_message=refusal.message, active_producers=()
+    )
 
 
 def _partition(call: Call, topic: str, index: int) -> PartitionResponse:

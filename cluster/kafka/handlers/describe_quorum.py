@@ -20,13 +20,16 @@ from kio.schema.describe_quorum.v2.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import BrokerImage
 from cordwood.cluster.metadata.quorum import QuorumStatus, VoterStatus
 
 KEY, VERSIONS = ApiKey.DESCRIBE_QUORUM, range(3)
+RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -34,6 +37,8 @@ _UNKNOWN = -1
 
 
 async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
+    if not call.may(DESCRIBE, CLUSTER):
+        return _response((), refusal=refusal_of(CLUSTER))
     if not _is_for_metadata(request):
         # As in Kafka, a request that names anything but the one metadata partition gets only errors.
         return _response(rows(_unknown_topic, request.topics))
@@ -51,8 +56,11 @@ def _is_for_metadata(request: DescribeQuorumRequest) -> bool:
     return [partition.partition_index for partition in islice(partitions, 2)] == [0]
 
 
-def _response(topics: tuple[TopicData, ...], nodes: tuple[Node, ...] = ()) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=ErrorCode.none, error_message=None, topics=topics, nodes=nodes)
+def _response(
+    topics: tuple[TopicData, ...], nodes: tuple[Node, ...] = (), refusal: Refused | None = None
+) -> DescribeQuorumResponse:
+    code, message = (ErrorCode.none, None) if refusal is None else (refusal.code, refusal.message)
+    return DescribeQuorumResponse(error_code=code, error_message=message, topics=topics, nodes=nodes)
 
 
 def _node(broker: BrokerImage) -> Node:

@@ -10,10 +10,15 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_TRANSACTIONS, range(1)
+RIGHTS: Rights = (
+    Right(DESCRIBE, TRANSACTIONAL_ID),
+    Right(DESCRIBE, TOPIC, "a transaction is described without the other topics"),
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = timedelta(0)
@@ -27,6 +32,7 @@ async def handle(request: DescribeTransactionsRequest, call: Call) -> DescribeTr
 
 async def _state(transactional_id: str, call: Call) -> TransactionState:
     try:
+        call.require(DESCRIBE, TRANSACTIONAL_ID, transactional_id)
         described = call.services.transactions.describe(transactional_id)
     except Refused as refusal:
         return TransactionState(
@@ -39,7 +45,8 @@ async def _state(transactional_id: str, call: Call) -> TransactionState:
             producer_epoch=-1,
             topics=(),
         )
-    partitions = await call.turns.run(by_topic((topic, (index,)) for topic, index in described.partitions))
+    seen = ((topic, (index,)) for topic, index in described.partitions if call.may_see(DESCRIBE, TOPIC, topic))
+    partitions = await call.turns.run(by_topic(seen))
     return TransactionState(
         error_code=ErrorCode.none,
         transactional_id=transactional_id,

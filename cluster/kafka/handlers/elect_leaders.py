@@ -14,11 +14,13 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import Election, ElectLeaders
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
 KEY, VERSIONS = ApiKey.ELECT_LEADERS, range(3)
+RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 AT_ONCE_MAX = 500
 """Maximum number of partitions in one command."""
 
@@ -29,19 +31,23 @@ class _Place(NamedTuple):
 
 
 async def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+    refusal = None if call.may(ALTER, CLUSTER) else refusal_of(CLUSTER)
     image, asks_for_all = call.services.quorum.image, request.topic_partitions is None
-    if request.topic_partitions is None:
+    places: list[_Place] = []
+    if request.topic_partitions is None and refusal is None:
         known = ((name, range(len(topic.partitions))) for name, topic in image.topics_by_name.items())
         places = [_Place(*place) async for place in call.turns.within(known)]
-    else:
+    elif request.topic_partitions is not None:
         asked = await call.turns.run(by_topic((topic.topic, topic.partitions) for topic in request.topic_partitions))
         places = [_Place(*place) async for place in call.turns.within(asked.items())]
     try:
+        if refusal is not None:
+            raise refusal
         outcomes = await _elect(_election(request.election_type), places, call)
         code = ErrorCode.none
-    except Refused as refusal:
-        outcomes = dict.fromkeys(places, refusal)
-        code = refusal.code
+    except Refused as whole:
+        outcomes = dict.fromkeys(places, whole)
+        code = whole.code
     told: dict[str, list[tuple[int, Refused]]] = {}
     async for place in call.turns.each(places):
         # A request for all partitions gets only those that needed an election.

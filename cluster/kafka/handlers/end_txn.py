@@ -10,10 +10,12 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.transactions import code_for
 from cordwood.storage.types import ProducerIdAndEpoch
 
 KEY, VERSIONS = ApiKey.END_TXN, range(6)
+RIGHTS: Rights = (Right(WRITE, TRANSACTIONAL_ID),)
 
 _FIRST_OF_V2 = 5
 _FIRST_WITH_FENCED = 2
@@ -21,6 +23,7 @@ _FIRST_WITH_FENCED = 2
 
 async def handle(request: EndTxnRequest, call: Call) -> EndTxnResponse:
     try:
+        call.require(WRITE, TRANSACTIONAL_ID, request.transactional_id)
         producer = await call.services.transactions.end(
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),

@@ -13,13 +13,19 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.kafka import rights
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import DESCRIBE, TRANSACTIONAL_ID, Right, Rights
 from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(7)
+RIGHTS: Rights = (
+    Right(DESCRIBE, rights.GROUP, "for groups"),
+    Right(DESCRIBE, TRANSACTIONAL_ID, "for transactional ids"),
+)
 
 GROUP = 0
 TRANSACTION = 1
@@ -75,8 +81,10 @@ async def _coordinator(key_type: int, key: str, call: Call) -> Coordinator:
 
 async def _find(key_type: int, key: str, call: Call) -> tuple[int, Endpoint]:
     if key_type == GROUP:
+        call.require(DESCRIBE, rights.GROUP, key)
         topic, partition = CONSUMER_OFFSETS, await call.services.groups.place(key)
     elif key_type == TRANSACTION:
+        call.require(DESCRIBE, TRANSACTIONAL_ID, key)
         topic, partition = TRANSACTION_STATE, await call.services.transactions.place(key)
     else:
         raise Refused(ErrorCode.invalid_request, f"Keys of type {key_type} have no coordinator.")

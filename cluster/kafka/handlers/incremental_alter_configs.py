@@ -19,8 +19,10 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import Wanted, alter_all, list_of
+from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, TOPIC, Right, Rights
 
 KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
+RIGHTS: Rights = (Right(ALTER_CONFIGS, TOPIC), Right(ALTER_CONFIGS, CLUSTER, "for brokers"))
 
 
 class ConfigOperation(IntEnum):

@@ -13,10 +13,15 @@ from kio.schema.init_producer_id.v5 import InitProducerIdRequest, InitProducerId
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights, refusal_of
 from cordwood.cluster.kafka.transactions import code_for
 from cordwood.storage.types import ProducerIdAndEpoch
 
 KEY, VERSIONS = ApiKey.INIT_PRODUCER_ID, range(6)
+RIGHTS: Rights = (
+    Right(WRITE, TRANSACTIONAL_ID, "for a transactional producer"),
+    Right(IDEMPOTENT_WRITE, CLUSTER, "for an idempotent one, or WRITE on any topic at all"),
+)
 
 NONE = -1
 _FIRST_WITH_FENCED = 4
@@ -38,8 +43,11 @@ async def handle(request: InitProducerIdRequest, call: Call) -> InitProducerIdRe
 
 async def _init(request: InitProducerIdRequest, call: Call) -> ProducerIdAndEpoch:
     if request.transactional_id is None:
+        if not (call.may_see(IDEMPOTENT_WRITE, CLUSTER) or call.may_any(WRITE, TOPIC)):
+            raise refusal_of(CLUSTER)
         # An idempotent producer that lost its state sends its old id: a new one is equivalent.
         return ProducerIdAndEpoch(await call.services.producer_ids.next(), 0)
+    call.require(WRITE, TRANSACTIONAL_ID, request.transactional_id)
     has_id, has_epoch = request.producer_id != NONE, request.producer_epoch != NONE
     if has_id != has_epoch:
         raise Refused(ErrorCode.invalid_request)

@@ -14,9 +14,11 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.exchange import Join, JoinedMember, JoinReply, MemberProtocol
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import GROUP, READ, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.JOIN_GROUP, range(10)
+RIGHTS: Rights = (Right(READ, GROUP),)
 ITEMS_MAX = 100
 """Maximum number of protocols of a member: each is compared with those of all other members."""
 
@@ -29,6 +31,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 async def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
     try:
+        call.require(READ, GROUP, request.group_id)
         reply = await call.services.groups.join(request.group_id, _join(request, call))
     except Refused as refusal:
         reply = JoinReply(refusal.code, request.member_id)

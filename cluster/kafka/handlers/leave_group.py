@@ -15,9 +15,11 @@ from cordwood.cluster.groups.exchange import Leaver
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
+from cordwood.cluster.kafka.rights import GROUP, READ, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LEAVE_GROUP, range(6)
+RIGHTS: Rights = (Right(READ, GROUP),)
 ITEMS_MAX = 2000
 """Maximum number of members in a request: the group handles all of them in one step."""
 
@@ -45,6 +47,7 @@ async def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
         async for member in call.turns.each(request.members)
     ]
     try:
+        call.require(READ, GROUP, request.group_id)
         codes = await call.services.groups.leave(request.group_id, leavers)
     except Refused as refusal:
         return LeaveGroupResponse(throttle_time=NO_THROTTLE, error_code=refusal.code, members=())

@@ -11,9 +11,11 @@ from kio.schema.list_config_resources.v1.response import ConfigResource, ListCon
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE_CONFIGS, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LIST_CONFIG_RESOURCES, range(2)
+RIGHTS: Rights = (Right(DESCRIBE_CONFIGS, CLUSTER),)
 ITEMS_MAX = 100
 """There are fewer types than this."""
 
@@ -24,6 +26,10 @@ _TYPES_OF_VERSION_0 = (CLIENT_METRICS,)
 
 
 async def handle(request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
+    if not call.may(DESCRIBE_CONFIGS, CLUSTER):
+        return ListConfigResourcesResponse(
+            throttle_time=NO_THROTTLE, error_code=ErrorCode.cluster_authorization_failed, config_resources=()
+        )
     types = _TYPES_OF_VERSION_0 if call.version == 0 else _TYPES
     wanted = frozenset(request.resource_types or types)
     if not wanted.issubset(types):

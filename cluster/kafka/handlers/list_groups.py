@@ -8,9 +8,14 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, GROUP, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LIST_GROUPS, range(6)
+RIGHTS: Rights = (
+    Right(DESCRIBE, CLUSTER, "for all groups"),
+    Right(DESCRIBE, GROUP, "other groups are left out of the list"),
+)
 
 ITEMS_MAX = 100
 """There are fewer states and types than this."""
@@ -25,10 +30,12 @@ async def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
         known = call.services.groups.groups()
     except Refused as refusal:
         return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=refusal.code, groups=())
+    may_see_all = call.may_see(DESCRIBE, CLUSTER)
     found = [
         group
         async for group in call.turns.each(known)
-        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+        if (may_see_all or call.may_see(DESCRIBE, GROUP, group.group_id))
+        and (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
     ]
     return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, groups=rows(_listed, found))
 

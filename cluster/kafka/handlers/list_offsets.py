@@ -19,11 +19,13 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.partition import Partition
 from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
 KEY, VERSIONS = ApiKey.LIST_OFFSETS, range(1, 12)
+RIGHTS: Rights = (Right(DESCRIBE, TOPIC),)
 
 DEBUGGER = -2
 """The replica id of a debugging consumer. It gets the log end offset instead of the high watermark, as in Kafka."""
@@ -53,7 +55,7 @@ async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse
     async for topic, wanted in call.turns.within(_asked(request)):
         # As in Kafka, a partition that the request names several times is invalid.
         is_asked_once = times[topic, wanted.partition_index] == 1
-        if is_asked_once:
+        if is_asked_once or not call.may(DESCRIBE, TOPIC, topic):
             found.append(await _find(topic, wanted, call, debugs=debugs, is_read_committed=is_read_committed))
         else:
             found.append(ErrorCode.invalid_request)
@@ -77,6 +79,8 @@ async def _find(
 ) -> Found | ErrorCode:
     """Return what the request asks for, or an error code: `none` if there is no such offset."""
     timestamp = wanted.timestamp
+    if not call.may(DESCRIBE, TOPIC, topic):
+        return ErrorCode.topic_authorization_failed
     if timestamp < 0 and (timestamp not in _FIRST_WITH or call.version < _FIRST_WITH[timestamp]):
         return ErrorCode.unsupported_version
     try:

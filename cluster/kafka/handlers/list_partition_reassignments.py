@@ -10,14 +10,21 @@ from kio.schema.list_partition_reassignments.v0.response import (
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.elections import is_moving
 from cordwood.cluster.metadata.image import PartitionImage
 
 KEY, VERSIONS = ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1)
+RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 
 async def handle(request: ListPartitionReassignmentsRequest, call: Call) -> ListPartitionReassignmentsResponse:
+    if not call.may(DESCRIBE, CLUSTER):
+        refusal = refusal_of(CLUSTER)
+        return ListPartitionReassignmentsResponse(
+            throttle_time=NO_THROTTLE, error_code=refusal.code, error_message=refusal.message, topics=()
+        )
     topics = call.services.quorum.image.topics_by_name
     if request.topics is None:
         asked = ((name, range(len(topic.partitions))) for name, topic in topics.items())

@@ -10,11 +10,13 @@ from kio.schema.list_transactions.v2.response import TransactionState as Transac
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import DESCRIBE, TRANSACTIONAL_ID, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.transactions.coordinator import TransactionListing
 from cordwood.cluster.transactions.states import TransactionState
 
 KEY, VERSIONS = ApiKey.LIST_TRANSACTIONS, range(3)
+RIGHTS: Rights = (Right(DESCRIBE, TRANSACTIONAL_ID, "other ids are left out of the list"),)
 
 _STATES = {state.value: state for state in TransactionState}
 
@@ -33,7 +35,11 @@ async def handle(request: ListTransactionsRequest, call: Call) -> ListTransactio
             request.transactional_id_pattern or "",
         )
         if states or not names:
-            listed = [row async for row in call.turns.each(found) if row is not None]
+            listed = [
+                row
+                async for row in call.turns.each(found)
+                if row is not None and call.may_see(DESCRIBE, TRANSACTIONAL_ID, row.transactional_id)
+            ]
     except Refused as refusal:
         code = refusal.code
     return ListTransactionsResponse(

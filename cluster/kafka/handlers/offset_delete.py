@@ -18,18 +18,23 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Codes
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import DELETE, GROUP, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.OFFSET_DELETE, range(1)
+RIGHTS: Rights = (Right(DELETE, GROUP), Right(READ, TOPIC))
 AT_ONCE_MAX = 500
 """Maximum number of offsets that are deleted as one record batch."""
 
 
 async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+    if not call.may(DELETE, GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.group_authorization_failed, throttle_time=NO_THROTTLE, topics=())
     image = call.services.quorum.image
+    readable = await call.permitted(READ, TOPIC, (topic.name for topic in request.topics))
     asked = call.turns.within((topic.name, topic.partitions) for topic in request.topics)
     places = ((name, partition.partition_index) async for name, partition in asked)
-    known = [place async for place in places if image.has_partition(*place)]
+    known = [place async for place in places if place[0] in readable and image.has_partition(*place)]
     codes: Codes = {}
     try:
         # One call even for no partition, to check that the group exists.
@@ -41,7 +46,9 @@ async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteRespon
 
     def partition_row(topic: str, partition: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
         index = partition.partition_index
-        code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+        code = ErrorCode.topic_authorization_failed
+        if topic in readable:
+            code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
         return OffsetDeleteResponsePartition(partition_index=index, error_code=code)
 
     def topic_row(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:

@@ -10,22 +10,33 @@ from kio.schema.offset_for_leader_epoch.v4.response import EpochEndOffset, Offse
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.partition import Partition
 from cordwood.storage.types import NO_EPOCH
 
 KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
+RIGHTS: Rights = (Right(DESCRIBE, TOPIC, "or CLUSTER_ACTION on the cluster"),)
 
 UNDEFINED = (NO_EPOCH, -1)
 """The result for a leader epoch that does not exist yet, as in Kafka."""
 
 
 async def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+    topics = (topic.topic for topic in request.topics)
+    permitted = None if call.may_see(CLUSTER_ACTION, CLUSTER) else await call.permitted(DESCRIBE, TOPIC, topics)
+
     def topic_row(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
-        partitions = rows(partial(_partition, call, topic.topic), topic.partitions)
+        is_permitted = permitted is None or topic.topic in permitted
+        partition_row = partial(_partition, call, topic.topic) if is_permitted else _refused
+        partitions = rows(partition_row, topic.partitions)
         return OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
 
     return OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
+
+
+def _refused(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(error_code=ErrorCode.topic_authorization_failed, partition=wanted.partition)
 
 
 def _partition(call: Call, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -10,14 +10,17 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.exchange import Sync, SyncReply
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import GROUP, READ, Right, Rights
 
 KEY, VERSIONS = ApiKey.SYNC_GROUP, range(6)
+RIGHTS: Rights = (Right(READ, GROUP),)
 
 _FIRST_WITH_PROTOCOL = 5
 
 
 async def handle(request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
     try:
+        call.require(READ, GROUP, request.group_id)
         reply = await _sync(request, call)
     except Refused as refusal:
         reply = SyncReply(refusal.code)

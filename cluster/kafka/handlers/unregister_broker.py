@@ -11,14 +11,17 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.metadata.commands import BrokerId, UnregisterBroker
 
 KEY, VERSIONS = ApiKey.UNREGISTER_BROKER, range(1)
+RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 
 async def handle(request: UnregisterBrokerRequest, call: Call) -> UnregisterBrokerResponse:
     code, message = ErrorCode.none, None
     try:
+        call.require(ALTER, CLUSTER)
         await propose(UnregisterBroker(BrokerId(request.broker_id)), call)
     except Refused as refusal:
         code, message = refusal.code, refusal.message

@@ -22,6 +22,7 @@ from kio.schema.write_txn_markers.v2.response import (
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, CLUSTER_ACTION, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.cluster.transactions.markers import Codes, Marker, MarkerRow
@@ -30,6 +31,7 @@ from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.types import ProducerIdAndEpoch
 
 KEY, VERSIONS = ApiKey.WRITE_TXN_MARKERS, range(1, 3)
+RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER, "or ALTER on the cluster"),)
 
 WITH_AN_EPOCH_EACH = 2
 """First transaction version in which the coordinator raises the epoch for each marker."""
@@ -113,13 +115,17 @@ class PendingMarkers:
 
 
 async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
-    pending = PendingMarkers(call.services)
-    outcomes = [pending.append(topic.name, index, marker) async for marker, topic, index in _places(request, call)]
-    await pending.done()
+    outcomes: list[MarkerOutcome] = []
+    may_write = call.may_see(ALTER, CLUSTER) or call.may(CLUSTER_ACTION, CLUSTER)
+    if may_write:
+        pending = PendingMarkers(call.services)
+        outcomes = [pending.append(topic.name, index, marker) async for marker, topic, index in _places(request, call)]
+        await pending.done()
     left = iter(outcomes)
 
     def partition_row(index: int) -> WritableTxnMarkerPartitionResult:
-        return WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(left).code)
+        code = next(left).code if may_write else ErrorCode.cluster_authorization_failed
+        return WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
 
     def topic_row(topic: WritableTxnMarkerTopic) -> WritableTxnMarkerTopicResult:
         return WritableTxnMarkerTopicResult(name=topic.name, partitions=rows(partition_row, topic.partition_indexes))
