@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster.broker import quorums
+from cordwood.cluster.broker.access import acl_authorizer
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.credentials import Credentials
@@ -56,6 +57,7 @@ from cordwood.cluster.repairs.unflushed import UnflushedReplicas
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX, Codes, MarkerRow
 from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
@@ -112,6 +114,7 @@ class Broker:
         self._descriptors = share_out(
             environment.descriptors_max, settings.log_open_segments_max, settings.max_connections
         )
+        self._acls = acl_authorizer(settings)
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
@@ -158,6 +161,7 @@ class Broker:
         await self._audit.start()
         bound = await self._server.bind(listeners_of(settings, self._environment.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
+        self._enforce_acls()
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
         await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
         self._take_part()
@@ -289,6 +293,15 @@ class Broker:
         self._groups.start()
         self._transactions.start()
         self._scrubber.start()
+
+    def _enforce_acls(self) -> None:
+        """Decide by the ACLs from here on. The registration is applied after all ACLs that were created before it.
+
+        Until then everyone but super users is refused, and no listener accepts connections.
+        """
+        if self._acls is not None:
+            self._acls.begin(self._quorum.image.acls)
+            self._quorum.subscribe(self._acls.on_metadata_change)
 
     def _build_replication(self, directories: list[LogDirectory]) -> None:
         settings, quorum = self._settings, self._quorum
@@ -426,10 +439,16 @@ class Broker:
             rng=self._rng,
             served_apis=served_apis(),
             features=FEATURES,
-            tokens=self._credentials.tokens,
+            authorizer=self._acls or OPEN_ACCESS,
         )
         producing = ProduceHandler(
-            self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns, self._verifier
+            self._replicas,
+            self._decoding,
+            self._wall_clock,
+            self._find_leader,
+            services.turns,
+            self._verifier,
+            self._acls,
         )
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
@@ -440,6 +459,7 @@ class Broker:
             settings.fetch_max_bytes,
             self._peer_directory.nearest,
             services.turns,
+            self._acls,
         )
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
         fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}

@@ -27,9 +27,8 @@ SECOND_MS = 1000
 HOUR_MS = 3600 * SECOND_MS
 DAY_MS = 24 * HOUR_MS
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-LISTENER_PREFIX = "listener.name."
-"""Start of a key that counts for one listener: `listener.name.external.ssl.keystore.location`."""
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The value of `authorizer.class.name` that enforces ACLs: the name of Kafka's authorizer with the same decisions."""
 
 COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
@@ -98,7 +97,21 @@ class Settings(TlsSettings):
         "A broker without a heartbeat for this long is fenced, and its partitions get other leaders. A"
         " broker whose process was killed is fenced sooner.",
     )
-    controlled_shutdown_enable: bool = setting(
+    authorizer_class_name: str = _setting(
+        "",
+        string("", STANDARD_AUTHORIZER),
+        f"{STANDARD_AUTHORIZER} enforces ACLs. If empty, every client may do everything, and ACLs are only stored.",
+    )
+    super_users: str = _setting(
+        "",
+        string(),
+        "Principals that may do everything, whatever the ACLs are, separated by semicolons:"
+        " User:admin;User:CN=broker-1,O=example. Principals of brokers belong here, or need CLUSTER_ACTION.",
+    )
+    allow_everyone_if_no_acl_found: bool = _setting(
+        False, boolean(), "Whether everyone may use a resource that no ACL names."
+    )
+    controlled_shutdown_enable: bool = _setting(
         True, boolean(), "Whether a broker moves the leadership of its partitions to other brokers before it stops."
     )
     controlled_shutdown_max_wait_ms: int = setting(

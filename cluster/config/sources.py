@@ -9,6 +9,7 @@ from cordwood.cluster.config.listeners import ListenerMistake, http_address, int
 from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
 from cordwood.cluster.config.sasl import check_mechanisms
 from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
+from cordwood.cluster.config.super_users import SuperUserMistake, super_users_of
 from cordwood.cluster.config.voters import VoterMistake, check_secret
 from cordwood.cluster.metadata.config_values import Kind, Value
 
@@ -153,11 +154,10 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             inter_broker_listener(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
-    yield from oauthbearer_mistakes(settings)
-    for check in (http_address, check_secret, check_mechanisms):
+    for check in (http_address, check_secret, super_users_of):
         try:
             check(settings)
-        except (ListenerMistake, VoterMistake) as mistake:
+        except (ListenerMistake, VoterMistake, SuperUserMistake) as mistake:
             yield str(mistake)
 
 

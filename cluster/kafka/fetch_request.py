@@ -5,7 +5,17 @@ from typing import NamedTuple
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey
-from cordwood.cluster.kafka.wire import Malformed, Topic, check_items, read_count, read_string, read_topic_id, skip_tags
+from cordwood.cluster.kafka.wire import (
+    TAGS_MAX,
+    Malformed,
+    Topic,
+    check_items,
+    read_count,
+    read_string,
+    read_topic_id,
+    read_uvarint,
+    skip_tags,
+)
 from cordwood.cluster.resources.turns import Steps
 
 REPLICA_ID_UNTIL = 14
@@ -18,6 +28,9 @@ TOPIC_IDS_FROM = 13
 NO_EPOCH = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Isolation levels."""
+REPLICA_STATE_TAG = 1
+NEGATIVE_FROM = 0x80
+"""The first byte of a negative number: a client's replica id is -1."""
 ITEMS_PER_STEP = 8
 
 _LIMITS = struct.Struct(">iiib")
@@ -41,6 +54,8 @@ class FetchRequest(NamedTuple):
     forgotten: list[PartitionKey]
     rack: str = ""
     is_read_committed: bool = False
+    is_replica: bool = False
+    """Whether the sender claims to be a follower. Cordwood's followers send no Fetch: it is a client."""
 
 
 def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
@@ -55,7 +70,10 @@ def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
 
 
 def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]:
-    position += 4 if version <= REPLICA_ID_UNTIL else 0
+    is_replica = False
+    if version <= REPLICA_ID_UNTIL:
+        is_replica = frame[position] < NEGATIVE_FROM
+        position += _INDEX.size
     wait_ms, bytes_min, bytes_max, isolation = _LIMITS.unpack_from(frame, position)
     position += _LIMITS.size
     session_id, session_epoch = NO_SESSION, FULL_EPOCH
@@ -66,7 +84,11 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]
     forgotten: list[PartitionKey] = []
     if version >= SESSIONS_FROM:
         forgotten, position = yield from _read_forgotten(version, frame, position)
-    rack = read_string(frame, position, version >= FLEXIBLE_FROM)[0] if version >= RACK_FROM else None
+    rack = None
+    if version >= RACK_FROM:
+        rack, position = read_string(frame, position, version >= FLEXIBLE_FROM)
+        if version > REPLICA_ID_UNTIL and position < len(frame) and frame[position]:
+            is_replica = _is_replica(frame, position)
     everything = list(wanted.items())
     is_committed = isolation == READ_COMMITTED
     return FetchRequest(
@@ -79,7 +101,20 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]
         forgotten,
         rack or "",
         is_committed,
+        is_replica,
     )
+
+
+def _is_replica(frame: memoryview, position: int) -> bool:
+    """Return whether the request's tagged fields have the id of a replica."""
+    count, position = read_uvarint(frame, position)
+    for _ in range(min(count, TAGS_MAX)):
+        tag, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        if tag == REPLICA_STATE_TAG:
+            return frame[position] < NEGATIVE_FROM
+        position += size
+    return False
 
 
 def _read_wanted(

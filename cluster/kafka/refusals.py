@@ -6,7 +6,13 @@ from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage import errors
 from cordwood.storage.budget import OverBudget
 
+
+class TopicRefused(Exception):
+    """The client has not the right that its request requires on the topic."""
+
+
 _BY_ERROR: dict[type[Exception], ErrorCode] = {
+    TopicRefused: ErrorCode.topic_authorization_failed,
     errors.CorruptBatch: ErrorCode.corrupt_message,
     errors.DamagedLog: ErrorCode.corrupt_message,
     errors.InvalidRecord: ErrorCode.invalid_record,
@@ -41,7 +47,7 @@ _BY_REFUSAL: dict[Refusal, ErrorCode] = {
     Refusal.OFFLINE: ErrorCode.kafka_storage_error,
 }
 
-EXPECTED = (errors.StorageError, PartitionRefused)
+EXPECTED = (errors.StorageError, PartitionRefused, TopicRefused)
 """Exceptions that become error codes. Any other exception is a bug in the broker."""
 
 

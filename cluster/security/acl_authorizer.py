@@ -50,7 +50,7 @@ def host_key(text: str) -> HostKey:
         if not (length.isascii() and length.isdigit()):
             raise ValueError(f"{length!r} is no prefix length")
         parsed = ip_address(address)
-        network = (IPv4Network if parsed.version == 4 else IPv6Network)(text, strict=False)  # noqa: PLR2004
+        network = (IPv4Network if parsed.version == 4 else IPv6Network)(text, strict=False)
     except ValueError as error:
         raise BadHost(f"{text!r} is no network in CIDR notation, such as 10.0.0.0/8: {error}") from None
     bits = network.max_prefixlen

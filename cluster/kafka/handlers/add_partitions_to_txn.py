@@ -24,11 +24,17 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.transactions import code_for, codes_of_unknown
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 KEY, VERSIONS = ApiKey.ADD_PARTITIONS_TO_TXN, range(6)
+RIGHTS: Rights = (
+    Right(WRITE, TRANSACTIONAL_ID, "versions 0 to 3, of clients"),
+    Right(WRITE, TOPIC, "versions 0 to 3"),
+    Right(CLUSTER_ACTION, CLUSTER, "versions 4 and 5, of brokers"),
+)
 
 _FIRST_OF_BROKERS = 4
 _FIRST_WITH_FENCED = 2
@@ -55,6 +61,11 @@ def downgrade_response(response: AddPartitionsToTxnResponse, version: int) -> An
 
 
 async def handle(request: AddPartitionsToTxnRequest, call: Call) -> AddPartitionsToTxnResponse:
+    is_of_brokers = call.version >= _FIRST_OF_BROKERS
+    if is_of_brokers and not call.may(CLUSTER_ACTION, CLUSTER):
+        refused = ErrorCode.cluster_authorization_failed
+        return AddPartitionsToTxnResponse(throttle_time=NO_THROTTLE, error_code=refused, results_by_transaction=())
+
     async def one(transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         return await _result(transaction, call)
 
@@ -72,7 +83,13 @@ async def _result(transaction: AddPartitionsToTxnTransaction, call: Call) -> Add
     asked = await call.turns.run(by_topic((topic.name, topic.partitions) for topic in transaction.topics))
     partitions = [TopicPartition(topic, index) async for topic, index in call.turns.within(asked.items())]
     try:
-        codes = codes_of_unknown(partitions, call.services.quorum.image) or await _codes(transaction, partitions, call)
+        if call.version < _FIRST_OF_BROKERS:
+            call.require(WRITE, TRANSACTIONAL_ID, transaction.transactional_id)
+            writable = await call.permitted(WRITE, TOPIC, asked)
+        else:
+            writable = frozenset(asked)
+        codes = codes_of_unknown(partitions, writable, call.services.quorum.image)
+        codes = codes or await _codes(transaction, partitions, call)
     except Refused as refusal:
         code = code_for(refusal.code, knows_fenced=call.version >= _FIRST_WITH_FENCED)
         codes = dict.fromkeys(partitions, code)

@@ -7,7 +7,7 @@ Version notes: 5 returns the topic's configs (KIP-525).
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
@@ -45,9 +45,7 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
     async for topic in call.turns.each(request.topics):
         times[topic.name] += 1
         once[topic.name] = topic
-    permitted = frozenset(once)
-    if not call.may_see(CREATE, CLUSTER):
-        permitted = await call.permitted(CREATE, TOPIC, once)
+    permitted = once if call.may_see(CREATE, CLUSTER) else await call.permitted(CREATE, TOPIC, once)
     async for name in call.turns.each(permitted):
         partitions += _partitions_asked(once[name], broker)
 
@@ -64,11 +62,11 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
                 await propose(command, call)
         except Refused as refusal:
             return _refused(topic.name, refusal)
-        if not call.may_see(DESCRIBE_CONFIGS, TOPIC, topic.name):
-            return _undescribed(command, is_real=not request.validate_only)
-        own = dict(command.configs) if echoes else {}
-        configs = {**defaults, **_echo(topic_configs.describe(own, broker, own))}
-        return _created(command, tuple(configs.values()), is_real=not request.validate_only)
+        configs = None
+        if call.may_see(DESCRIBE_CONFIGS, TOPIC, topic.name):
+            own = dict(command.configs) if echoes else {}
+            configs = {**defaults, **_echo(topic_configs.describe(own, broker, own))}
+        return _created(command, configs, is_real=not request.validate_only)
 
     results = await call.turns.gather(result, once.values())
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
@@ -101,28 +99,28 @@ def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> Steps[C
 
 
 def _created(
-    command: CreateTopic, configs: tuple[CreatableTopicConfigs, ...], *, is_real: bool
+    command: CreateTopic, configs: Mapping[str, CreatableTopicConfigs] | None, *, is_real: bool
 ) -> CreatableTopicResult:
+    """Return the result for a created topic, without configs and counts if `configs` is None."""
+    topic_id = command.topic_id if is_real else None
+    if configs is None:
+        hidden = ErrorCode.topic_authorization_failed
+        return CreatableTopicResult(
+            name=command.name,
+            topic_id=topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=hidden,
+            configs=(),
+        )
     return CreatableTopicResult(
         name=command.name,
-        topic_id=command.topic_id if is_real else None,
+        topic_id=topic_id,
         error_code=ErrorCode.none,
         error_message=None,
         num_partitions=len(command.assignments),
         replication_factor=len(command.assignments[0]),
-        configs=configs,
-    )
-
-
-def _undescribed(command: CreateTopic, *, is_real: bool) -> CreatableTopicResult:
-    """Return the result for a client that may create the topic, and not describe its configs."""
-    return CreatableTopicResult(
-        name=command.name,
-        topic_id=command.topic_id if is_real else None,
-        error_code=ErrorCode.none,
-        error_message=None,
-        topic_config_error_code=int(ErrorCode.topic_authorization_failed),
-        configs=(),
+        configs=tuple(configs.values()),
     )
 
 

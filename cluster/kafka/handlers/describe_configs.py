@@ -36,7 +36,9 @@ _ADVERTISED = "advertised.listeners"
 async def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     # A repeated resource is described once: clients look it up by name.
     resources = await call.turns.run(distinct(request.resources))
-    refused = {resource: refusal async for resource in call.turns.each(resources) if (refusal := _refusal(resource, call))}
+    refused = {
+        resource: refusal async for resource in call.turns.each(resources) if (refusal := _refusal(resource, call))
+    }
     results = rows(partial(_result, request, call, refused), resources)
     return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=results)
 

@@ -3,6 +3,8 @@
 Java's admin client describes topics with it, and follows `next_cursor` to the last page.
 """
 
+from collections.abc import Mapping, Sequence
+
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import (
     Cursor,
@@ -14,15 +16,16 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.authorized import ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import NOBODY, offline_replicas, reachable
+from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.metadata.image import Image, PartitionImage
+from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, check_name
 from cordwood.cluster.resources.turns import Steps
 
 KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
+RIGHTS: Rights = (Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"),)
 
 PARTITIONS_PER_PAGE_MAX = 2000
 """Maximum number of partitions in a page: the default of Kafka's max.request.partition.size.limit."""
@@ -34,19 +37,30 @@ async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> Describ
     first, start = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
     if asked and cursor is not None and first not in asked:
         refused = Refused(ErrorCode.invalid_request, f"The topic list should contain the cursor topic: {first}")
-        topics = rows(lambda name: _topic(name, refused.code, image, ()), asked)
+        topics = rows(lambda name: _topic(name, refused.code, None, ()), asked)
         return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=None)
-    names = [name async for name in call.turns.each(asked or image.topics_by_name) if name >= first]
+    may = call.may if asked else call.may_see
+    hidden: list[str] = []
+    operations: dict[str, int] = {}
+    async for name in call.turns.each(asked or image.topics_by_name):
+        if name >= first:
+            if may(DESCRIBE, TOPIC, name):
+                operations[name] = call.operations(TOPIC, name)
+            elif asked:
+                hidden.append(name)
     # With an empty page the client would request the same page forever.
     limit = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
-    return await call.turns.run(_Page(image, call.listener, limit).of(sorted(names), {first: start}))
+    page = _Page(image, call.listener, limit, operations, hidden)
+    return await call.turns.run(page.of(sorted(operations), {first: start}))
 
 
 class _Page:
     """One page: a response with a limited number of partitions."""
 
-    def __init__(self, image: Image, listener: str, limit: int) -> None:
-        self._image, self._room = image, limit
+    def __init__(
+        self, image: Image, listener: str, limit: int, operations: Mapping[str, int], hidden: Sequence[str]
+    ) -> None:
+        self._image, self._room, self._operations, self._hidden = image, limit, operations, hidden
         self._reachable = reachable(image, listener)
 
     def of(self, names: list[str], starts: dict[str, int]) -> Steps[DescribeTopicPartitionsResponse]:
@@ -60,15 +74,17 @@ class _Page:
                 break
             known = self._image.topics_by_name.get(name)
             if known is None:
-                topics.append(_topic(name, _why_unknown(name), self._image, ()))
+                topics.append(_topic(name, _why_unknown(name), None, (), self._operations[name]))
                 continue
             page = known.partitions[start : start + self._room]
             self._room -= len(page)
             partitions = rows(self._partition, list(enumerate(page, start)))
-            topics.append(_topic(name, ErrorCode.none, self._image, partitions))
+            topics.append(_topic(name, ErrorCode.none, known, partitions, self._operations[name]))
             if start + len(page) < len(known.partitions):
                 cursor = Cursor(topic_name=name, partition_index=start + len(page))
                 break
+        # As in Kafka, nothing tells whether the topics that the client may not describe exist.
+        topics += [_topic(name, ErrorCode.topic_authorization_failed, None, ()) for name in self._hidden]
         return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
 
     def _partition(self, place: tuple[int, PartitionImage]) -> DescribeTopicPartitionsResponsePartition:
@@ -96,14 +112,17 @@ def _why_unknown(name: str) -> ErrorCode:
 
 
 def _topic(
-    name: str, code: ErrorCode, image: Image, partitions: tuple[DescribeTopicPartitionsResponsePartition, ...]
+    name: str,
+    code: ErrorCode,
+    known: TopicImage | None,
+    partitions: tuple[DescribeTopicPartitionsResponsePartition, ...],
+    operations: int = 0,
 ) -> DescribeTopicPartitionsResponseTopic:
-    known = image.topics_by_name.get(name)
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=None if known is None else known.id,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=known is not None and name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=ON_TOPIC,
+        topic_authorized_operations=operations,
     )

@@ -35,10 +35,13 @@ from cordwood.cluster.kafka.fetch_sessions import (
     SessionNotFound,
     WrongSessionEpoch,
 )
-from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.refusals import EXPECTED, TopicRefused, code_of
+from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.shared_pieces import Shared
-from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
+from cordwood.cluster.kafka.wire import Malformed, Topic, decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
+from cordwood.cluster.security.authorizer import Authorizer, acts_as_broker
+from cordwood.cluster.security.principal import Identity
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
@@ -49,6 +52,10 @@ from cordwood.storage.errors import DamagedLog, NotInMemory
 from cordwood.storage.slices import Slice
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 19)
+RIGHTS: Rights = (
+    Right(READ, TOPIC),
+    Right(CLUSTER_ACTION, CLUSTER, "in place of READ, if the request claims to be a replica's"),
+)
 SMALL_REQUEST_BYTES = 256
 LARGE_REQUEST_BYTES = 8 << 10
 """A larger request, of some hundred partitions or more, is decoded in time slices (`turns.py`)."""
@@ -80,7 +87,10 @@ class FetchHandler:
         response_bytes_max: int,
         nearest: Nearest,
         turns: Turns,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        self.authorizer = authorizer
+        """None if every client may do everything."""
         self.turns, self.tasks = turns, Tasks()
         self.replicas, self.response_bytes_max = replicas, response_bytes_max
         self.nearest, self.shared = nearest, Shared()
@@ -139,6 +149,30 @@ class FetchHandler:
         find = self.replicas.readable if rack else self.replicas.led
         return find(topic, index, leader_epoch)
 
+    def finder(self, authorizer: Authorizer, identity: Identity, *, is_replica: bool) -> "Find":
+        """Return `find` with a decision about each topic, which raises TopicRefused. A topic is decided once.
+
+        As in Kafka, a request that claims to be a replica's requires CLUSTER_ACTION, and READ is not enough.
+        """
+        decided: dict[Topic, bool] = {}
+
+        def is_permitted(topic: Topic) -> bool:
+            if is_replica:
+                return acts_as_broker(authorizer, identity)
+            name = topic if isinstance(topic, str) else self.replicas.name_of(topic)
+            # An unknown topic id is refused as such.
+            return name is None or authorizer.may(identity, READ, TOPIC, name)
+
+        def find(key: PartitionKey, leader_epoch: int, rack: str) -> Partition:
+            topic = key[0]
+            if topic not in decided:
+                decided[topic] = is_permitted(topic)
+            if not decided[topic]:
+                raise TopicRefused
+            return self.find(key, leader_epoch, rack)
+
+        return find
+
     def _refuse(self, head: RequestHead, slot: Slot, code: ErrorCode) -> None:
         slot.refused(int(code))
         slot.fill([encode_error(head, code)])
@@ -160,6 +194,7 @@ class FetchHandler:
         return session, True
 
 
+Find = Callable[[PartitionKey, int, str], Partition]
 NONE_COLD: frozenset[LogDirectory] = frozenset()
 NOT_READ = (*EXPECTED, NotInMemory)
 
@@ -191,9 +226,9 @@ class DelayedFetch:
     """
 
     __slots__ = (
-        "_bytes_max", "_bytes_min", "_cold", "_fetching", "_has_missed", "_head", "_is_busy", "_is_done",
-        "_is_incremental", "_is_last_chance", "_is_read_committed", "_rack", "_session", "_size", "_slot", "_timer",
-        "_wait_s", "_wanted", "_watched",
+        "_bytes_max", "_bytes_min", "_cold", "_fetching", "_find", "_has_missed", "_head", "_is_busy",
+        "_is_done", "_is_incremental", "_is_last_chance", "_is_read_committed", "_is_replica", "_rack", "_session",
+        "_size", "_slot", "_timer", "_wait_s", "_wanted", "_watched",
     )  # fmt: skip
 
     def __init__(
@@ -209,6 +244,7 @@ class DelayedFetch:
         self._fetching, self._head, self._slot = fetching, head, slot
         self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
         self._rack, self._is_read_committed = request.rack, request.is_read_committed
+        self._is_replica, self._find = request.is_replica, fetching.find
         self._wait_s = request.wait_ms / 1000
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max)
@@ -224,6 +260,10 @@ class DelayedFetch:
     def begin(self, *, is_enough: bool = False, may_wait: bool = False) -> None:
         """Read all partitions. Answer if there are enough bytes; otherwise keep waiting."""
         self._is_busy = True
+        if (authorizer := self._fetching.authorizer) is not None:
+            # Decided again at each attempt: an ACL may change while a request waits.
+            identity = self._slot.connection.identity
+            self._find = self._fetching.finder(authorizer, identity, is_replica=self._is_replica)
         steps = self._attempt(is_enough, may_wait)
         if len(self._wanted) <= PARTITIONS_AT_ONCE:
             at_once(steps)
@@ -396,7 +436,7 @@ class DelayedFetch:
                 yield
             rows.append(row)
             try:
-                partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
+                partition = self._find(key, fetched.leader_epoch, self._rack)
                 log = partition.log
                 row.high_watermark, row.log_start = _told_watermark(partition), log.log_start
                 transactions = log.producers.transactions

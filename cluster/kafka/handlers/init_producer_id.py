@@ -13,7 +13,16 @@ from kio.schema.init_producer_id.v5 import InitProducerIdRequest, InitProducerId
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.rights import CLUSTER, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights, refusal_of
+from cordwood.cluster.kafka.rights import (
+    CLUSTER,
+    IDEMPOTENT_WRITE,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    Right,
+    Rights,
+    refusal_of,
+)
 from cordwood.cluster.kafka.transactions import code_for
 from cordwood.storage.types import ProducerIdAndEpoch
 

@@ -35,7 +35,8 @@ async def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
         group
         async for group in call.turns.each(known)
         if (may_see_all or call.may_see(DESCRIBE, GROUP, group.group_id))
-        and (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+        and (not states or group.state.value.lower() in states)
+        and (not types or CLASSIC in types)
     ]
     return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, groups=rows(_listed, found))
 

@@ -7,10 +7,11 @@ Version notes: in 0 an empty topic list means all topics; 6 adds LISTENER_NOT_FO
 to 10 have the authorized operations of the cluster (KIP-430); 12 takes topics by id (KIP-516).
 """
 
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -26,16 +27,24 @@ from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from cordwood.cluster.kafka.authorized import NOT_ASKED, cluster_operations
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import NOBODY, controller_for, offline_replicas, reachable
+from cordwood.cluster.kafka.named_topics import topic_name
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import CLUSTER, CREATE, DESCRIBE, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
 from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.METADATA, range(14)
+RIGHTS: Rights = (
+    Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"),
+    Right(CREATE, CLUSTER, "to create a missing topic, or CREATE on the topic"),
+    Right(CREATE, TOPIC, "to create a missing topic, or CREATE on the cluster"),
+    Right(DESCRIBE, CLUSTER, "for the cluster's authorized operations, of which there are none without it"),
+)
 
 AUTO_CREATED_MAX = 100
 """Maximum number of topics that one request creates. Clients retry the rest."""
@@ -45,38 +54,54 @@ _FIRST_BY_TOPIC_ID = 12
 _WITH_CLUSTER_OPERATIONS = range(8, 11)
 
 
-def upgrade_request(request: Any, version: int) -> MetadataRequest:
+class _WithOperations(NamedTuple):
+    """A response of version 8 to 10 with the authorized operations of the cluster."""
+
+    response: MetadataResponse
+    cluster_operations: int
+
+
+def upgrade_request(request: Any, version: int) -> Any:
     """Upgrade a request. In version 0 an empty list means all topics; in later versions, none."""
     lifted: MetadataRequest = codec.upgrade_request(KEY, version, VERSIONS[-1])(request)
+    if version in _WITH_CLUSTER_OPERATIONS and request.include_cluster_authorized_operations:
+        return SimpleNamespace(
+            topics=lifted.topics,
+            allow_auto_topic_creation=lifted.allow_auto_topic_creation,
+            include_topic_authorized_operations=lifted.include_topic_authorized_operations,
+            include_cluster_authorized_operations=True,
+        )
     return replace(lifted, topics=None) if version == 0 and not lifted.topics else lifted
 
 
-def downgrade_response(response: MetadataResponse, version: int) -> Any:
-    """Add the authorized operations of the cluster in versions 8 to 10; later they are part of DescribeCluster.
-
-    The field is set even if the request did not ask for it: its value is the same for all clients.
-    """
+def downgrade_response(response: MetadataResponse | _WithOperations, version: int) -> Any:
+    """Add the authorized operations of the cluster in versions 8 to 10; later they are part of DescribeCluster."""
     if version not in _WITH_CLUSTER_OPERATIONS:
         return response
+    operations = NOT_ASKED
+    if isinstance(response, _WithOperations):
+        response, operations = response
     return SimpleNamespace(
         throttle_time=response.throttle_time,
         brokers=response.brokers,
         cluster_id=response.cluster_id,
         controller_id=response.controller_id,
         topics=response.topics,
-        cluster_authorized_operations=ON_CLUSTER,
+        cluster_authorized_operations=operations,
     )
 
 
-async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
+async def handle(request: MetadataRequest, call: Call) -> MetadataResponse | _WithOperations:
+    hidden: frozenset[str] = frozenset()
     refused: dict[str, Refused] = {}
-    if request.topics is not None and request.allow_auto_topic_creation:
-        refused = await _create_missing(request.topics, call)
+    if request.topics is not None:
+        hidden = await _hidden(request.topics, call)
+        if request.allow_auto_topic_creation:
+            refused = await _create_missing(request.topics, hidden, call)
     image = call.services.quorum.image
     brokers = reachable(image, call.listener)
-    operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
-    answer = _Answer(image, refused, frozenset(brokers), operations, call.version)
-    return MetadataResponse(
+    answer = _Answer(image, refused, hidden, frozenset(brokers), call.version)
+    response = MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
             MetadataResponseBroker(
@@ -86,12 +111,28 @@ async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
         ),
         cluster_id=image.cluster_id,
         controller_id=controller_for(call, brokers),
-        topics=await answer.topics(request.topics, call),
+        topics=await answer.topics(request, call),
         error_code=ErrorCode.none,
     )
+    if getattr(request, "include_cluster_authorized_operations", False):
+        return _WithOperations(response, cluster_operations(call, True))
+    return response
 
 
-async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) -> dict[str, Refused]:
+async def _hidden(topics: tuple[MetadataRequestTopic, ...], call: Call) -> frozenset[str]:
+    """Return the names of those requested topics that the client may not describe. They may not exist at all."""
+    image = call.services.quorum.image
+    hidden = set()
+    async for topic in call.turns.each(topics):
+        name = topic.name if topic.topic_id is None else topic_name(image, topic.topic_id)
+        if name is not None and not call.may(DESCRIBE, TOPIC, name):
+            hidden.add(name)
+    return frozenset(hidden)
+
+
+async def _create_missing(
+    topics: tuple[MetadataRequestTopic, ...], hidden: Container[str], call: Call
+) -> dict[str, Refused]:
     """Create missing topics, at most AUTO_CREATED_MAX. Return the errors by topic name."""
     settings = call.services.settings
     refused: dict[str, Refused] = {}
@@ -104,12 +145,17 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
         async for topic in call.turns.each(topics)
         if topic.name is not None
         and topic.topic_id is None
+        and topic.name not in hidden
         and topic.name not in image.topics_by_name
         and topic.name not in INTERNAL_TOPICS
     }
 
+    may_create_all = not missing or call.may_see(CREATE, CLUSTER)
+
     async def create(name: str) -> None:
         try:
+            if not may_create_all:
+                call.require(CREATE, TOPIC, name)
             command = await call.turns.run(new_topic(name, image, broker, call.services.rng))
             await propose(command, call)
         except Refused as refusal:
@@ -126,19 +172,39 @@ class _Answer:
     """The topics of one response, from one metadata image."""
 
     def __init__(
-        self, image: Image, refused: dict[str, Refused], reachable: frozenset[int], operations: int, version: int
+        self,
+        image: Image,
+        refused: Mapping[str, Refused],
+        hidden: Container[str],
+        reachable: frozenset[int],
+        version: int,
     ) -> None:
-        self._image, self._refused = image, refused
+        self._image, self._refused, self._hidden = image, refused, hidden
         self._reachable = reachable
-        self._operations = operations
+        self._operations: dict[str, int] = {}
+        """The authorized operations on each topic, if the request asks for them."""
         self._version = version
 
-    async def topics(
-        self, wanted: tuple[MetadataRequestTopic, ...] | None, call: Call
-    ) -> tuple[MetadataResponseTopic, ...]:
-        if wanted is None:
-            return rows(self._known, self._image.topics_by_name.values())
-        return rows(self._wanted, await call.turns.run(distinct(wanted)))
+    async def topics(self, request: MetadataRequest, call: Call) -> tuple[MetadataResponseTopic, ...]:
+        if request.topics is None:
+            topics = self._image.topics_by_name.values()
+            known = [topic async for topic in call.turns.each(topics) if call.may_see(DESCRIBE, TOPIC, topic.name)]
+            await self._authorize(request, known, call)
+            return rows(self._known, known)
+        wanted = await call.turns.run(distinct(request.topics))
+        await self._authorize(request, map(self._found, wanted), call)
+        return rows(self._wanted, wanted)
+
+    async def _authorize(self, request: MetadataRequest, topics: Iterable[TopicImage | None], call: Call) -> None:
+        if request.include_topic_authorized_operations:
+            async for topic in call.turns.each(topics):
+                if topic is not None:
+                    self._operations[topic.name] = call.operations(TOPIC, topic.name)
+
+    def _found(self, topic: MetadataRequestTopic) -> TopicImage | None:
+        if topic.topic_id is None:
+            return self._image.topics_by_name.get(topic.name)
+        return self._image.topics_by_id.get(topic.topic_id)
 
     def _wanted(self, topic: MetadataRequestTopic) -> MetadataResponseTopic:
         try:
@@ -148,7 +214,7 @@ class _Answer:
                 error_code=refusal.code,
                 name=topic.name if topic.name is not None or self._version >= _FIRST_BY_TOPIC_ID else "",
                 topic_id=topic.topic_id,
-                is_internal=topic.name in INTERNAL_TOPICS,
+                is_internal=topic.name in INTERNAL_TOPICS and topic.name not in self._hidden,
                 partitions=(),
             )
 
@@ -159,9 +225,13 @@ class _Answer:
             known = self._image.topics_by_id.get(topic_id)
             if known is None:
                 raise Refused(ErrorCode.unknown_topic_id)
+            if known.name in self._hidden:
+                raise refusal_of(TOPIC)
             return known
         if name is None:
             raise Refused(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+        if name in self._hidden:
+            raise refusal_of(TOPIC)
         known = self._image.topics_by_name.get(name)
         if known is None:
             check_name(name)
@@ -175,7 +245,7 @@ class _Answer:
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=rows(partial(self._partition, topic), range(len(topic.partitions))),
-            topic_authorized_operations=self._operations,
+            topic_authorized_operations=self._operations.get(topic.name, NOT_ASKED),
         )
 
     def _partition(self, topic: TopicImage, index: int) -> MetadataResponsePartition:

@@ -5,6 +5,7 @@ The retention time of versions 2 to 4 is ignored: `offsets.retention.minutes` ap
 Version notes: 9 adds GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION (KIP-848); 10 names topics by id.
 """
 
+from collections.abc import Container
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -19,10 +20,12 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.named_topics import name_in, row_of
+from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import Image
 
 KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 11)
+RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
 
 AT_ONCE_MAX = 500
 """Maximum number of offsets that are committed as one record batch."""
@@ -39,14 +42,21 @@ def upgrade_request(request: Any, version: int) -> OffsetCommitRequest:
 async def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     image = call.services.quorum.image
     codes: Codes = {}
-    rest = iter((await _commits_to_known(request, image, call)).items())
+    is_member = call.may(READ, GROUP, request.group_id)
+    names = (name for topic in request.topics if (name := name_in(image, topic)) is not None)
+    readable = await call.permitted(READ, TOPIC, names) if is_member else frozenset()
+    rest = iter((await _commits_to_known(request, readable, image, call)).items())
     while commits := dict(islice(rest, AT_ONCE_MAX)):
         codes |= await _commit(request, commits, call)
 
     def partition_row(name: str | None, partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
         index = partition.partition_index
         code = ErrorCode.unknown_topic_id
-        if name is not None:
+        if not is_member:
+            code = ErrorCode.group_authorization_failed
+        elif name is not None and name not in readable:
+            code = ErrorCode.topic_authorization_failed
+        elif name is not None:
             code = codes.get((name, index), ErrorCode.unknown_topic_or_partition)
         return OffsetCommitResponsePartition(partition_index=index, error_code=code)
 
@@ -68,11 +78,13 @@ async def _commit(request: OffsetCommitRequest, commits: dict[TopicPartition, Co
         return dict.fromkeys(commits, code)
 
 
-async def _commits_to_known(request: OffsetCommitRequest, image: Image, call: Call) -> dict[TopicPartition, Commit]:
+async def _commits_to_known(
+    request: OffsetCommitRequest, readable: Container[str], image: Image, call: Call
+) -> dict[TopicPartition, Commit]:
     commits: dict[TopicPartition, Commit] = {}
     asked = ((name_in(image, topic), topic.partitions) for topic in request.topics)
     async for name, partition in call.turns.within(asked):
-        if name is not None and image.has_partition(name, partition.partition_index):
+        if name is not None and name in readable and image.has_partition(name, partition.partition_index):
             commits[name, partition.partition_index] = Commit(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )

@@ -29,7 +29,9 @@ AT_ONCE_MAX = 500
 
 async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
     if not call.may(DELETE, GROUP, request.group_id):
-        return OffsetDeleteResponse(error_code=ErrorCode.group_authorization_failed, throttle_time=NO_THROTTLE, topics=())
+        return OffsetDeleteResponse(
+            error_code=ErrorCode.group_authorization_failed, throttle_time=NO_THROTTLE, topics=()
+        )
     image = call.services.quorum.image
     readable = await call.permitted(READ, TOPIC, (topic.name for topic in request.topics))
     asked = call.turns.within((topic.name, topic.partitions) for topic in request.topics)

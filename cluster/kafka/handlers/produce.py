@@ -25,6 +25,7 @@ from cordwood.cluster.kafka.leader_hints import FindLeader, Leader
 from cordwood.cluster.kafka.produce_request import PartitionData, ProduceRequest, read_lone, read_produce
 from cordwood.cluster.kafka.produce_response import STEPS_AT_ONCE, PendingProduce, ProduceOutcome
 from cordwood.cluster.kafka.refusals import EXPECTED
+from cordwood.cluster.kafka.rights import TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.transaction_verifier import (
     RETRIED,
     Codes,
@@ -36,6 +37,7 @@ from cordwood.cluster.kafka.wire import Malformed, Topic
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.turns import Steps, Turns, some
+from cordwood.cluster.security.authorizer import Authorizer
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.verification import VerificationGuard, Verifications
@@ -49,6 +51,7 @@ from cordwood.storage.producers import Producers
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 KEY, VERSIONS = ApiKey.PRODUCE, range(3, 14)
+RIGHTS: Rights = (Right(WRITE, TOPIC), Right(WRITE, TRANSACTIONAL_ID, "for transactional batches"))
 ITEMS_MAX = produce_request.ITEMS_MAX
 ADVERTISED_FROM = 0
 """librdkafka sends uncompressed to brokers that do not advertise Produce from 0 (KAFKA-18659); 0-2 are refused."""
@@ -101,7 +104,10 @@ class ProduceHandler:
         find_leader: FindLeader,
         turns: Turns,
         verifier: TransactionVerifier,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        self._authorizer = authorizer
+        """None if every client may do everything."""
         self._turns, self._verifier = turns, verifier
         self._replicas, self._decoding, self._wall_clock = replicas, decoding, wall_clock
         self._find_leader = find_leader
@@ -176,7 +182,7 @@ class ProduceHandler:
         outcome = ProduceOutcome(pending, data.partition)
         pending.topics.append((topic, [outcome]))
         name = topic if type(topic) is str else self._name_of(topic)
-        code = _refusal(head.version, acks, name)
+        code = self._refusal(head.version, acks, name, slot.connection)
         if code or name is None:
             outcome.code = code
         elif not self._append(name, data, outcome, acks, self._wall_clock(), self._budget):
@@ -191,12 +197,12 @@ class ProduceHandler:
         unchecked: list[Unchecked] = []
         unverified, of_all = None, 0
         if request.transactional_id is not None:
-            unverified, of_all = yield from self._begin_verification(head.version, request)
+            unverified, of_all = yield from self._begin_transactional(head.version, request, slot.connection)
         for topic, partitions in request.topics:
             outcomes: list[ProduceOutcome] = []
             pending.topics.append((topic, outcomes))
             name = self._name_of(topic)
-            code = _refusal(head.version, acks, name) or of_all
+            code = of_all or self._refusal(head.version, acks, name, slot.connection)
             if not partitions:
                 yield
             for data in partitions:
@@ -215,7 +221,45 @@ class ProduceHandler:
             self._end(pending, acks)
         return not unchecked
 
-    def _begin_verification(self, version: int, request: ProduceRequest) -> Steps[tuple[Unverified | None, int]]:
+    def _may_write(self, connection: Connection, topic: str) -> bool:
+        return self._authorizer is None or self._authorizer.may(connection.identity, WRITE, TOPIC, topic)
+
+    def _refusal(self, version: int, acks: int, topic: str | None, connection: Connection) -> int:
+        """Return the error of a request that may not write to this topic at all, None if it is unknown; 0 if it may."""
+        code: int = ErrorCode.none
+        if version < VERSIONS[0]:
+            code = ErrorCode.unsupported_version
+        elif topic is None:
+            code = ErrorCode.unknown_topic_id
+        elif self._authorizer is not None and not self._may_write(connection, topic):
+            code = ErrorCode.topic_authorization_failed
+        elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+            code = ErrorCode.invalid_required_acks
+        elif topic in INTERNAL_TOPICS:
+            code = ErrorCode.invalid_topic_exception
+        return code
+
+    def _begin_transactional(
+        self, version: int, request: ProduceRequest, connection: Connection
+    ) -> Steps[tuple[Unverified | None, int]]:
+        """Refuse a request with a transactional batch if the client may not use the transactional id, or verify it."""
+        authorizer, transactional_id = self._authorizer, request.transactional_id
+        if authorizer is not None and transactional_id is not None:
+            is_transactional = False
+            for _, partitions in request.topics:
+                for data in partitions:
+                    yield
+                    records = data.records
+                    is_transactional |= len(records) > ATTRIBUTES_BYTE and bool(
+                        records[ATTRIBUTES_BYTE] & TRANSACTIONAL
+                    )
+            if is_transactional and not authorizer.may(connection.identity, WRITE, TRANSACTIONAL_ID, transactional_id):
+                return None, ErrorCode.transactional_id_authorization_failed
+        return (yield from self._begin_verification(version, request, connection))
+
+    def _begin_verification(
+        self, version: int, request: ProduceRequest, connection: Connection
+    ) -> Steps[tuple[Unverified | None, int]]:
         """Return what the transaction coordinator has to verify, if anything, and an error of the whole request, or 0.
 
         A request has the batches of one producer id.
@@ -226,9 +270,11 @@ class ProduceHandler:
         errors: dict[TopicPartition, StaleProducerEpoch] = {}
         for topic, partitions in request.topics:
             name = self._name_of(topic)
+            # A topic that the client may not write to must not become part of the transaction.
+            is_refused = name is None or not self._may_write(connection, name)
             for data in partitions:
                 yield
-                header = _transactional(data.records)
+                header = None if is_refused else _transactional(data.records)
                 if header is None or name is None:
                     continue
                 if producer is not None and producer.producer_id != header.producer_id:
@@ -408,20 +454,6 @@ def _transactional(records: Bytes) -> BatchHeader | None:
     except CorruptBatch:
         return None
     return header if header.is_transactional and header.base_sequence >= 0 else None
-
-
-def _refusal(version: int, acks: int, topic: str | None) -> int:
-    """Return the error of a request that may not write to this topic at all, None if it is unknown; 0 if it may."""
-    code: int = ErrorCode.none
-    if version < VERSIONS[0]:
-        code = ErrorCode.unsupported_version
-    elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-        code = ErrorCode.invalid_required_acks
-    elif topic in INTERNAL_TOPICS:
-        code = ErrorCode.invalid_topic_exception
-    elif topic is None:
-        code = ErrorCode.unknown_topic_id
-    return code
 
 
 def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> Parts[None]:

@@ -4,6 +4,7 @@ Version notes: 2 knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296); 3 names the me
 which fences former members (KIP-447); 4 knows TRANSACTION_ABORTABLE, and 5 adds the group to the transaction (KIP-890).
 """
 
+from collections.abc import Container
 from functools import partial
 from itertools import islice
 
@@ -23,11 +24,13 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, TopicPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.transaction_verifier import UNREACHED, TransactionProtocol, Verification
 from cordwood.storage import types
 
 KEY, VERSIONS = ApiKey.TXN_OFFSET_COMMIT, range(6)
+RIGHTS: Rights = (Right(WRITE, TRANSACTIONAL_ID), Right(READ, GROUP), Right(READ, TOPIC))
 
 AT_ONCE_MAX = 500
 """Maximum number of offsets that are committed as one record batch."""
@@ -36,13 +39,22 @@ _FIRST_WITH_LOADING, _FIRST_WITH_ABORTABLE, _FIRST_THAT_ADDS = 2, 4, 5
 
 async def handle(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommitResponse:
     codes: Codes = {}
-    rest = iter((await _commits_to_known(request, call)).items())
+    refused, readable = None, frozenset[str]()
+    try:
+        call.require(WRITE, TRANSACTIONAL_ID, request.transactional_id)
+        call.require(READ, GROUP, request.group_id)
+        readable = await call.permitted(READ, TOPIC, (topic.name for topic in request.topics))
+    except Refused as refusal:
+        refused = refusal.code
+    rest = iter((await _commits_to_known(request, readable, call)).items())
     while commits := dict(islice(rest, AT_ONCE_MAX)):
         codes |= await _commit(request, commits, call)
 
     def partition_row(topic: str, partition: TxnOffsetCommitRequestPartition) -> TxnOffsetCommitResponsePartition:
         index = partition.partition_index
-        code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+        code = refused or ErrorCode.topic_authorization_failed
+        if topic in readable:
+            code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
         return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
 
     def topic_row(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
@@ -84,11 +96,13 @@ def _protocol(version: int) -> TransactionProtocol:
     return TransactionProtocol.KNOWS_ABORTABLE if version >= _FIRST_WITH_ABORTABLE else TransactionProtocol.FIRST
 
 
-async def _commits_to_known(request: TxnOffsetCommitRequest, call: Call) -> dict[TopicPartition, Commit]:
+async def _commits_to_known(
+    request: TxnOffsetCommitRequest, readable: Container[str], call: Call
+) -> dict[TopicPartition, Commit]:
     image = call.services.quorum.image
     commits: dict[TopicPartition, Commit] = {}
     async for name, partition in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
-        if image.has_partition(name, partition.partition_index):
+        if name in readable and image.has_partition(name, partition.partition_index):
             commits[name, partition.partition_index] = Commit(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )
