@@ -47,6 +47,12 @@ NOW_MS = 1_700_000_000_000
 _RESPONSE_HEAD_BYTES = 8
 
 
+def services_with(here: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of services of which a test needs only these: the others are None, or have their default."""
+    missing = {field.name: None for field in dataclasses.fields(Services) if field.default is dataclasses.MISSING}
+    return {**missing, **here}
+
+
 class AdminFixture:
     """The metadata of a cluster with the given brokers, and the handlers of broker 1."""
 
@@ -71,10 +77,7 @@ class AdminFixture:
                 self.settings.delegation_token_secret_key, lambda: self.voter.image, lambda: NOW_MS
             ),
         }
-        required = [field.name for field in dataclasses.fields(Services) if field.default is dataclasses.MISSING]
-        self.services = Services(**{name: here.get(name) for name in required})
-        self.acts: list[AuditEvent] = []
-        """The audit events of all requests so far."""
+        self.services = Services(**services_with(here))
 
     @property
     def image(self) -> Image:

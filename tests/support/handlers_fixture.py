@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
-from admin_fixture import message_of
+from admin_fixture import message_of, services_with
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from peer_fixture import run_here
@@ -35,10 +36,12 @@ from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
+from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
 from cordwood.cluster.resources.turns import Turns
-from cordwood.cluster.security.authorizer import OPEN_ACCESS
+from cordwood.cluster.security.acl_authorizer import AclAuthorizer
+from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
@@ -53,8 +56,8 @@ ANSWER_S = 1000.0
 class Client:
     """A connection to the broker, and the responses on it."""
 
-    def __init__(self, here: InProcess, dispatcher: Dispatcher) -> None:
-        self._channel = here.open("PLAINTEXT", dispatcher.handle, self._answered)
+    def __init__(self, here: InProcess, dispatcher: Dispatcher, identity: Identity) -> None:
+        self._channel = here.open("PLAINTEXT", dispatcher.handle, self._answered, identity)
         self._codec = ClientCodec[asyncio.Future[Any]]("client")
         self._exchanged: asyncio.Future[bytes] | None = None
 
@@ -102,8 +105,7 @@ class HandlersStory(RolesFixture):
         self.transactions = known = ScriptedTransactions()
         self.verifier = TransactionVerifier(ME, known, lambda: known.image, known.ask)
         turns, decoding = Turns(lambda: 0.0), DecodeQueue(run_here, Memory.unlimited().decoding)
-        here: dict[str, Any] = dict.fromkeys(Services.__slots__)
-        here |= {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
+        here: dict[str, Any] = {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
         here |= {"run_blocking": run_here, "wall_clock": self._clock, "rng": random.Random(1)}
         here |= {"authorizer": OPEN_ACCESS}
         pool = MemoryPool("sessions", 4 * SESSION_PARTITIONS_MAX * SESSION_PARTITION_BYTES)
@@ -112,14 +114,22 @@ class HandlersStory(RolesFixture):
         producing = ProduceHandler(self.replicas, decoding, self._clock, self._find_leader, turns, self.verifier)
         measures = RequestMeasures(asyncio.get_running_loop().time)
         answers = AnswerMemory(Memory.unlimited().answers, lambda _: None)
-        self.services = Services(**here)
+        self.services = Services(**services_with(here))
+        self._producing, self._fetching = producing, fetching
         fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
         self._dispatcher = Dispatcher(self.services, fast_path, self.follower_connections, measures, answers)
         self._here = InProcess(self.end_of_tick, self.replicas.read_piece, lambda _: None, 100 * MB)
         self.client = self.connect()
 
-    def connect(self) -> Client:
-        return Client(self._here, self._dispatcher)
+    def connect(self, identity: Identity = NO_IDENTITY) -> Client:
+        return Client(self._here, self._dispatcher, identity)
+
+    def enforce(self, *acls: Acl) -> None:
+        """Decide by these ACLs from now on."""
+        authorizer = AclAuthorizer()
+        authorizer.begin({UUID(int=number): acl for number, acl in enumerate(acls)})
+        self.services.authorizer = authorizer
+        self._producing._authorizer = self._fetching.authorizer = authorizer
 
     async def ask(self, api: int, version: int, **fields: Any) -> Any:
         """Send a request and return its response. Timers expire in virtual time."""
@@ -213,7 +223,12 @@ class Provocations:
             broker.elect().directory.fail(OSError("the disk is gone"))
             return await ask(broker, TOPIC, -1)
 
+        async def without_rights(broker: HandlersStory) -> ErrorCode:
+            broker.enforce()
+            return await ask(broker, TOPIC, -1)
+
         self.by_code |= {
+            ErrorCode.topic_authorization_failed: without_rights,
             ErrorCode.unknown_topic_or_partition: unknown,
             ErrorCode.not_leader_or_follower: follower,
             ErrorCode.fenced_leader_epoch: old_epoch,

@@ -244,7 +244,8 @@ class DelayedFetch:
         self._fetching, self._head, self._slot = fetching, head, slot
         self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
         self._rack, self._is_read_committed = request.rack, request.is_read_committed
-        self._is_replica, self._find = request.is_replica, fetching.find
+        self._is_replica = request.is_replica
+        self._find: Find = fetching.find
         self._wait_s = request.wait_ms / 1000
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max)

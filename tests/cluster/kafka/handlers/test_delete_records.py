@@ -269,6 +269,15 @@ async def _too_far(broker: HandlersStory) -> ErrorCode:
     return (await delete(broker, 6)).code
 
 
+@PROVOKED.of(ErrorCode.topic_authorization_failed)
+async def _without_rights(broker: HandlersStory) -> ErrorCode:
+    await led(broker)
+    broker.enforce()
+    code = (await delete(broker, 1)).code
+    assert broker.held().log.log_start == 0
+    return code
+
+
 @PROVOKED.of(ErrorCode.unknown_topic_or_partition)
 async def _unknown(broker: HandlersStory) -> ErrorCode:
     return (await delete(broker, 0, topic="nowhere")).code

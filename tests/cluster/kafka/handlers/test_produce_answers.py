@@ -330,6 +330,16 @@ async def _no_transactional_id(broker: HandlersStory) -> ErrorCode:
     return (await produce(broker, in_transaction(0))).code
 
 
+@PROVOKED.of(ErrorCode.topic_authorization_failed)
+async def _without_rights(broker: HandlersStory) -> ErrorCode:
+    partition = broker.elect()
+    broker.enforce()
+    codes = {(await produce(broker, batch(), version=version)).code for version in (3, 9, NAMED, handler.VERSIONS[-1])}
+    assert partition.log.log_end == 0
+    (code,) = codes
+    return code
+
+
 @PROVOKED.of(ErrorCode.invalid_producer_id_mapping)
 async def _two_producers(broker: HandlersStory) -> ErrorCode:
     broker.elect()

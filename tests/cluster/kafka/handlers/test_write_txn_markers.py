@@ -199,6 +199,7 @@ PROVOKED = Provocations(
     handler,
     never=frozenset(
         {
+            ErrorCode.topic_authorization_failed,
             ErrorCode.corrupt_message,
             ErrorCode.invalid_record,
             ErrorCode.invalid_timestamp,
@@ -215,6 +216,15 @@ PROVOKED = Provocations(
     ),
 )
 """The broker makes the batch itself, names topics by name, and the request has no leader epoch."""
+
+
+@PROVOKED.of(ErrorCode.cluster_authorization_failed)
+async def _without_rights(broker: HandlersStory) -> ErrorCode:
+    partition = broker.elect()
+    broker.enforce()
+    code = (await ask(broker, marker()))[0][0]
+    assert partition.log.log_end == 0
+    return code
 
 
 @PROVOKED.of(ErrorCode.unknown_topic_or_partition)
