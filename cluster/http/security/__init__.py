@@ -1,0 +1,1 @@
+"""Security of HTTP: who sends a request, and what it may do."""
