@@ -167,6 +167,26 @@ class Settings(TlsSettings):
         " addresses, localhost, the machine's name and the advertised hosts are always accepted. * accepts"
         " any name; use it only if no browser can reach the listener.",
     )
+    http_authentication: str = _setting(
+        "auto",
+        string("auto", "none", "required"),
+        "Whether HTTP requires a login, a token or a client certificate. auto: as soon as one listener does, by SASL"
+        " or by a required client certificate. none: a client without them is User:ANONYMOUS, and ACLs apply to it.",
+    )
+    http_metrics_public: bool = _setting(
+        False, boolean(), "Whether /metrics is served to every client, even if HTTP requires a login."
+    )
+    http_session_lifetime_ms: int = _setting(
+        12 * HOUR_MS,
+        long(SECOND_MS),
+        "The longest time from a login to the end of its session. A session without a request ends after one hour.",
+    )
+    http_login_without_tls: bool = _setting(
+        False,
+        boolean(),
+        "Whether passwords and tokens are accepted over HTTP without TLS from other machines: set it only if a proxy"
+        " in front of the broker has TLS. This machine's clients need no TLS.",
+    )
 
     logging_format: str = setting(
         "auto",

@@ -40,33 +40,33 @@ class Bodies:
         self._pool = pool
 
     @asynccontextmanager
-    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+    async def read(self, request: web.Request, bytes_max: int = BODY_BYTES_MAX) -> AsyncIterator[bytes]:
         """Receive the whole body, and hold it while the block runs. Raises HttpRefusal.
 
         Only received bytes count: a client that announces a large body and sends nothing takes no memory from others.
         """
-        if (request.content_length or 0) > BODY_BYTES_MAX:
-            raise _too_large()
+        if (request.content_length or 0) > bytes_max:
+            raise _too_large(bytes_max)
         content = bytearray()
         try:
-            await self._receive(request, content)
+            await self._receive(request, content, bytes_max)
             yield bytes(content)
         finally:
             self._pool.used -= len(content)
 
-    async def _receive(self, request: web.Request, content: bytearray) -> None:
+    async def _receive(self, request: web.Request, content: bytearray, bytes_max: int) -> None:
         try:
             async with asyncio.timeout(BODY_S):
                 while piece := await request.content.readany():
                     content += piece
                     self._pool.used += len(piece)
-                    self._check(content)
+                    self._check(content, bytes_max)
         except TimeoutError:
             raise HttpRefusal(408, f"The body did not arrive within {BODY_S:.0f} s: send the request again.") from None
 
-    def _check(self, content: bytearray) -> None:
-        if len(content) > BODY_BYTES_MAX:
-            raise _too_large()
+    def _check(self, content: bytearray, bytes_max: int) -> None:
+        if len(content) > bytes_max:
+            raise _too_large(bytes_max)
         if not self._pool.has_room(0):
             self._pool.waits += 1
             sentence = "This broker is receiving too many request bodies: send the request again later."
@@ -94,6 +94,6 @@ class Streams:
             self._count -= 1
 
 
-def _too_large() -> HttpRefusal:
-    sentence = f"The body is larger than {BODY_BYTES_MAX} bytes: send fewer records in one request."
+def _too_large(bytes_max: int) -> HttpRefusal:
+    sentence = f"The body is larger than {bytes_max} bytes: send less, such as fewer records, in one request."
     return HttpRefusal(413, sentence, ErrorCode.message_too_large)

@@ -1,7 +1,7 @@
 """The dependencies of HTTP API handlers: this broker's state and a client of the cluster."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kio.schema.errors import ErrorCode
 
@@ -9,6 +9,8 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.bodies import Bodies, Streams
 from cordwood.cluster.http.records.accumulator import RecordAccumulator
 from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.http.security.access import Access, AccessControl
+from cordwood.cluster.http.security.rights import DESCRIBE_TOPIC, Right
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
@@ -26,6 +28,7 @@ class Context:
 
     watched: Watched
     cluster: ClusterClient
+    """Sends requests on behalf of the client."""
     settings: Settings
     decoding: DecodeQueue
     wall_clock: Callable[[], int]
@@ -33,6 +36,8 @@ class Context:
     bodies: Bodies
     streams: Streams
     accumulator: RecordAccumulator
+    access_control: AccessControl
+    _access: Access | None = None
 
     @classmethod
     def of(
@@ -42,11 +47,23 @@ class Context:
         settings: Settings,
         decoding: DecodeQueue,
         wall_clock: Callable[[], int],
+        access_control: AccessControl,
     ) -> "Context":
-        """Construct a context with no requests in flight."""
+        """Construct a context with no requests in flight. A request is handled in one that is `under` its access."""
         accumulator = RecordAccumulator(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
         bodies = Bodies(watched.memory.http_bodies)
-        return cls(watched, cluster, settings, decoding, wall_clock, bodies, Streams(), accumulator)
+        streams = Streams()
+        return cls(watched, cluster, settings, decoding, wall_clock, bodies, streams, accumulator, access_control)
+
+    def under(self, access: Access) -> "Context":
+        """Return the context of a request: all that it asks brokers for is on behalf of its sender."""
+        return replace(self, cluster=self.cluster.on_behalf_of(access.identity), _access=access)
+
+    @property
+    def access(self) -> Access:
+        """What the request may do."""
+        assert self._access is not None, "the context of a request is under its access"
+        return self._access
 
     async def close(self) -> None:
         """Close all connections. Records in flight may or may not be appended."""
@@ -67,8 +84,10 @@ class Context:
             raise HttpRefusal(503, sentence, ErrorCode.broker_not_available)
         return image
 
-    def topic(self, name: str) -> TopicImage:
-        """Return a topic by name. Raises HttpRefusal."""
+    def topic(self, name: str, right: Right | None = None) -> TopicImage:
+        """Return a topic by name. `right` is checked first, if the route has not done so. Raises HttpRefusal."""
+        if right is not None:
+            self.access.check(right, name)
         topic = self.image.topics_by_name.get(name)
         if topic is None:
             raise HttpRefusal(404, f"There is no topic {name!r}.", ErrorCode.unknown_topic_or_partition)
@@ -82,10 +101,11 @@ class Context:
             sentence = f"Topic {topic.name!r} has partitions 0 to {count - 1}: there is no partition {partition}."
             raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
 
-    def topics(self, *, internal: bool) -> list[TopicImage]:
-        """Return the topics by name; internal topics only if requested."""
-        topics = self.image.topics_by_name
-        return [topics[name] for name in sorted(topics) if internal or name not in INTERNAL_TOPICS]
+    async def topics(self, *, internal: bool) -> list[TopicImage]:
+        """Return the topics by name that the client may describe; internal topics only if requested."""
+        topics, sees = self.image.topics_by_name, self.access.sees
+        names = [name for name in sorted(topics) if internal or name not in INTERNAL_TOPICS]
+        return [topics[name] async for name in self.turns.each(names) if sees(DESCRIBE_TOPIC, name)]
 
     def broker(self, broker_id: str) -> BrokerImage:
         """Return a broker by its id in the path. Raises HttpRefusal."""

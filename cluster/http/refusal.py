@@ -10,6 +10,12 @@ RETRY_AFTER_S = 1
 NOT_NOW = 503
 
 _STATUS = {
+    ErrorCode.sasl_authentication_failed: 401,
+    ErrorCode.topic_authorization_failed: 403,
+    ErrorCode.group_authorization_failed: 403,
+    ErrorCode.cluster_authorization_failed: 403,
+    ErrorCode.transactional_id_authorization_failed: 403,
+    ErrorCode.delegation_token_authorization_failed: 403,
     ErrorCode.unknown_topic_or_partition: 404,
     ErrorCode.unknown_topic_id: 404,
     ErrorCode.group_id_not_found: 404,
@@ -52,6 +58,10 @@ _PASSING = frozenset(
 _SENTENCES = {
     ErrorCode.unknown_topic_or_partition: "The topic or partition does not exist.",
     ErrorCode.group_id_not_found: "The group does not exist.",
+    ErrorCode.topic_authorization_failed: "You have no right to do this to the topic.",
+    ErrorCode.group_authorization_failed: "You have no right to do this to the group.",
+    ErrorCode.cluster_authorization_failed: "You have no right to do this to the cluster.",
+    ErrorCode.transactional_id_authorization_failed: "You have no right to do this to the transactional id.",
     ErrorCode.transactional_id_not_found: "The transactional id does not exist.",
     ErrorCode.invalid_regular_expression: "`pattern` is not a regular expression of RE2.",
     ErrorCode.non_empty_group: "The group has running members: stop them first.",
@@ -86,13 +96,24 @@ class Mistake(msgspec.Struct, frozen=True):
 class HttpRefusal(Exception):
     """An expected error, sent as an error response."""
 
-    def __init__(self, status: int, sentence: str, code: ErrorCode = ErrorCode.invalid_request) -> None:
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        code: ErrorCode = ErrorCode.invalid_request,
+        retry_after_s: int = RETRY_AFTER_S,
+    ) -> None:
         super().__init__(sentence)
-        self.status, self.sentence, self.code = status, sentence, code
+        self.status, self.sentence, self.code, self.retry_after_s = status, sentence, code, retry_after_s
 
     def response(self) -> web.Response:
         """Return the error response, with Retry-After if the client may retry."""
-        headers = {"Retry-After": str(RETRY_AFTER_S)} if self.status in (429, NOT_NOW) else None
+        headers = {}
+        if self.status in (429, NOT_NOW):
+            headers["Retry-After"] = str(self.retry_after_s)
+        if self.status == 401:
+            # Not Basic: a browser would ask for a password by itself, and send it with requests of other sites' pages.
+            headers["WWW-Authenticate"] = 'Bearer realm="Cordwood"'
         return json_response(Mistake(self.sentence, self.code.name.upper()), self.status, headers)
 
 

@@ -3,16 +3,17 @@
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 from aiohttp import web
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.http.bodies import JSON, check_content_type
+from cordwood.cluster.http.bodies import BODY_BYTES_MAX, JSON, check_content_type
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
+from cordwood.cluster.http.security.rights import Right
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 B = TypeVar("B", bound=msgspec.Struct)
@@ -53,11 +54,16 @@ class Route(Generic[Q, B]):
     returns: type
     statuses: tuple[int, ...] = (200,)
     """Success statuses; a Struct is sent with the first."""
+    requires: tuple[Right, ...] = field(kw_only=True)
+    """The rights that the client must have. They are checked before the body is read."""
+    each: tuple[Right, ...] = ()
+    """The rights for each resource in the body or the response: a Kafka API checks them, or `answer` does."""
     refusals: tuple[int, ...] = ()
     """Error statuses besides those that every route may return."""
     content_types: tuple[str, ...] = (JSON,)
     """The accepted content types of the body."""
     response_types: tuple[str, ...] = (JSON,)
+    body_bytes_max: int = BODY_BYTES_MAX
     reads_body_itself: bool = False
     """True if `answer` reads the body; `answer` then gets None as the body."""
     headers: tuple[dict[str, Any], ...] = ()
@@ -79,6 +85,8 @@ class Route(Generic[Q, B]):
 
     async def respond(self, request: web.Request, context: Context) -> web.StreamResponse:
         """Handle one request. Raises HttpRefusal."""
+        for right in self.requires:
+            context.access.check(right, right.name_in(request.match_info))
         query = read_query(request, self.query)
         body = await self._read_body(request, context)
         answer = await self.answer(ApiRequest(context, request.match_info, query, body, request))
@@ -90,7 +98,7 @@ class Route(Generic[Q, B]):
         check_content_type(request, self.content_types)
         if self.reads_body_itself:
             return None
-        async with context.bodies.read(request) as content:
+        async with context.bodies.read(request, self.body_bytes_max) as content:
             return read_json(content, self.body)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import re
+import weakref
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from cordwood.cluster.http.readers import Readers
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
 from cordwood.cluster.http.route import Route
 from cordwood.cluster.http.routes import Routes
+from cordwood.cluster.http.security.access import Access, AccessControl
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import Unanswered
 
@@ -40,7 +42,17 @@ FOR_ALL = frozenset({"/healthz", "/readyz", "/metrics"})
 REQUEST_ID = "X-Request-ID"
 """The header of a request's id, for finding the request in the broker's log."""
 
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of every response that does not set them itself: no page may keep, run, frame or embed it."""
+
 _ID = web.RequestKey("_ID", str)
+_ACCESS = web.RequestKey("_ACCESS", Access)
 _SAFE_ID = re.compile(r"[\w.:/+-]{1,100}", re.ASCII)
 _events = structlog.get_logger("http")
 
@@ -48,16 +60,25 @@ _events = structlog.get_logger("http")
 class HttpServer:
     """The HTTP server of one broker, on that broker's event loop."""
 
-    def __init__(self, watched: Watched, context: Context | None = None, names: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        watched: Watched,
+        access_control: AccessControl,
+        context: Context | None = None,
+        names: frozenset[str] = frozenset(),
+    ) -> None:
         """Serve only this broker's own state if `context` is None. `names` are the accepted host names."""
-        self._names, self._context = names, context
+        self._access_control, self._names, self._context = access_control, names, context
+        self._proved: weakref.WeakSet[RequestHandler] = weakref.WeakSet()
+        """The connections whose last request had valid credentials."""
         self._pauses = watched.pauses
         application = web.Application(middlewares=[_mistakes_in_words, self._guarded])
         RequestIds().join(application)
         application.add_routes(Routes(watched).table())
         if context is not None:
             application.add_routes(_api_routes(context))
-            application.add_routes(ConsoleRoutes(watched).table())
+            application.add_routes(ConsoleRoutes(watched, access_control).table())
+        application.on_response_prepare.append(_protect)
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -102,20 +123,36 @@ class HttpServer:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        reason = None if request.path in FOR_ALL else self._guard.why_not(request.method, request.headers)
-        answer = await handler(request) if reason is None else HttpRefusal(403, reason).response()
+        try:
+            self._admit(request)
+            answer = await handler(request)
+        except HttpRefusal as refusal:
+            answer = refusal.response()
         self._readers.check()
         return answer
+
+    def _admit(self, request: web.Request) -> None:
+        """Find out who sends a request. Raises HttpRefusal."""
+        reason = None if request.path in FOR_ALL else self._guard.why_not(request.method, request.headers)
+        if reason is not None:
+            raise HttpRefusal(403, reason)
+        request[_ACCESS] = access = self._access_control.admit(request)
+        if access.identity.mechanism:
+            self._proved.add(request.protocol)
 
     def _connections(self) -> list[RequestHandler]:
         return [] if self._runner.server is None else self._runner.server.connections
 
     def _connection(self) -> asyncio.Protocol:
-        """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through."""
+        """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through.
+
+        Strangers go first: they cannot cut off the streams of users.
+        """
         server = self._runner.server
         assert server is not None, "no client connects before the start"
         connections = server.connections
-        for oldest in connections[: max(0, len(connections) + 1 - CONNECTIONS_MAX)]:
+        count = max(0, len(connections) + 1 - CONNECTIONS_MAX)
+        for oldest in sorted(connections, key=self._proved.__contains__)[:count] if count else ():
             if oldest.transport is not None:
                 oldest.transport.abort()
         return server()
@@ -133,7 +170,7 @@ def _api_routes(context: Context) -> list[web.RouteDef]:
 def _api_route(route: Route[Any, Any], context: Context) -> web.RouteDef:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            return await route.respond(request, context)
+            return await route.respond(request, context.under(request[_ACCESS]))
         except HttpRefusal as refusal:
             return refusal.response()
         except Unanswered as unanswered:
@@ -206,6 +243,11 @@ class RequestIds:
 def id_of(request: web.Request) -> str:
     """Return the request's id."""
     return request[_ID]
+
+
+async def _protect(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, text in HEADERS.items():
+        response.headers.setdefault(name, text)
 
 
 async def _tell(request: web.Request, response: web.StreamResponse) -> None:

@@ -124,6 +124,11 @@ class ClusterClient:
         client._identity = identity
         return client
 
+    @property
+    def identity(self) -> Identity:
+        """The sender of the requests."""
+        return self._identity
+
     async def ask(self, broker_id: int | None, request: Any, answer_s: float = ANSWER_S) -> Any:
         """Send a kio request to a broker, or to this one for None. Return the response. Raises Unanswered.
 

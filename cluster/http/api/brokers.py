@@ -8,6 +8,7 @@ from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.topic_configs import value_of
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.security.rights import DESCRIBE_CLUSTER
 from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
 from cordwood.cluster.operations.can_stop import reasons_against
@@ -138,8 +139,10 @@ def _replicas(partition: PartitionImage, image: Image) -> tuple[ReplicaInfo, ...
     )
 
 
+_RIGHTS = (DESCRIBE_CLUSTER,)
+
 ROUTES = (
-    Route("GET", "/v1/brokers", list_brokers, Nothing, Nothing, Brokers, refusals=(503,)),
-    Route("GET", "/v1/brokers/{broker_id}", describe_broker, Nothing, Nothing, BrokerDescription, refusals=(404, 503)),
-    Route("GET", "/v1/brokers/{broker_id}/can-stop", can_stop, Nothing, Nothing, Verdict, refusals=(404, 503)),
+    Route("GET", "/v1/brokers", list_brokers, Nothing, Nothing, Brokers, requires=_RIGHTS, refusals=(503,)),
+    Route("GET", "/v1/brokers/{broker_id}", describe_broker, Nothing, Nothing, BrokerDescription, requires=_RIGHTS, refusals=(404, 503)),
+    Route("GET", "/v1/brokers/{broker_id}/can-stop", can_stop, Nothing, Nothing, Verdict, requires=_RIGHTS, refusals=(404, 503)),
 )

@@ -5,6 +5,7 @@ import msgspec
 from cordwood.cluster.http.api.brokers import BrokerDescription, broker_of
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.security.rights import DESCRIBE_CLUSTER
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 from cordwood.cluster.metadata.quorum import VoterStatus
 
@@ -94,4 +95,4 @@ def _member(member: VoterStatus, is_voter: bool) -> QuorumMember:
     return QuorumMember(int(member.broker_id), is_voter, member.log_end, member.last_heard_ms_ago)
 
 
-ROUTES = (Route("GET", "/v1/cluster", describe_cluster, Nothing, Nothing, ClusterDescription, refusals=(503,)),)
+ROUTES = (Route("GET", "/v1/cluster", describe_cluster, Nothing, Nothing, ClusterDescription, requires=(DESCRIBE_CLUSTER,), refusals=(503,)),)

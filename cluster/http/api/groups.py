@@ -26,6 +26,7 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, exists
 from cordwood.cluster.http.refusal import HttpRefusal, check
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.security.rights import DELETE_GROUP, DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
@@ -205,7 +206,7 @@ async def reset_group(asked: ApiRequest[Nothing, Reset]) -> ResetGroup:
 async def _places(wanted: Reset, committed: Offsets, context: Context) -> list[TopicPartition]:
     """Return the partitions to reset. Raises HttpRefusal if there are none."""
     if wanted.topics is not None:
-        topics = [context.topic(name) for name in dict.fromkeys(wanted.topics)]
+        topics = [context.topic(name, READ_TOPIC) for name in dict.fromkeys(wanted.topics)]
         counts = ((topic.name, range(len(topic.partitions))) for topic in topics)
         places = [TopicPartition(*place) async for place in context.turns.within(counts)]
     else:
@@ -297,8 +298,8 @@ def _row(
 _ONE_GROUP = "/v1/groups/{group}"
 
 ROUTES = (
-    Route("GET", "/v1/groups", list_groups, Nothing, Nothing, Groups, refusals=(503,)),
-    Route("GET", _ONE_GROUP, describe_group, Nothing, Nothing, GroupDescription, refusals=(404, 503)),
-    Route("DELETE", _ONE_GROUP, delete_group, Nothing, Nothing, DeletedGroup, refusals=(404, 409, 503)),
-    Route("POST", f"{_ONE_GROUP}/reset", reset_group, Nothing, Reset, ResetGroup, refusals=(404, 409, 503)),
+    Route("GET", "/v1/groups", list_groups, Nothing, Nothing, Groups, requires=(), each=(DESCRIBE_GROUP,), refusals=(503,)),
+    Route("GET", _ONE_GROUP, describe_group, Nothing, Nothing, GroupDescription, requires=(DESCRIBE_GROUP,), each=(DESCRIBE_TOPIC,), refusals=(404, 503)),
+    Route("DELETE", _ONE_GROUP, delete_group, Nothing, Nothing, DeletedGroup, requires=(DELETE_GROUP,), refusals=(404, 409, 503)),
+    Route("POST", f"{_ONE_GROUP}/reset", reset_group, Nothing, Reset, ResetGroup, requires=(READ_GROUP,), each=(READ_TOPIC,), refusals=(404, 409, 503)),
 )

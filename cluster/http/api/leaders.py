@@ -17,6 +17,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, Items, PartitionIndex
 from cordwood.cluster.http.refusal import check, refusal_of
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.security.rights import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from cordwood.cluster.metadata.commands import Election
 
 
@@ -164,7 +165,7 @@ def _outcome(topic: str, partition: int, code: ErrorCode, message: str | None) -
 
 
 ROUTES = (
-    Route("POST", "/v1/elections", elect_leaders, Nothing, NewElections, Outcomes, refusals=(503,)),
-    Route("GET", "/v1/reassignments", list_moves, Nothing, Nothing, OngoingMoves, refusals=(503,)),
-    Route("POST", "/v1/reassignments", move_partitions, Nothing, NewMoves, Outcomes, refusals=(503,)),
+    Route("POST", "/v1/elections", elect_leaders, Nothing, NewElections, Outcomes, requires=(ALTER_CLUSTER,), refusals=(503,)),
+    Route("GET", "/v1/reassignments", list_moves, Nothing, Nothing, OngoingMoves, requires=(DESCRIBE_CLUSTER,), refusals=(503,)),
+    Route("POST", "/v1/reassignments", move_partitions, Nothing, NewMoves, Outcomes, requires=(ALTER_CLUSTER,), refusals=(503,)),
 )

@@ -19,6 +19,7 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.refusal import check
 from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
+from cordwood.cluster.http.security.rights import ALTER_TOPIC, DESCRIBE_TOPIC
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from cordwood.storage.types import TopicPartition
@@ -101,7 +102,7 @@ _Replicas = dict[tuple[TopicPartition, int], tuple[int, int]]
 
 async def list_all_partitions(asked: ApiRequest[AllPartitionsQuery, Nothing]) -> Partitions:
     """List the partitions of all topics."""
-    topics = asked.context.topics(internal=asked.query.internal)
+    topics = await asked.context.topics(internal=asked.query.internal)
     return Partitions(await partitions_of(topics, asked.context, with_offsets=asked.query.offsets))
 
 
@@ -218,7 +219,7 @@ def _replica(
 _ONE_TOPIC = "/v1/topics/{topic}/partitions"
 
 ROUTES = (
-    Route("GET", "/v1/partitions", list_all_partitions, AllPartitionsQuery, Nothing, Partitions, refusals=(503,)),
-    Route("GET", _ONE_TOPIC, list_partitions, PartitionsQuery, Nothing, Partitions, refusals=(404, 503)),
-    Route("POST", _ONE_TOPIC, add_partitions, DryRun, MorePartitions, GrownTopic, refusals=(404, 409, 503)),
+    Route("GET", "/v1/partitions", list_all_partitions, AllPartitionsQuery, Nothing, Partitions, requires=(), each=(DESCRIBE_TOPIC,), refusals=(503,)),
+    Route("GET", _ONE_TOPIC, list_partitions, PartitionsQuery, Nothing, Partitions, requires=(DESCRIBE_TOPIC,), refusals=(404, 503)),
+    Route("POST", _ONE_TOPIC, add_partitions, DryRun, MorePartitions, GrownTopic, requires=(ALTER_TOPIC,), refusals=(404, 409, 503)),
 )

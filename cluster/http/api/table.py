@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cordwood.cluster.http.api import brokers, cluster, configs, groups, leaders, partitions, topics, transactions
+from cordwood.cluster.http.api import brokers, cluster, configs, groups, leaders, login, partitions, topics, transactions
 from cordwood.cluster.http.records import read, write
 from cordwood.cluster.http.route import Route
 
@@ -18,4 +18,5 @@ ROUTES: tuple[Route[Any, Any], ...] = (
     *leaders.ROUTES,
     *groups.ROUTES,
     *transactions.ROUTES,
+    *login.ROUTES,
 )

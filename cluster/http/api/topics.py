@@ -15,8 +15,10 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 
 from cordwood.cluster.http.api.cluster import is_under_replicated
 from cordwood.cluster.http.api.configs import ConfigValue, text_of
+from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check, json_response
 from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
+from cordwood.cluster.http.security.rights import CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.proposals.topics import DEFAULT, INTERNAL_TOPICS
 from cordwood.cluster.resources.turns import Steps
@@ -43,7 +45,7 @@ class Topic(msgspec.Struct, frozen=True):
     under_replicated_partitions: int
     offline_partitions: int
     configs: dict[str, str]
-    """The topic's own configs; `…/configs` has all."""
+    """The topic's own configs, none without the right to see them; `…/configs` has all."""
 
 
 class Topics(msgspec.Struct, frozen=True):
@@ -89,13 +91,13 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 async def list_topics(asked: ApiRequest[TopicsQuery, Nothing]) -> Topics:
     """List the topics, each with a summary of its partitions."""
-    turns, topics = asked.context.turns, asked.context.topics(internal=asked.query.internal)
-    return Topics([await turns.run(topic_of(topic)) async for topic in turns.each(topics)])
+    turns, topics = asked.context.turns, await asked.context.topics(internal=asked.query.internal)
+    return Topics([await turns.run(topic_of(topic, asked.context)) async for topic in turns.each(topics)])
 
 
 async def describe_topic(asked: ApiRequest[Nothing, Nothing]) -> Topic:
     """Describe a topic."""
-    return await asked.context.turns.run(topic_of(asked.context.topic(asked.path["topic"])))
+    return await asked.context.turns.run(topic_of(asked.context.topic(asked.path["topic"]), asked.context))
 
 
 async def create_topic(asked: ApiRequest[DryRun, NewTopic]) -> web.Response:
@@ -128,7 +130,7 @@ async def delete_topic(asked: ApiRequest[Nothing, Nothing]) -> DeletedTopic:
     return DeletedTopic(name, None if result.topic_id is None else str(result.topic_id))
 
 
-def topic_of(topic: TopicImage) -> Steps[Topic]:
+def topic_of(topic: TopicImage, context: Context) -> Steps[Topic]:
     """Return a topic from the newest metadata, in steps."""
     under_replicated = offline = 0
     for partition in topic.partitions:
@@ -143,13 +145,13 @@ def topic_of(topic: TopicImage) -> Steps[Topic]:
         replication_factor=len(topic.partitions[0].replicas) - len(topic.partitions[0].removing),
         under_replicated_partitions=under_replicated,
         offline_partitions=offline,
-        configs=dict(topic.configs),
+        configs=dict(topic.configs) if context.access.sees(DESCRIBE_TOPIC_CONFIGS, topic.name) else {},
     )
 
 
 ROUTES = (
-    Route("GET", "/v1/topics", list_topics, TopicsQuery, Nothing, Topics, refusals=(503,)),
-    Route("POST", "/v1/topics", create_topic, DryRun, NewTopic, CreatedTopic, statuses=(201, 200), refusals=(409, 503)),
-    Route("GET", "/v1/topics/{topic}", describe_topic, Nothing, Nothing, Topic, refusals=(404, 503)),
-    Route("DELETE", "/v1/topics/{topic}", delete_topic, Nothing, Nothing, DeletedTopic, refusals=(404, 409, 503)),
+    Route("GET", "/v1/topics", list_topics, TopicsQuery, Nothing, Topics, requires=(), each=(DESCRIBE_TOPIC,), refusals=(503,)),
+    Route("POST", "/v1/topics", create_topic, DryRun, NewTopic, CreatedTopic, requires=(), each=(CREATE_TOPIC,), statuses=(201, 200), refusals=(409, 503)),
+    Route("GET", "/v1/topics/{topic}", describe_topic, Nothing, Nothing, Topic, requires=(DESCRIBE_TOPIC,), refusals=(404, 503)),
+    Route("DELETE", "/v1/topics/{topic}", delete_topic, Nothing, Nothing, DeletedTopic, requires=(DELETE_TOPIC,), refusals=(404, 409, 503)),
 )

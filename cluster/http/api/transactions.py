@@ -15,6 +15,7 @@ from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import HttpRefusal, check
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.security.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION
 from cordwood.cluster.kafka.handlers.find_coordinator import TRANSACTION
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
 from cordwood.cluster.resources.turns import in_order
@@ -217,7 +218,7 @@ def _start_ms(found: Any) -> int | None:
 
 
 ROUTES = (
-    Route("GET", "/v1/transactions", list_transactions, TransactionsQuery, Nothing, TransactionList, refusals=(503,)),
+    Route("GET", "/v1/transactions", list_transactions, TransactionsQuery, Nothing, TransactionList, requires=(), each=(DESCRIBE_TRANSACTION,), refusals=(503,)),
     Route(
         "GET",
         "/v1/transactions/{transactional_id}",
@@ -225,6 +226,8 @@ ROUTES = (
         Nothing,
         Nothing,
         TransactionDetail,
+        requires=(DESCRIBE_TRANSACTION,),
+        each=(DESCRIBE_TOPIC,),
         refusals=(404, 503),
     ),
 )

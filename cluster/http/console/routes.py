@@ -13,6 +13,7 @@ from aiohttp import web
 
 from cordwood import __version__
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
+from cordwood.cluster.http.security.access import AccessControl
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.replication.measures import Histogram
@@ -20,6 +21,7 @@ from cordwood.replication.measures import Histogram
 HTML = "text/html"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
     # The page loads only the broker's own files, and no other site may put the page into a frame.
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -27,6 +29,7 @@ _HEADERS = {
     # Revalidate the cached files on each use: scripts of two versions do not work together.
     "Cache-Control": "no-cache",
 }
+_NOT_STORED = {"Cache-Control": "no-store"}
 
 
 class _File(NamedTuple):
@@ -82,22 +85,42 @@ def _spread(histogram: Histogram) -> Spread:
 class ConsoleRoutes:
     """The console of one broker, which shows the whole cluster as that broker sees it."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
+    def __init__(self, watched: Watched, access_control: AccessControl) -> None:
+        self._watched, self._access_control = watched, access_control
 
     def table(self) -> list[web.RouteDef]:
         return [
             web.get("/", self._page),
+            web.get("/login", self._login),
             web.get("/console/pulse", self._pulse),
             web.get("/console/{file}", self._static),
         ]
 
     async def _page(self, request: web.Request) -> web.Response:
-        page = _template().substitute(
+        """Send the page. It has the name of the user and the CSRF token, which pages of other sites cannot read."""
+        try:
+            access = self._access_control.of(request)
+        except HttpRefusal as refused:
+            if refused.status != 401:
+                raise
+            # The browser keeps the part of the address after the #, which names the view.
+            return web.Response(status=302, headers={**_HEADERS, **_NOT_STORED, "Location": "/login"})
+        identity, session = access.identity, access.session
+        page = _template("page.html").substitute(
             broker=int(self._watched.broker_id),
             cluster=escape(self._watched.quorum.image.cluster_id),
             version=escape(__version__),
+            user=escape(identity.principal.name) if identity.mechanism else "",
+            csrf=escape("" if session is None else session.csrf_token),
+            may_log_in="" if self._access_control.may_log_in else "hidden",
         )
+        response = _sent(request, _file(page.encode(), HTML))
+        if identity.mechanism:
+            response.headers.update(_NOT_STORED)
+        return response
+
+    async def _login(self, request: web.Request) -> web.Response:
+        page = _template("login.html").substitute(broker=int(self._watched.broker_id))
         return _sent(request, _file(page.encode(), HTML))
 
     async def _static(self, request: web.Request) -> web.Response:
@@ -107,7 +130,7 @@ class ConsoleRoutes:
         return _sent(request, found)
 
     async def _pulse(self, _request: web.Request) -> web.Response:
-        return json_response(pulse_of(self._watched), headers={"Cache-Control": "no-store"})
+        return json_response(pulse_of(self._watched), headers=_NOT_STORED)
 
 
 def _sent(request: web.Request, file: _File) -> web.Response:
@@ -118,8 +141,8 @@ def _sent(request: web.Request, file: _File) -> web.Response:
 
 
 @cache
-def _template() -> Template:
-    return Template(files(__package__).joinpath("page.html").read_text("utf-8"))
+def _template(name: str) -> Template:
+    return Template(files(__package__).joinpath(name).read_text("utf-8"))
 
 
 @cache

@@ -19,6 +19,7 @@ from cordwood.cluster.http.refusal import NOT_NOW, refusal_of, sentence_of, stat
 from cordwood.cluster.kafka.cluster_client import ClusterClient, OutOfReach, Unanswered
 from cordwood.cluster.kafka.handlers.produce import ACKS_LEADER
 from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.cluster.security.principal import Identity
 from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE
 from cordwood.storage.records import Record, encode
 from cordwood.storage.types import TopicPartition
@@ -58,6 +59,14 @@ class Once(NamedTuple):
     sequence: int
 
 
+class Lane(NamedTuple):
+    """What requests have in common that share a batch. Never a batch of two users: each has rights of its own."""
+
+    place: TopicPartition
+    acks: int
+    identity: Identity
+
+
 class NotKept(Exception):
     """The reason why records were not acknowledged: Kafka error code and user message."""
 
@@ -93,7 +102,7 @@ class RecordAccumulator:
     def __init__(self, cluster: ClusterClient, quorum: Quorum) -> None:
         """`cluster` is a client for produce requests alone, since they take until the records are committed."""
         self._cluster, self._quorum = cluster, quorum
-        self._lanes: dict[tuple[TopicPartition, int], PartitionQueue] = {}
+        self._lanes: dict[Lane, PartitionQueue] = {}
         self._waiting_bytes = 0
         self.batch_count = 0
         """The number of batches sent so far."""
@@ -103,18 +112,21 @@ class RecordAccumulator:
         """True if more is in flight than may be held in memory."""
         return self._waiting_bytes > WAITING_BYTES_MAX
 
-    def send(self, place: TopicPartition, acks: int, batch: ProducerBatch) -> None:
+    def send(self, place: TopicPartition, acks: int, batch: ProducerBatch, identity: Identity) -> None:
         """Queue a batch, to be committed (acks -1) or only flushed by the leader (1; or 0, without waiting)."""
-        queue = self._lanes.get((place, acks))
+        client = self._cluster.on_behalf_of(identity)
+        lane = Lane(place, acks, client.identity)
+        queue = self._lanes.get(lane)
         if queue is None:
-            queue = self._lanes[place, acks] = PartitionQueue(self, place, acks)
+            queue = self._lanes[lane] = PartitionQueue(self, lane, client)
         self._waiting_bytes += batch.size
         batch.kept.add_done_callback(lambda _: self._done(batch))
         queue.add(batch)
 
-    async def produce(self, place: TopicPartition, acks: int, batch: bytes) -> Any:
+    async def produce(self, lane: Lane, batch: bytes, client: ClusterClient) -> Any:
         """Send a batch to the leader, and return the partition's response. Raises NotKept if there is no response."""
         self.batch_count += 1
+        place, acks, _ = lane
         leader = leader_of(place, self._quorum.image)
         if leader is None:
             raise NotKept(ErrorCode.leader_not_available, sentence_of(ErrorCode.leader_not_available))
@@ -126,7 +138,7 @@ class RecordAccumulator:
             topic_data=(TopicProduceData(name=place.topic, partition_data=(data,)),),
         )
         try:
-            answer = await self._cluster.ask(leader, request, ANSWER_S)
+            answer = await client.ask(leader, request, ANSWER_S)
         except OutOfReach as unreachable:
             raise NotKept(ErrorCode.broker_not_available, f"{unreachable} Nothing was written.") from unreachable
         except Unanswered as unanswered:
@@ -139,17 +151,17 @@ class RecordAccumulator:
 
     def forget(self, queue: "PartitionQueue") -> None:
         """Remove an empty queue."""
-        self._lanes.pop((queue.place, queue.acks), None)
+        self._lanes.pop(queue.lane, None)
 
     def _done(self, batch: ProducerBatch) -> None:
         self._waiting_bytes -= batch.size
 
 
 class PartitionQueue:
-    """The batches for one partition with the same acks, sent one after another to preserve the order."""
+    """The batches of one lane, sent one after another to preserve the order."""
 
-    def __init__(self, accumulator: RecordAccumulator, place: TopicPartition, acks: int) -> None:
-        self._accumulator, self.place, self.acks = accumulator, place, acks
+    def __init__(self, accumulator: RecordAccumulator, lane: Lane, client: ClusterClient) -> None:
+        self._accumulator, self.lane, self._client = accumulator, lane, client
         self._waiting: deque[ProducerBatch] = deque()
         self._sending: asyncio.Task[None] | None = None
 
@@ -166,7 +178,7 @@ class PartitionQueue:
                 try:
                     await self._keep(parcels)
                 except Exception as error:
-                    _events.error("produce.failed", topic=self.place.topic, exc_info=error)
+                    _events.error("produce.failed", topic=self.lane.place.topic, exc_info=error)
                     _refuse(parcels, NotKept(ErrorCode.unknown_server_error, f"{FAILED} {MAYBE_KEPT}"))
         finally:
             self._sending = None
@@ -222,7 +234,7 @@ class PartitionQueue:
             producer_epoch=-1 if once is None else 0,
             base_sequence=NO_SEQUENCE if once is None else once.sequence,
         )
-        answer = await self._accumulator.produce(self.place, self.acks, batch)
+        answer = await self._accumulator.produce(self.lane, batch, self._client)
         code = answer.error_code
         if code is not ErrorCode.none:
             sentence = refusal_of(code, answer.error_message).sentence

@@ -20,6 +20,9 @@ from cordwood.cluster.http.records.portions import RECORDS_MAX, MarkerRecord
 from cordwood.cluster.http.records.reader import Piece, RecordReader, Wanted
 from cordwood.cluster.http.refusal import HttpRefusal, Mistake
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
+from cordwood.cluster.http.security.access import Access
+from cordwood.cluster.http.security.credentials import unauthenticated
+from cordwood.cluster.http.security.rights import READ_TOPIC
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.operations import positions
 from cordwood.cluster.operations.isolation import IsolationLevel
@@ -70,7 +73,7 @@ async def read_records(asked: ApiRequest[ReadQuery, Nothing]) -> web.StreamRespo
         response = web.StreamResponse(headers={"Cache-Control": "no-store"})
         response.content_type = EVENTS if follows else LINES
         await response.prepare(request)
-        sending = _Sending(response, form, query)
+        sending = _Sending(response, form, query, context.access, topic.name)
         try:
             async with RecordReader(context, wanted) as reading:
                 await sending.send(reading)
@@ -83,8 +86,11 @@ async def read_records(asked: ApiRequest[ReadQuery, Nothing]) -> web.StreamRespo
 class _Sending:
     """Copies a reader's records to a client, no faster than the client reads."""
 
-    def __init__(self, response: web.StreamResponse, form: Format, query: ReadQuery) -> None:
+    def __init__(
+        self, response: web.StreamResponse, form: Format, query: ReadQuery, access: Access, topic: str
+    ) -> None:
         self._response, self._form, self._query = response, form, query
+        self._access, self._topic = access, topic
         self._records_left, self._bytes_left = query.limit, query.max_bytes
 
     async def send(self, reading: RecordReader) -> None:
@@ -95,12 +101,20 @@ class _Sending:
                     async with asyncio.timeout(HEARTBEAT_S):
                         piece = await reading.next()
                 except TimeoutError:
+                    self._check_access()
                     await self._write(self._form.heartbeat())
                     continue
+                self._check_access()
                 await self._send_piece(piece)
         except HttpRefusal as refusal:
             # The response has begun, so that the error can only be sent in the stream.
             await self._write(self._form.mistake(Mistake(refusal.sentence, refusal.code.name.upper())))
+
+    def _check_access(self) -> None:
+        """Raise HttpRefusal if the login has ended meanwhile, or the right to read."""
+        if not self._access.is_valid():
+            raise unauthenticated("The login has ended: log in again.")
+        self._access.check(READ_TOPIC, self._topic)
 
     @property
     def _is_enough(self) -> bool:
@@ -211,6 +225,7 @@ ROUTE = Route(
     ReadQuery,
     Nothing,
     ReadRecord,
+    requires=(READ_TOPIC,),
     refusals=(404, 429, 503),
     response_types=(LINES, EVENTS),
     headers=(

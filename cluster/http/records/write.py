@@ -27,6 +27,7 @@ from cordwood.cluster.http.records.given import (
 from cordwood.cluster.http.records.partitioner import partition_of
 from cordwood.cluster.http.refusal import HttpRefusal, json_response, status_of
 from cordwood.cluster.http.route import ApiRequest, Route
+from cordwood.cluster.http.security.rights import WRITE_TOPIC
 from cordwood.cluster.kafka.handlers.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.operations.acks import Acks
@@ -137,7 +138,8 @@ class Letter:
         parcels: dict[int, ProducerBatch] = {}
         for partition, records in self._by_partition.items():
             parcel = parcels[partition] = ProducerBatch(records, once)
-            self._context.accumulator.send(TopicPartition(self._topic.name, partition), acks, parcel)
+            place = TopicPartition(self._topic.name, partition)
+            self._context.accumulator.send(place, acks, parcel, self._context.access.identity)
         if acks == ACKS_NONE:
             return json_response(KeptRecords([KeptRecord(partition, None) for partition, _ in self._places]), 202)
         if len(parcels) > 1:
@@ -248,6 +250,7 @@ ROUTE = Route(
     WriteQuery,
     NewRecords,
     KeptRecords,
+    requires=(WRITE_TOPIC,),
     statuses=(200, 202),
     refusals=(404, 503),
     content_types=(JSON, BYTES),

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config.listeners import listeners_of
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.guard import LOOPBACK_NAMES, SAFE_METHODS, is_loopback
-from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.http.refusal import HttpRefusal, as_sentence
 from cordwood.cluster.http.security.attempts import LoginAttempts
 from cordwood.cluster.http.security.credentials import (
     BEARER,
@@ -20,16 +20,19 @@ from cordwood.cluster.http.security.credentials import (
     given_in,
     unauthenticated,
 )
-from cordwood.cluster.http.security.rights import CODES, Right
+from cordwood.cluster.http.security.rights import CODES, METRICS_PATH, OPEN_PATHS, OPEN_ROUTES, RIGHTS_OF_PATHS, Right
 from cordwood.cluster.http.security.sessions import Session, Sessions
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
-from cordwood.cluster.security.authorizer import Authorizer
+from cordwood.cluster.security.audit.event import AuditEvent
+from cordwood.cluster.security.audit.log import AuditSink
+from cordwood.cluster.security.authorizer import CLUSTER_NAME, OPEN_ACCESS, Authorizer
 from cordwood.cluster.security.principal import ANONYMOUS, Identity, Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
 
 CSRF_HEADER = "X-CSRF-Token"
 PASSWORD, OAUTHBEARER, DELEGATION_TOKEN, CERTIFICATE = "PASSWORD", "OAUTHBEARER", "DELEGATION-TOKEN", "SSL"
 """The mechanisms of an identity over HTTP."""
+AUTHENTICATE = "AUTHENTICATE"
 WRONG_PASSWORD = "The user name or the password is not correct."
 
 _events = structlog.get_logger("http")
@@ -49,6 +52,10 @@ class Access:
         """Return whether the sender has a right on the resource of that name."""
         return self.authorizer.may(self.identity, right.operation, right.resource, name)
 
+    def sees(self, right: Right, name: str) -> bool:
+        """Decide as `may` about a resource that the client has not named: without the right, it is left out."""
+        return self.authorizer.may_see(self.identity, right.operation, right.resource, name)
+
     def check(self, right: Right, name: str) -> None:
         """Raise HttpRefusal unless the sender has a right on the resource of that name."""
         if not self.may(right, name):
@@ -65,6 +72,7 @@ class AccessControl:
         checks: Checks,
         credentials_of: Callable[[str], object],
         is_current: Callable[[], bool],
+        audit: AuditSink,
         now: Callable[[], float],
         wall_clock: Callable[[], int],
         random_bytes: Callable[[int], bytes],
@@ -74,7 +82,7 @@ class AccessControl:
         `now` is in seconds, `wall_clock` in milliseconds since 1970.
         """
         self.is_required = is_authentication_required(settings)
-        self._authorizer, self._checks, self._is_current = authorizer, checks, is_current
+        self._authorizer, self._checks, self._is_current, self._audit = authorizer, checks, is_current, audit
         self._now, self._wall_clock = now, wall_clock
         self._without_tls = settings.http_login_without_tls
         self._credentials_of, self._attempts = credentials_of, LoginAttempts()
@@ -82,6 +90,24 @@ class AccessControl:
         self._cookie = f"cordwood-{settings.node_id}"
         """Cookies of all ports of a host are in one place: brokers on one machine have different names."""
         self._is_gated = self.is_required or authorizer is not OPEN_ACCESS
+        self._open_paths = OPEN_PATHS | ({METRICS_PATH} if settings.http_metrics_public else set())
+
+    def admit(self, request: web.Request) -> Access:
+        """Return the access of a request to a path that is open to it. Raises HttpRefusal.
+
+        The rights for a route of the API are checked by the route. A path that is unknown here needs a login.
+        """
+        path = path_of(request)
+        if path in self._open_paths or (request.method, path) in OPEN_ROUTES:
+            return self.anonymous(request)
+        try:
+            access = self.of(request)
+        except HttpRefusal as refused:
+            self._note_refusal(request, refused)
+            raise
+        for right in RIGHTS_OF_PATHS.get(path, ()):
+            access.check(right, CLUSTER_NAME)
+        return access
 
     def anonymous(self, request: web.Request) -> Access:
         """Return the access of a client that proves nothing."""
@@ -116,30 +142,41 @@ class AccessControl:
         """Return the name of the cookie. Under TLS no other site, port or path of the host can set it."""
         return f"__Host-{self._cookie}" if request.secure else self._cookie
 
-    async def log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Session]:
-        """Check a password. Return the cookie's secret and the new session. Raises HttpRefusal."""
+    async def log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, Session]:
+        """Check a password. Return the cookie's secret, the identity and the new session. Raises HttpRefusal."""
+        try:
+            return await self._log_in(request, user, password)
+        except HttpRefusal as refused:
+            self._note_refusal(request, refused, PASSWORD)
+            raise
+
+    async def _log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, Session]:
         self._check_privacy(request)
-        host, now = request.remote or "", self._now()
-        wait_s = self._attempts.begin(host, user, now)
+        host = request.remote or ""
+        wait_s = self._attempts.begin(host, user, self._now())
         if wait_s > 0:
-            _events.warning("login.limited", host=host)
             raise _too_many(wait_s)
         # From before the check: if the password changes meanwhile, the session has ended at once.
         credentials = self._credentials_of(user)
         principal = await self._principal(user, password)
         if principal is None:
-            _events.warning("login.refused", user=user, host=host)
             raise unauthenticated(WRONG_PASSWORD)
         self._attempts.succeeded(host, user)
         former = self.session_of(request)
         if former is not None:
             self._sessions.end(former)
-        _events.info("login", principal=str(principal), host=host)
-        return self._sessions.begin(principal, credentials, self._now())
+        identity = Identity(principal, host, PASSWORD)
+        self._audit.note(AuditEvent(AUTHENTICATE, identity, ""))
+        secret, session = self._sessions.begin(principal, credentials, self._now())
+        return secret, identity, session
 
     def log_out(self, session: Session) -> None:
         """End a session. Streams that it has opened end, too."""
         self._sessions.end(session)
+
+    def has_tls(self, request: web.Request) -> bool:
+        """Return whether the browser speaks TLS, to this listener or to the proxy in front of it."""
+        return request.secure or (self._without_tls and request.headers.get("X-Forwarded-Proto") == "https")
 
     async def _principal(self, user: str, password: str) -> Principal | None:
         check = self._checks.password
@@ -155,8 +192,7 @@ class AccessControl:
         try:
             proved = self._proved(given)
         except AuthenticationFailed as failed:
-            _events.warning("credentials.refused", scheme=given.scheme, host=request.remote, reason=failed.detail)
-            raise unauthenticated(_as_sentence(failed.message)) from None
+            raise unauthenticated(as_sentence(failed.message)) from None
         mechanism = OAUTHBEARER if given.scheme == BEARER else DELEGATION_TOKEN
         identity = Identity(proved.principal, request.remote or "", mechanism, proved.is_token)
         return Access(identity, self._authorizer, lambda: self._still_holds(given, proved))
@@ -190,6 +226,13 @@ class AccessControl:
             identity, self._authorizer, lambda: self._sessions.use(session, self._now()), session
         )
 
+    def _note_refusal(self, request: web.Request, refused: HttpRefusal, mechanism: str = "") -> None:
+        """Take note of refused credentials. No name that the client claims: some people type the password there."""
+        identity = Identity(host=request.remote or "", mechanism=mechanism)
+        outcome = refused.code.name.upper()
+        _events.warning("access.refused", host=identity.host, path=path_of(request), reason=refused.sentence)
+        self._audit.note(AuditEvent(AUTHENTICATE, identity, "", outcome, refused.sentence, is_refusal=True))
+
     def _check_privacy(self, request: web.Request) -> None:
         """Raise HttpRefusal if others can read the request's password or token on its way."""
         host = request.remote or ""
@@ -199,6 +242,12 @@ class AccessControl:
                 " http.security.protocol=SSL, or http.login.without.tls=true if a proxy in front of it has TLS."
             )
             raise HttpRefusal(403, sentence, ErrorCode.sasl_authentication_failed)
+
+
+def path_of(request: web.Request) -> str:
+    """Return the path of the route that a request goes to, with the names of its parameters; empty for no route."""
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical
 
 
 def is_authentication_required(settings: Settings) -> bool:
@@ -221,7 +270,3 @@ def _too_many(wait_s: float) -> HttpRefusal:
     seconds = int(wait_s) + 1
     sentence = f"Too many logins from this address have failed: try again in {seconds} s."
     return HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded, retry_after_s=seconds)
-
-
-def _as_sentence(words: str) -> str:
-    return words[:1].upper() + words[1:].rstrip(".") + "."

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.kafka.handlers.create_acls import CLUSTER_NAME
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
+from cordwood.cluster.security.authorizer import CLUSTER_NAME
 
 
 class Right(NamedTuple):
@@ -51,10 +51,11 @@ CODES = {
 }
 """The error code of a refusal, by the type of the resource."""
 
-OPEN_PATHS = frozenset(
-    {"/healthz", "/readyz", "/", "/login", "/console/{file}"}
-)
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/", "/login", "/console/{file}"})
 """Paths outside the API that are served without a login. `/` itself sends a client without a login to `/login`."""
+
+OPEN_ROUTES = frozenset({("POST", "/v1/login")})
+"""Routes of the API that are served without a login."""
 
 METRICS_PATH = "/metrics"
 RIGHTS_OF_PATHS: Mapping[str, tuple[Right, ...]] = {
