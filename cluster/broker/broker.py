@@ -82,6 +82,7 @@ from cordwood.storage.scrub import Undecodable
 
 if TYPE_CHECKING:
     from cordwood.cluster.http.context import Context
+    from cordwood.cluster.http.security.access import AccessControl
     from cordwood.cluster.http.server import HttpServer
 
 _PARTITION_PATH = re.compile(rf"/{TOPICS}/(?P<topic>[0-9a-f-]{{36}})/(?P<partition>[0-9]+)/")
@@ -116,6 +117,7 @@ class Broker:
         )
         self._acls = acl_authorizer(settings)
         self._http: HttpServer | None = None
+        self._is_registered = False
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
         """The broker's observable state, for health and metrics; None until the cluster's metadata is known."""
@@ -161,7 +163,7 @@ class Broker:
         await self._audit.start()
         bound = await self._server.bind(listeners_of(settings, self._environment.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
-        self._enforce_acls()
+        self._is_registered = True
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
         await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
         self._take_part()
@@ -250,15 +252,33 @@ class Broker:
             from cordwood.cluster.http.server import HttpServer
 
             names = http_names(self._settings, self._environment.hostname)
-            self._http = HttpServer(watched, self._context(watched), names)
+            control = self._access_control()
+            self._http = HttpServer(watched, control, self._context(watched, control), names)
             await self._http.start(*address)
 
-    def _context(self, watched: Watched) -> "Context":
+    def _access_control(self) -> "AccessControl":
+        """Return the decisions about HTTP requests. They wait for metadata that is as new as this start."""
+        from cordwood.cluster.http.security.access import AccessControl
+        from cordwood.cluster.http.security.credentials import Checks, scram_credentials_of
+
+        return AccessControl(
+            settings=self._settings,
+            authorizer=self._services.authorizer,
+            checks=Checks(),
+            credentials_of=lambda user: scram_credentials_of(user, self._quorum.image),
+            is_current=lambda: self._is_registered,
+            audit=self._audit,
+            now=self._loop.time,
+            wall_clock=self._wall_clock,
+            random_bytes=self._rng.randbytes,
+        )
+
+    def _context(self, watched: Watched, access_control: "AccessControl") -> "Context":
         """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""
         from cordwood.cluster.http.context import Context
 
         cluster = self._cluster_client("http")
-        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock)
+        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock, access_control)
 
     def _cluster_client(self, client_id: str) -> ClusterClient:
         """Return a Kafka client of this broker and all others."""

@@ -143,6 +143,24 @@ _RIGHTS = (DESCRIBE_CLUSTER,)
 
 ROUTES = (
     Route("GET", "/v1/brokers", list_brokers, Nothing, Nothing, Brokers, requires=_RIGHTS, refusals=(503,)),
-    Route("GET", "/v1/brokers/{broker_id}", describe_broker, Nothing, Nothing, BrokerDescription, requires=_RIGHTS, refusals=(404, 503)),
-    Route("GET", "/v1/brokers/{broker_id}/can-stop", can_stop, Nothing, Nothing, Verdict, requires=_RIGHTS, refusals=(404, 503)),
+    Route(
+        "GET",
+        "/v1/brokers/{broker_id}",
+        describe_broker,
+        Nothing,
+        Nothing,
+        BrokerDescription,
+        requires=_RIGHTS,
+        refusals=(404, 503),
+    ),
+    Route(
+        "GET",
+        "/v1/brokers/{broker_id}/can-stop",
+        can_stop,
+        Nothing,
+        Nothing,
+        Verdict,
+        requires=_RIGHTS,
+        refusals=(404, 503),
+    ),
 )

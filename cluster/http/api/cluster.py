@@ -95,4 +95,15 @@ def _member(member: VoterStatus, is_voter: bool) -> QuorumMember:
     return QuorumMember(int(member.broker_id), is_voter, member.log_end, member.last_heard_ms_ago)
 
 
-ROUTES = (Route("GET", "/v1/cluster", describe_cluster, Nothing, Nothing, ClusterDescription, requires=(DESCRIBE_CLUSTER,), refusals=(503,)),)
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/cluster",
+        describe_cluster,
+        Nothing,
+        Nothing,
+        ClusterDescription,
+        requires=(DESCRIBE_CLUSTER,),
+        refusals=(503,),
+    ),
+)

@@ -14,7 +14,12 @@ from cordwood.cluster.config.rows import Source
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check
 from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
-from cordwood.cluster.http.security.rights import ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS
+from cordwood.cluster.http.security.rights import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from cordwood.cluster.kafka.handlers.incremental_alter_configs import ConfigOperation
 from cordwood.cluster.metadata.commands import ResourceType
 from cordwood.cluster.metadata.config_values import Kind
@@ -126,8 +131,44 @@ def _change(name: str, value: ConfigValue | None) -> AlterableConfig:
 _OF_A_TOPIC, _OF_A_BROKER = "/v1/topics/{topic}/configs", "/v1/brokers/{broker_id}/configs"
 
 ROUTES = (
-    Route("GET", _OF_A_TOPIC, describe_topic_configs, Nothing, Nothing, Configs, requires=(DESCRIBE_TOPIC_CONFIGS,), refusals=(404, 503)),
-    Route("PATCH", _OF_A_TOPIC, alter_topic_configs, DryRun, ConfigChanges, ChangedConfigs, requires=(ALTER_TOPIC_CONFIGS,), refusals=(404, 503)),
-    Route("GET", _OF_A_BROKER, describe_broker_configs, Nothing, Nothing, Configs, requires=(DESCRIBE_CLUSTER_CONFIGS,), refusals=(404, 503)),
-    Route("PATCH", _OF_A_BROKER, alter_broker_configs, DryRun, ConfigChanges, ChangedConfigs, requires=(ALTER_CLUSTER_CONFIGS,), refusals=(404, 503)),
+    Route(
+        "GET",
+        _OF_A_TOPIC,
+        describe_topic_configs,
+        Nothing,
+        Nothing,
+        Configs,
+        requires=(DESCRIBE_TOPIC_CONFIGS,),
+        refusals=(404, 503),
+    ),
+    Route(
+        "PATCH",
+        _OF_A_TOPIC,
+        alter_topic_configs,
+        DryRun,
+        ConfigChanges,
+        ChangedConfigs,
+        requires=(ALTER_TOPIC_CONFIGS,),
+        refusals=(404, 503),
+    ),
+    Route(
+        "GET",
+        _OF_A_BROKER,
+        describe_broker_configs,
+        Nothing,
+        Nothing,
+        Configs,
+        requires=(DESCRIBE_CLUSTER_CONFIGS,),
+        refusals=(404, 503),
+    ),
+    Route(
+        "PATCH",
+        _OF_A_BROKER,
+        alter_broker_configs,
+        DryRun,
+        ConfigChanges,
+        ChangedConfigs,
+        requires=(ALTER_CLUSTER_CONFIGS,),
+        refusals=(404, 503),
+    ),
 )

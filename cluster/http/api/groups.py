@@ -298,8 +298,39 @@ def _row(
 _ONE_GROUP = "/v1/groups/{group}"
 
 ROUTES = (
-    Route("GET", "/v1/groups", list_groups, Nothing, Nothing, Groups, requires=(), each=(DESCRIBE_GROUP,), refusals=(503,)),
-    Route("GET", _ONE_GROUP, describe_group, Nothing, Nothing, GroupDescription, requires=(DESCRIBE_GROUP,), each=(DESCRIBE_TOPIC,), refusals=(404, 503)),
-    Route("DELETE", _ONE_GROUP, delete_group, Nothing, Nothing, DeletedGroup, requires=(DELETE_GROUP,), refusals=(404, 409, 503)),
-    Route("POST", f"{_ONE_GROUP}/reset", reset_group, Nothing, Reset, ResetGroup, requires=(READ_GROUP,), each=(READ_TOPIC,), refusals=(404, 409, 503)),
+    Route(
+        "GET", "/v1/groups", list_groups, Nothing, Nothing, Groups, requires=(), each=(DESCRIBE_GROUP,), refusals=(503,)
+    ),
+    Route(
+        "GET",
+        _ONE_GROUP,
+        describe_group,
+        Nothing,
+        Nothing,
+        GroupDescription,
+        requires=(DESCRIBE_GROUP,),
+        each=(DESCRIBE_TOPIC,),
+        refusals=(404, 503),
+    ),
+    Route(
+        "DELETE",
+        _ONE_GROUP,
+        delete_group,
+        Nothing,
+        Nothing,
+        DeletedGroup,
+        requires=(DELETE_GROUP,),
+        refusals=(404, 409, 503),
+    ),
+    Route(
+        "POST",
+        f"{_ONE_GROUP}/reset",
+        reset_group,
+        Nothing,
+        Reset,
+        ResetGroup,
+        requires=(READ_GROUP,),
+        each=(READ_TOPIC,),
+        refusals=(404, 409, 503),
+    ),
 )

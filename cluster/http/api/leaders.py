@@ -165,7 +165,34 @@ def _outcome(topic: str, partition: int, code: ErrorCode, message: str | None) -
 
 
 ROUTES = (
-    Route("POST", "/v1/elections", elect_leaders, Nothing, NewElections, Outcomes, requires=(ALTER_CLUSTER,), refusals=(503,)),
-    Route("GET", "/v1/reassignments", list_moves, Nothing, Nothing, OngoingMoves, requires=(DESCRIBE_CLUSTER,), refusals=(503,)),
-    Route("POST", "/v1/reassignments", move_partitions, Nothing, NewMoves, Outcomes, requires=(ALTER_CLUSTER,), refusals=(503,)),
+    Route(
+        "POST",
+        "/v1/elections",
+        elect_leaders,
+        Nothing,
+        NewElections,
+        Outcomes,
+        requires=(ALTER_CLUSTER,),
+        refusals=(503,),
+    ),
+    Route(
+        "GET",
+        "/v1/reassignments",
+        list_moves,
+        Nothing,
+        Nothing,
+        OngoingMoves,
+        requires=(DESCRIBE_CLUSTER,),
+        refusals=(503,),
+    ),
+    Route(
+        "POST",
+        "/v1/reassignments",
+        move_partitions,
+        Nothing,
+        NewMoves,
+        Outcomes,
+        requires=(ALTER_CLUSTER,),
+        refusals=(503,),
+    ),
 )

@@ -46,7 +46,12 @@ async def log_in(asked: ApiRequest[Nothing, Login]) -> web.Response:
     response = json_response(_described(identity, session))
     # Without Max-Age: the browser forgets the cookie when it ends.
     response.set_cookie(
-        control.cookie_name(request), secret, path="/", httponly=True, samesite="Strict", secure=control.has_tls(request)
+        control.cookie_name(request),
+        secret,
+        path="/",
+        httponly=True,
+        samesite="Strict",
+        secure=control.has_tls(request),
     )
     return response
 
@@ -59,7 +64,11 @@ async def log_out(asked: ApiRequest[Nothing, Nothing]) -> web.Response:
         control.log_out(session)
     response = json_response(Nothing())
     response.del_cookie(
-        control.cookie_name(asked.request), path="/", httponly=True, samesite="Strict", secure=control.has_tls(asked.request)
+        control.cookie_name(asked.request),
+        path="/",
+        httponly=True,
+        samesite="Strict",
+        secure=control.has_tls(asked.request),
     )
     return response
 

@@ -219,7 +219,35 @@ def _replica(
 _ONE_TOPIC = "/v1/topics/{topic}/partitions"
 
 ROUTES = (
-    Route("GET", "/v1/partitions", list_all_partitions, AllPartitionsQuery, Nothing, Partitions, requires=(), each=(DESCRIBE_TOPIC,), refusals=(503,)),
-    Route("GET", _ONE_TOPIC, list_partitions, PartitionsQuery, Nothing, Partitions, requires=(DESCRIBE_TOPIC,), refusals=(404, 503)),
-    Route("POST", _ONE_TOPIC, add_partitions, DryRun, MorePartitions, GrownTopic, requires=(ALTER_TOPIC,), refusals=(404, 409, 503)),
+    Route(
+        "GET",
+        "/v1/partitions",
+        list_all_partitions,
+        AllPartitionsQuery,
+        Nothing,
+        Partitions,
+        requires=(),
+        each=(DESCRIBE_TOPIC,),
+        refusals=(503,),
+    ),
+    Route(
+        "GET",
+        _ONE_TOPIC,
+        list_partitions,
+        PartitionsQuery,
+        Nothing,
+        Partitions,
+        requires=(DESCRIBE_TOPIC,),
+        refusals=(404, 503),
+    ),
+    Route(
+        "POST",
+        _ONE_TOPIC,
+        add_partitions,
+        DryRun,
+        MorePartitions,
+        GrownTopic,
+        requires=(ALTER_TOPIC,),
+        refusals=(404, 409, 503),
+    ),
 )

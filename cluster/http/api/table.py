@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from cordwood.cluster.http.api import brokers, cluster, configs, groups, leaders, login, partitions, topics, transactions
+from cordwood.cluster.http.api import (
+    brokers,
+    cluster,
+    configs,
+    groups,
+    leaders,
+    login,
+    partitions,
+    topics,
+    transactions,
+)
 from cordwood.cluster.http.records import read, write
 from cordwood.cluster.http.route import Route
 

@@ -218,7 +218,17 @@ def _start_ms(found: Any) -> int | None:
 
 
 ROUTES = (
-    Route("GET", "/v1/transactions", list_transactions, TransactionsQuery, Nothing, TransactionList, requires=(), each=(DESCRIBE_TRANSACTION,), refusals=(503,)),
+    Route(
+        "GET",
+        "/v1/transactions",
+        list_transactions,
+        TransactionsQuery,
+        Nothing,
+        TransactionList,
+        requires=(),
+        each=(DESCRIBE_TRANSACTION,),
+        refusals=(503,),
+    ),
     Route(
         "GET",
         "/v1/transactions/{transactional_id}",

@@ -92,6 +92,11 @@ class AccessControl:
         self._is_gated = self.is_required or authorizer is not OPEN_ACCESS
         self._open_paths = OPEN_PATHS | ({METRICS_PATH} if settings.http_metrics_public else set())
 
+    @property
+    def may_log_in(self) -> bool:
+        """Whether a client without a login can get more rights by one."""
+        return not self.is_required and self._authorizer is not OPEN_ACCESS
+
     def admit(self, request: web.Request) -> Access:
         """Return the access of a request to a path that is open to it. Raises HttpRefusal.
 
@@ -222,9 +227,7 @@ class AccessControl:
             sentence = f"Send the session's csrf_token as {CSRF_HEADER}: reload the page, or log in again."
             raise HttpRefusal(403, sentence)
         identity = Identity(session.principal, request.remote or "", PASSWORD)
-        return Access(
-            identity, self._authorizer, lambda: self._sessions.use(session, self._now()), session
-        )
+        return Access(identity, self._authorizer, lambda: self._sessions.use(session, self._now()), session)
 
     def _note_refusal(self, request: web.Request, refused: HttpRefusal, mechanism: str = "") -> None:
         """Take note of refused credentials. No name that the client claims: some people type the password there."""
@@ -262,7 +265,9 @@ def is_authentication_required(settings: Settings) -> bool:
 
 def _denied(principal: Principal, operation: AclOperation, resource: AclResource, name: str) -> HttpRefusal:
     who = "A client without a login" if principal == ANONYMOUS else str(principal)
-    what = "the cluster" if resource is AclResource.CLUSTER else f"the {resource.name.lower().replace('_', ' ')} {name!r}"
+    what = (
+        "the cluster" if resource is AclResource.CLUSTER else f"the {resource.name.lower().replace('_', ' ')} {name!r}"
+    )
     return HttpRefusal(403, f"{who} has no right to {operation.name} on {what}.", CODES[resource])
 
 

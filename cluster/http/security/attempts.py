@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
 ENTRIES_MAX = 10_000
-"""Remembered addresses, and pairs of address and user. Beyond it, the one without an attempt for the longest time goes."""
+"""Remembered addresses, and pairs of address and user. Beyond it, the one that is idle for the longest time goes."""
 V6_NETWORK_BITS = 64
 """One client may have this whole range of addresses."""
 

@@ -72,7 +72,9 @@ def given_in(request: web.Request) -> Given | None:
         if not colon:
             raise unauthenticated("The Authorization header is not valid: Basic has the base64 of ID:SECRET.")
         return Given(scheme, user, secret)
-    raise unauthenticated("The scheme of the Authorization header is not supported: use Bearer, or Basic for a delegation token.")
+    raise unauthenticated(
+        "The scheme of the Authorization header is not supported: use Bearer, or Basic for a delegation token."
+    )
 
 
 def unauthenticated(sentence: str) -> HttpRefusal:

@@ -46,7 +46,7 @@ class Sessions:
         """`credentials_of` returns what proves a user's name now: a value that changes with the user's password."""
         self._lifetime_s, self._credentials_of, self._random_bytes = lifetime_s, credentials_of, random_bytes
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        """By the hash of the secret: a look-up takes the same time for any wrong secret. The least recently used first."""
+        """By the hash of the secret, so that the time of a look-up says nothing; the least recently used first."""
         self._of_principal: dict[Principal, list[Session]] = {}
 
     def __len__(self) -> int:

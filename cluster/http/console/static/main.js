@@ -8,6 +8,7 @@ import { live } from "./live.js";
 import { overview } from "./overview.js";
 import { topicView, topicsView } from "./topics.js";
 import { transactionView, transactionsView } from "./transactions.js";
+import { showUser } from "./user.js";
 
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");
@@ -31,7 +32,7 @@ let shown = null;
 function draw() {
   drawBanner();
   if (live.cluster === null) {
-    patch(main, h("p", { class: "empty" }, "Loading …"));
+    patch(main, h("p", { class: "empty" }, live.refusal ?? "Loading …"));
     return;
   }
   if (view === null || shown !== location.hash) open();
@@ -86,5 +87,6 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", draw);
 live.addEventListener("change", draw);
+showUser();
 draw();
 live.start();
