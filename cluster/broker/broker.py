@@ -12,6 +12,7 @@ import structlog
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.access import acl_authorizer
 from cordwood.cluster.broker.assignments import Assignments
+from cordwood.cluster.broker.authentication import Authentication
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.credentials import Credentials
 from cordwood.cluster.broker.environment import Environment, share_out
@@ -137,7 +138,7 @@ class Broker:
         self._controller_runner = ControllerRunner(
             self._quorum, settings, lambda broker_id: self._peer_directory.is_refused(broker_id), self._wall_clock
         )
-        self._credentials = Credentials(settings, self._environment, lambda: self._quorum.image)
+        self._authentication = Authentication(settings, self._environment, lambda: self._quorum.image)
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()
@@ -148,7 +149,7 @@ class Broker:
             settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
         )
         self._build_server()
-        await self._credentials.start()
+        await self._authentication.start()
         watched = self._watch()
         await self._listen_for_http(watched)
         await quorums.begin(self._quorum)
@@ -180,7 +181,7 @@ class Broker:
         if self._settings.controlled_shutdown_enable:
             await self._lifecycle.begin_shutdown(self._settings.controlled_shutdown_max_wait_ms / 1000)
         await self._server.close()
-        await self._credentials.close()
+        await self._authentication.close()
         self._watchdog.stop()
         if self._http is not None:
             await self._http.close()
@@ -459,7 +460,7 @@ class Broker:
             rng=self._rng,
             served_apis=served_apis(),
             features=FEATURES,
-            authorizer=self._acls or OPEN_ACCESS,
+            tokens=self._authentication.tokens,
         )
         producing = ProduceHandler(
             self._replicas,

@@ -284,6 +284,60 @@ class Settings(TlsSettings):
     delegation_token_expiry_check_interval_ms: int = _setting(
         HOUR_MS, long(1), "The interval at which expired delegation tokens are removed."
     )
+    sasl_oauthbearer_jwks_endpoint_url: str = _setting(
+        "",
+        string(),
+        "The address of the identity provider's public keys (a JSON Web Key Set): file:///PATH or https://HOST/PATH."
+        " Redirects are not followed. Required for OAUTHBEARER and for bearer tokens over HTTP.",
+    )
+    sasl_oauthbearer_jwks_endpoint_ssl_truststore_location: str | None = _setting(
+        None,
+        string(),
+        "A PEM file of the certificate authorities for the address of the keys; those of the system if unset.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
+        HOUR_MS,
+        long(SECOND_MS),
+        "The interval at which the identity provider's keys are read. They are read sooner when a token names an"
+        " unknown key, but not more often than each sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms.",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = _setting(
+        100, long(1), "The pause after the identity provider's keys could not be read; doubled with each failure."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = _setting(
+        10 * SECOND_MS, long(1), "The longest pause after the identity provider's keys could not be read."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = _setting(
+        (),
+        words(),
+        "Audiences of which a token must have at least one. If empty, only tokens without an audience are accepted.",
+    )
+    sasl_oauthbearer_expected_issuer: str = _setting(
+        "", string(), "The issuer that a token must have; if empty, the issuer is not checked."
+    )
+    sasl_oauthbearer_sub_claim_name: str = _setting("sub", string(), "The claim of a token that names its user.")
+    sasl_oauthbearer_scope_claim_name: str = _setting("scope", string(), "The claim of a token that has its scopes.")
+    sasl_oauthbearer_clock_skew_seconds: int = _setting(
+        30,
+        integer(0, 3600),
+        "The largest difference between the clocks of the identity provider and of the broker.",
+    )
+    delegation_token_secret_key: str = _setting(
+        "",
+        string(),
+        "The secret from which delegation tokens are made, the same on all brokers: a long random text. If empty,"
+        " there are no delegation tokens.",
+        is_secret=True,
+    )
+    delegation_token_max_lifetime_ms: int = _setting(
+        7 * DAY_MS, long(1, 36500 * DAY_MS), "The age from which a delegation token cannot be renewed."
+    )
+    delegation_token_expiry_time_ms: int = _setting(
+        DAY_MS, long(1, 36500 * DAY_MS), "The time until which a delegation token is valid without renewal."
+    )
+    delegation_token_expiry_check_interval_ms: int = _setting(
+        HOUR_MS, long(1), "The interval at which expired delegation tokens are removed."
+    )
     max_connections: int = _setting(
         10_000,
         integer(1),

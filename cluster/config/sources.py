@@ -7,7 +7,6 @@ from typing import Any
 
 from cordwood.cluster.config.listeners import ListenerMistake, http_address, inter_broker_listener
 from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
-from cordwood.cluster.config.sasl import check_mechanisms
 from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
 from cordwood.cluster.config.super_users import SuperUserMistake, super_users_of
 from cordwood.cluster.config.voters import VoterMistake, check_secret
@@ -154,7 +153,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             inter_broker_listener(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
-    for check in (http_address, check_secret, super_users_of):
+    yield from oauthbearer_mistakes(settings)
+    for check in (http_address, check_secret):
         try:
             check(settings)
         except (ListenerMistake, VoterMistake, SuperUserMistake) as mistake:
