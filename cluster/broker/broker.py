@@ -259,13 +259,14 @@ class Broker:
 
     def _access_control(self) -> "AccessControl":
         """Return the decisions about HTTP requests. They wait for metadata that is as new as this start."""
+        from cordwood.cluster.broker.http_checks import checks_of
         from cordwood.cluster.http.security.access import AccessControl
-        from cordwood.cluster.http.security.credentials import Checks, scram_credentials_of
+        from cordwood.cluster.http.security.credentials import scram_credentials_of
 
         return AccessControl(
             settings=self._settings,
             authorizer=self._services.authorizer,
-            checks=Checks(),
+            checks=checks_of(self._authentication.tokens, self._authentication.bearer.validate),
             credentials_of=lambda user: scram_credentials_of(user, self._quorum.image),
             is_current=lambda: self._is_registered,
             audit=self._audit,

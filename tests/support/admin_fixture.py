@@ -32,7 +32,9 @@ from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.security.audit.event import AuditEvent
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
+from cordwood.cluster.security.principal import NO_IDENTITY
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance

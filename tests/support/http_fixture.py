@@ -10,6 +10,7 @@ from uuid import UUID
 import aiohttp
 from offsets_in_memory import FIRST, OffsetsInMemory
 from prometheus_client.parser import text_string_to_metric_families
+from quorum_fixture import run_here
 from quorum_in_memory import MetadataLog
 from replica_fixture import ME, NOW_MS, ReplicaFixture
 from transactions_fixture import TransactionsFixture
@@ -17,17 +18,25 @@ from transactions_fixture import TransactionsFixture
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.security.access import AccessControl
+from cordwood.cluster.http.security.credentials import Checks, scram_credentials_of
 from cordwood.cluster.http.server import HttpServer
 from cordwood.cluster.http.watched import Pauses, Watched
+from cordwood.cluster.kafka.cluster_client import ClusterClient, OutOfReach
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.repairs.damage import DamageRegister
+from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.security.audit.event import AuditEvent
+from cordwood.cluster.security.authorizer import OPEN_ACCESS, Authorizer
 from cordwood.replication.assignment import Assignment
+from cordwood.replication.channel import Channel
 from cordwood.replication.partition import Partition
 
 LOOPBACK = "127.0.0.1"
@@ -49,7 +58,15 @@ class Answer:
 class HttpStory:
     """A broker's HTTP server. `async with HttpStory() as broker` starts it on a free port."""
 
-    def __init__(self, directories: int = 1) -> None:
+    def __init__(
+        self,
+        directories: int = 1,
+        settings: Settings = Settings(),  # noqa: B008
+        checks: Checks = Checks(),  # noqa: B008
+        authorizer: Authorizer = OPEN_ACCESS,
+        *,
+        has_api: bool = False,
+    ) -> None:
         self.replicas = ReplicaFixture(directories=directories)
         self.metadata = MetadataLog()
         self.damage = DamageRegister()
@@ -80,8 +97,30 @@ class HttpStory:
             turns=Turns(clock),
             wall_clock=lambda: self.now_ms,
         )
-        self.server = HttpServer(self.watched)
+        self.audited: list[AuditEvent] = []
+        self.is_current = True
+        self.now_s = 1000.0
+        """The time of sessions and of the limits of logins."""
+        self.access_control = AccessControl(
+            settings=settings,
+            authorizer=authorizer,
+            checks=checks,
+            credentials_of=lambda user: scram_credentials_of(user, self.metadata.image),
+            is_current=lambda: self.is_current,
+            audit=self,
+            now=lambda: self.now_s,
+            wall_clock=lambda: self.now_ms,
+            random_bytes=random.Random(1).randbytes,
+        )
+        cluster = ClusterClient(ME, _no_channel, lambda _: None, _no_dial, self.watched.turns, "http", has_acls=True)
+        decoding = DecodeQueue(run_here, self.watched.memory.decoding)
+        context = Context.of(self.watched, cluster, settings, decoding, lambda: self.now_ms, self.access_control)
+        self.server = HttpServer(self.watched, self.access_control, context if has_api else None)
         self.port = 0
+
+    def note(self, event: AuditEvent) -> None:
+        """Take an audit event."""
+        self.audited.append(event)
 
     async def __aenter__(self) -> "HttpStory":
         self.event_log.begin()
@@ -112,10 +151,14 @@ class HttpStory:
         epoch = partition.leader_epoch + 1
         partition.assigned(Assignment(leader, epoch, epoch, (1, 2, 3), frozenset({1, 2, 3}), 1))
 
-    async def ask(self, path: str, method: str = "GET") -> Answer:
+    async def ask(self, path: str, method: str = "GET", content: Any = None, **headers: str) -> Answer:
+        """Send a request; `content` goes as JSON. Header names have `_` for `-`."""
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
         async with (
             aiohttp.ClientSession() as session,
-            session.request(method, f"http://{LOOPBACK}:{self.port}{path}") as response,
+            session.request(
+                method, f"http://{LOOPBACK}:{self.port}{path}", json=content, headers=named, allow_redirects=False
+            ) as response,
         ):
             is_json = response.content_type == "application/json"
             json = await response.json() if is_json else None
@@ -136,6 +179,14 @@ class HttpStory:
     async def metric(self, name: str, **labels: str) -> float | None:
         """Return one sample, or None if it does not exist."""
         return (await self.metrics()).get((f"cordwood_{name}", frozenset(labels.items())))
+
+
+def _no_channel(_received: object, _identity: object) -> Channel:
+    raise OutOfReach("There is no handler of Kafka requests here.")
+
+
+async def _no_dial(_host: str, _port: int, _received: object) -> Channel:
+    raise OSError("there are no other brokers")
 
 
 def _groups() -> GroupCoordinator:

@@ -20,6 +20,7 @@ class Allowance:
 
     at_once: int
     interval_s: float
+    keys_max: int = ENTRIES_MAX
     _full_at: OrderedDict[Hashable, float] = field(default_factory=OrderedDict)
     """When the bucket of a key is full again: one number is its whole state."""
 
@@ -34,7 +35,7 @@ class Allowance:
     def take(self, key: Hashable, now: float) -> None:
         """Count an attempt."""
         full_at = max(self._full_at.pop(key, now), now) + self.interval_s
-        while len(self._full_at) >= ENTRIES_MAX:
+        while len(self._full_at) >= self.keys_max:
             self._full_at.popitem(last=False)
         self._full_at[key] = full_at
 

@@ -41,10 +41,15 @@ class Sessions:
     """All sessions of one broker. Times are in seconds of one monotonic clock."""
 
     def __init__(
-        self, lifetime_s: float, credentials_of: Callable[[str], object], random_bytes: Callable[[int], bytes]
+        self,
+        lifetime_s: float,
+        credentials_of: Callable[[str], object],
+        random_bytes: Callable[[int], bytes],
+        sessions_max: int = SESSIONS_MAX,
     ) -> None:
         """`credentials_of` returns what proves a user's name now: a value that changes with the user's password."""
         self._lifetime_s, self._credentials_of, self._random_bytes = lifetime_s, credentials_of, random_bytes
+        self._sessions_max = sessions_max
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         """By the hash of the secret, so that the time of a look-up says nothing; the least recently used first."""
         self._of_principal: dict[Principal, list[Session]] = {}
@@ -60,7 +65,7 @@ class Sessions:
         mine = self._of_principal.get(principal, ())
         if len(mine) >= SESSIONS_OF_ONE_MAX:
             self.end(min(mine, key=lambda session: session.used_at))
-        while len(self._sessions) >= SESSIONS_MAX:
+        while len(self._sessions) >= self._sessions_max:
             self.end(next(iter(self._sessions.values())))
         secret = self._secret()
         key = _key_of(secret)

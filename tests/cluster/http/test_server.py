@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
             with pytest.raises(OSError, match="cannot listen") as refused:
-                await HttpServer(broker.watched).start(LOOPBACK, broker.port)
+                await HttpServer(broker.watched, broker.access_control).start(LOOPBACK, broker.port)
             assert refused.value.filename == f"http.listen on {LOOPBACK}:{broker.port}"
 
     run(story())
@@ -99,7 +99,7 @@ def test_an_answer_that_fails_is_logged_and_explained() -> None:
 
     async def story() -> None:
         broker = HttpStory()
-        broker.server = HttpServer(replace(broker.watched, why_not_ready=broken))
+        broker.server = HttpServer(replace(broker.watched, why_not_ready=broken), broker.access_control)
         async with broker:
             with capture_logs() as told:
                 answer = await broker.ask("/readyz")
