@@ -29,4 +29,6 @@ def audit_log(
 def _is_wanted(settings: Settings) -> bool:
     if settings.audit_log_enable != "auto":
         return settings.audit_log_enable == "on"
+    if settings.authorizer_class_name:
+        return True
     return any(listener.protocol != "PLAINTEXT" for listener in listeners_of(settings))

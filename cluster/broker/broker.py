@@ -58,6 +58,7 @@ from cordwood.cluster.repairs.unflushed import UnflushedReplicas
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.security.audited_authorizer import AuditedAuthorizer
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX, Codes, MarkerRow
@@ -117,6 +118,7 @@ class Broker:
             environment.descriptors_max, settings.log_open_segments_max, settings.max_connections
         )
         self._acls = acl_authorizer(settings)
+        self._authorizer = None if self._acls is None else AuditedAuthorizer(self._acls, self._audit)
         self._http: HttpServer | None = None
         self._is_registered = False
         self.failure: asyncio.Future[str] = self._loop.create_future()
@@ -133,7 +135,10 @@ class Broker:
         self._end_of_tick = EndOfTickScheduler(self._loop)
         self._flushes = FlushMeasures()
         directories = [self._log_directory(path) for path in settings.log_dirs]
-        self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
+        tls = quorum_tls(settings, self._environment.tls, lambda: self._services.authorizer)
+        self._quorum = quorums.open_quorum(
+            settings, self._disk, self._run_blocking, self._rng, self._fail, tls, self._audit
+        )
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
         self._controller_runner = ControllerRunner(
             self._quorum, settings, lambda broker_id: self._peer_directory.is_refused(broker_id), self._wall_clock
@@ -461,7 +466,9 @@ class Broker:
             rng=self._rng,
             served_apis=served_apis(),
             features=FEATURES,
-            tokens=self._authentication.tokens,
+            audit=self._audit,
+            tokens=self._credentials.tokens,
+            authorizer=self._authorizer or OPEN_ACCESS,
         )
         producing = ProduceHandler(
             self._replicas,
@@ -470,7 +477,7 @@ class Broker:
             self._find_leader,
             services.turns,
             self._verifier,
-            self._acls,
+            self._authorizer,
         )
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
@@ -481,7 +488,7 @@ class Broker:
             settings.fetch_max_bytes,
             self._peer_directory.nearest,
             services.turns,
-            self._acls,
+            self._authorizer,
         )
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
         fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
@@ -504,6 +511,7 @@ class Broker:
             self._memory,
             sessions,
             self._environment.tls,
+            self._audit,
         )
 
     def _uuid(self) -> UUID:

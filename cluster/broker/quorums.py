@@ -12,10 +12,16 @@ from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions, Single
 from cordwood.cluster.metadata.raft.observer import Observer
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
 from cordwood.cluster.proposals.admission import admission
+from cordwood.cluster.security.audit.event import FAILED, AuditEvent
+from cordwood.cluster.security.audit.log import AuditSink
+from cordwood.cluster.security.principal import Identity
 from cordwood.replication.log_directory import METADATA
 from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
+
+JOIN_QUORUM = "JOIN_QUORUM"
+"""The action of an event about a connection to the quorum's listener that is refused."""
 
 AnyQuorum = SingleVoter | RaftQuorum | Observer
 
@@ -26,6 +32,8 @@ def open_quorum(
     run_blocking: RunBlocking,
     rng: random.Random,
     failed: Callable[[str], None],
+    tls: QuorumTls | None,
+    audit: AuditSink,
 ) -> AnyQuorum:
     """Read the metadata that this broker keeps. Blocks. `failed` is called with the reason if the broker must stop.
 
@@ -39,6 +47,9 @@ def open_quorum(
     def on_failure(error: QuorumFailed) -> None:
         failed(f"this broker has lost the metadata log and must stop: {error}")
 
+    def on_stranger(host: str, reason: str) -> None:
+        audit.note(AuditEvent(JOIN_QUORUM, Identity(host=host), "", FAILED, reason, is_refusal=True))
+
     if not voters:
         refuse_to_found(disk, directory, settings.log_dirs)
     options = QuorumOptions(
@@ -47,6 +58,7 @@ def open_quorum(
         run_blocking=run_blocking,
         on_failure=on_failure,
         on_refused=failed,
+        on_stranger=on_stranger,
         voters=voters,
         bind=metadata_address(settings) if node_id in voters else ("", 0),
         cluster_id=settings.cluster_id or (cluster_of(disk, settings.log_dirs) if voters else ""),

@@ -118,6 +118,21 @@ def _unregistered(request: Any, response: Any) -> Iterator[Act]:
     yield Act(f"BROKER:{request.broker_id}", response.error_code)
 
 
+def _users(_: Any, response: Any) -> Iterator[Act]:
+    for row in response.results:
+        yield Act(f"USER:{row.user}", row.error_code)
+
+
+def _created_token(_: Any, response: Any) -> Iterator[Act]:
+    owner = f"owner {response.principal_type}:{response.principal_name}"
+    yield Act(f"DELEGATION_TOKEN:{response.token_id}", response.error_code, owner)
+
+
+def _changed_token(_: Any, response: Any) -> Iterator[Act]:
+    # The request names the token by its secret, which is in no log.
+    yield Act("DELEGATION_TOKEN:", response.error_code)
+
+
 def _name_of(kind: Any, number: int) -> str:
     try:
         name: str = kind(number).name
@@ -143,5 +158,9 @@ ACTS: Mapping[int, Acts] = {
     ApiKey.DELETE_GROUPS: _groups,
     ApiKey.OFFSET_DELETE: _deleted_offsets,
     ApiKey.UNREGISTER_BROKER: _unregistered,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users,
+    ApiKey.CREATE_DELEGATION_TOKEN: _created_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: _changed_token,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _changed_token,
 }
 """The administrative APIs. A request of any other is no act."""

@@ -33,7 +33,8 @@ from cordwood.cluster.kafka.receive_buffer import KEY_BYTES, LENGTH_BYTES, REQUE
 from cordwood.cluster.kafka.slow_steps import SlowSteps, TooManyWait
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import at_once
-from cordwood.cluster.security.principal import Identity
+from cordwood.cluster.security.audit.event import AUTHENTICATE, FAILED, AuditEvent
+from cordwood.cluster.security.principal import ANONYMOUS, USER, Identity, Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed, SaslExchange
 from cordwood.cluster.security.sasl.mechanisms import Mechanism
 from cordwood.replication.tasks import Tasks
@@ -71,7 +72,7 @@ class Authentication:
         self.delay_s = settings.connection_failed_authentication_delay_ms / 1000
         self._lifetime_max_ms = settings.connections_max_reauth_ms
         self.tasks = Tasks()
-        self._settings = settings
+        self._settings, self.audit = settings, services.audit
 
     def begin(self, connection: Connection) -> None:
         """Let a new connection do nothing but authenticate."""
@@ -119,16 +120,22 @@ class Authenticator:
         is_raw = self._exchange is not None and not self._has_headers
         key = -1 if is_raw or len(frame) < REQUEST_BYTES_MIN else int.from_bytes(frame[:KEY_BYTES], "big")
         if self._frames > FRAMES_MAX and self._state is not State.EXPIRED:
-            connection.close(f"{FRAMES_MAX} requests have not authenticated the client")
+            reason = f"{FRAMES_MAX} requests have not authenticated the client"
+            self._note(reason)
+            connection.close(reason)
         elif is_raw:
             if slot.reserve(decoded_bytes(slot.size), alone=True):
                 self._take(bytes(frame), None, slot)
         elif key in self._allowed():
             self._shared.handle(connection, frame, slot)
         elif self._state is State.EXPIRED:
-            connection.close("the session has expired, and the client has not authenticated again")
+            reason = "the session has expired, and the client has not authenticated again"
+            self._note(reason)
+            connection.close(reason)
         else:
-            connection.close(f"a request to API {key} while the authentication is {self._state.value}")
+            reason = f"a request to API {key} while the authentication is {self._state.value}"
+            self._note(reason)
+            connection.close(reason)
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Handle SaslHandshake or SaslAuthenticate. Raises Malformed."""
@@ -142,6 +149,13 @@ class Authenticator:
         elif not self._take(bytes(request.auth_bytes), head, slot):
             message = "SaslAuthenticate request received after successful authentication"
             _answer(slot, head, refusal(ErrorCode.illegal_sasl_state, message))
+
+    def _note(self, reason: str, mechanism: str = "", claimed: str = "") -> None:
+        """Take note of a failed authentication. `claimed` is the user name that the client gave."""
+        principal = Principal(USER, claimed) if claimed else ANONYMOUS
+        who = self._identity or Identity(principal, self._connection.client_host, mechanism)
+        detail = f"listener {self._connection.listener}: {reason}"
+        self._shared.audit.note(AuditEvent(AUTHENTICATE, who, "", FAILED, detail, is_refusal=True))
 
     def _allowed(self) -> tuple[ApiKey, ...]:
         """Return the APIs that the connection may use before it is authenticated, or after its session has expired."""
@@ -261,6 +275,7 @@ class Authenticator:
             user=failure.claimed[:USER_CHARS_SHOWN],
             reason=failure.detail,
         )
+        self._note(failure.detail, mechanism, failure.claimed[:USER_CHARS_SHOWN])
         await asyncio.sleep(self._shared.delay_s)
         if head is None:
             slot.fill([])

@@ -18,7 +18,13 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.resources.memory import Memory
-from cordwood.cluster.security.principal import Identity
+from cordwood.cluster.security.audit.event import AUTHENTICATE, FAILED, AuditEvent
+from cordwood.cluster.security.audit.log import NO_AUDIT, AuditSink
+from cordwood.cluster.security.certificate_rules import NoRuleMatches
+from cordwood.cluster.security.principal import SSL, Identity
+from cordwood.cluster.security.tls_listener import TlsListener
+from cordwood.cluster.security.tls_listeners import TlsListeners
+from cordwood.cluster.security.tls_transport import TlsTransport
 from cordwood.replication.channel import ReadPiece
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
@@ -56,6 +62,7 @@ class Server:
         memory: Memory,
         sessions: FetchSessions,
         tls: TlsListeners | None = None,
+        audit: AuditSink = NO_AUDIT,
     ) -> None:
         self.end_of_tick, self.read_piece, self.damaged = end_of_tick, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
@@ -70,7 +77,7 @@ class Server:
         """Candidates for eviction, with their time of last activity."""
         self._by_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
-        self._tls = tls
+        self._tls, self._audit = tls, audit
         self._handshakes: list[TlsListener] = []
         self._shaking: dict[TlsTransport, None] = {}
         """TLS connections before the end of their handshake, oldest first. They count for the limits."""
@@ -135,6 +142,13 @@ class Server:
     def shaken(self, transport: TlsTransport) -> None:
         if self._shaking.pop(transport, transport) is None:
             self._forget_host(transport.client_host)
+
+    def failed(self, listener: str, host: str, reason: str) -> None:
+        """Take note of a TLS handshake that failed."""
+        detail = f"listener {listener}: {reason}"
+        self._audit.note(
+            AuditEvent(AUTHENTICATE, Identity(host=host, mechanism=SSL), "", FAILED, detail, is_refusal=True)
+        )
 
     def opened(self, connection: Connection) -> None:
         """Register a connection. Beyond a connection limit, admit it only as a broker's."""

@@ -16,8 +16,10 @@ CLUSTER_NAME = "kafka-cluster"
 class Authorizer(Protocol):
     """Decides by the newest ACLs. It never blocks, and costs no time that grows with the number of other ACLs."""
 
-    is_ready: bool
-    """Whether the ACLs are known. Before, every client but a super user is refused."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether the ACLs are known. Before, every client but a super user is refused."""
+        ...
 
     def may(self, identity: Identity, operation: AclOperation, resource: AclResource, name: str, /) -> bool:
         """Return whether the identity may do the operation on the resource of that name."""

@@ -23,6 +23,8 @@ class Principal(NamedTuple):
 
 
 USER = "User"
+SSL = "SSL"
+"""The mechanism of an identity that a client certificate proved."""
 ANONYMOUS = Principal(USER, "ANONYMOUS")
 """The principal of a client on a listener without authentication."""
 
@@ -35,7 +37,7 @@ class Identity:
     host: str = ""
     """The address of the client, as ACLs name hosts."""
     mechanism: str = ""
-    """The SASL mechanism, or "SSL" for a client certificate; empty without authentication."""
+    """The SASL mechanism, or SSL for a client certificate; empty without authentication."""
     is_token: bool = False
     """Whether a delegation token proved the identity. Such a client cannot create further tokens (KIP-48)."""
 

@@ -29,6 +29,10 @@ class Gate(Protocol):
         """Count the connection no longer: its protocol has it now, or it is lost."""
         ...
 
+    def failed(self, listener: str, host: str, reason: str) -> None:
+        """Take note of a handshake that failed."""
+        ...
+
 
 class TlsListener:
     """The handshakes of a listener. `wrap` is called for each accepted connection."""
@@ -74,6 +78,7 @@ class TlsListener:
             self._gate.shaken(transport)
         if failure:
             _events.warning("tls.handshake_failed", listener=self._name, client=transport.client_host, reason=failure)
+            self._gate.failed(self._name, transport.client_host, failure)
 
     def _start_more(self) -> None:
         self._starts = 0

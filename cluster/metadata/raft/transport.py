@@ -203,6 +203,8 @@ class Transport:
     def _tell(self, event: str, connection: RaftConnection, reason: Exception) -> None:
         """Log one warning for each host and reason, however often the host reconnects."""
         host = connection.address.rpartition(":")[0]
+        if event != "peer.refuses_us":
+            self._options.on_stranger(host, str(reason))
         if f"{host} {event} {reason}" not in self._told and len(self._told) < 1_000:
             self._told.add(f"{host} {event} {reason}")
             _events.warning(event, address=connection.address, reason=str(reason))

@@ -7,8 +7,12 @@ from typing import Any
 from cordwood.cluster.security.principal import Identity
 
 DETAIL_CHARS_MAX = 500
+AUTHENTICATE = "AUTHENTICATE"
+"""The action of an event about a client that proves who it is, or fails to."""
 SUCCEEDED = "NONE"
 """The outcome without an error. Others are names of Kafka's error codes, or HTTP statuses."""
+FAILED = "SASL_AUTHENTICATION_FAILED"
+"""The outcome of an authentication that failed, by any mechanism: Kafka's name of the error."""
 
 
 @dataclass(frozen=True, slots=True)
