@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 TRUNCATIONS_PER_TURN = 20
 """Truncations made before the event loop runs other work."""
+PRODUCERS_ON_LOOP_MAX = 200
+"""Producers of a log whose checkpoint before a truncation is made on the event loop: some 3 ms."""
 
 _events = structlog.get_logger("replication")
 
@@ -42,8 +44,8 @@ class Truncation:
     """Checkpoint that must be on disk before; None if it already is."""
     is_wanted: Callable[[], bool]
     """Called right before the truncation: whether the replica still has the role that requires it."""
-    must_read: bool = False
-    """Whether `prepare` has to read batches, and makes the checkpoint then."""
+    is_long: bool = False
+    """Whether `prepare` makes the checkpoint: batches have to be read, or there are many producers."""
     again: Producers | None = None
     """What `prepare` has read: the transactional producers at `end`."""
 
@@ -55,10 +57,10 @@ OnTruncated = Callable[[bool], None]
 def truncation_to(partition: "Partition", end: int, is_wanted: Callable[[], bool]) -> Truncation:
     """Return a truncation, with the flushed end already lowered. Raises OSError, StorageError."""
     log = partition.log
-    must_read = must_read_again(log.producers, end)
-    state = None if must_read else log.state_before_truncation(end)
+    is_long = must_read_again(log.producers, end) or len(log.producers) > PRODUCERS_ON_LOOP_MAX
+    state = None if is_long else log.state_before_truncation(end)
     lower_flushed_end(partition, end)
-    return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted, must_read=must_read)
+    return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted, is_long=is_long)
 
 
 def full_truncation(partition: "Partition", offset: int, is_wanted: Callable[[], bool]) -> Truncation:
@@ -157,7 +159,7 @@ def prepare(truncations: Sequence[Truncation]) -> dict[Truncation, Exception]:
                 # A replica without a first record has no directory yet.
                 for changed in log.disk.make_directories(log.directory):
                     sync_directory(log.disk, changed)
-            if truncation.must_read:
+            if truncation.is_long:
                 truncation.again = log.producers_before_truncation(truncation.end)
                 truncation.state = log.state_before_truncation(truncation.end, truncation.again)
             if truncation.state is not None:

@@ -6,8 +6,8 @@ of transactions and their markers are Kafka's (`ProducerAppendInfo`, `ProducerSt
 
 import heapq
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cordwood.storage.batch import TRANSACTIONAL, BatchHeader
@@ -98,13 +98,40 @@ class ProducerStateEntry:
         )
 
 
-class Producers:
-    """Idempotent producers of one log, and their transactions."""
+class ProducersSnapshot(NamedTuple):
+    """Producers of a log as of offset `end`, by id. Nothing in it changes, so any thread may encode it."""
 
-    __slots__ = ("_by_id", "_of_one_batch", "transactions")
+    end: int
+    entries: Mapping[int, ProducerStateEntry | None]
+    replaced: Sequence[ReplacedEntry]
+    complete_from: int
+    end_of_transactions: int
+
+    def encode(self) -> bytes:
+        """Return per producer id, epoch, last timestamp and batches below `end`.
+
+        Recovery finds later batches by reading them. In the snapshot, a lost one would be acknowledged as a duplicate.
+        """
+        end, out = self.end, bytearray()
+        for producer_id, known in self.entries.items():
+            if known is not None and _is_known_at(end, known):
+                out += _encoded(producer_id, known, end)
+        head = _TRANSACTIONS.pack(self.complete_from, self.end_of_transactions, len(self.replaced), len(out))
+        for offset, producer_id, former in self.replaced:
+            out += _REPLACED.pack(offset, producer_id, former is not None)
+            out += b"" if former is None else _encoded(producer_id, former, end)
+        return head + bytes(out)
+
+
+class Producers:
+    """Idempotent producers of one log, and their transactions. No two entries share a list of batches."""
+
+    __slots__ = ("_by_id", "_frozen", "_of_one_batch", "transactions")
 
     def __init__(self) -> None:
         self._by_id: dict[int, ProducerStateEntry] = {}
+        self._frozen: Mapping[int, ProducerStateEntry | None] = {}
+        """Entries of a snapshot that may still be encoded: a batch replaces such an entry and does not change it."""
         self._of_one_batch: dict[int, None] = {}
         self.transactions = LogTransactions()
 
@@ -187,6 +214,8 @@ class Producers:
         known = self._by_id.get(header.producer_id)
         if known is None or header.producer_epoch > known.epoch:
             known = self._begin_epoch(header, known, base_offset, timestamp)
+        elif self._frozen and self._frozen.get(header.producer_id) is known:
+            known = self._by_id[header.producer_id] = replace(known, batches=known.batches[:])
         if timestamp > known.last_timestamp:
             known.last_timestamp = timestamp
         if header.base_sequence >= 0:
@@ -215,7 +244,7 @@ class Producers:
             header.producer_epoch, timestamp, coordinator_epoch=marker.coordinator_epoch, marker_offset=offset
         )
         if former is not None and former.epoch == header.producer_epoch:
-            ended.batches = former.batches
+            ended.batches = former.batches[:]
         replaced = ReplacedEntry(offset, producer_id, former)
         transactions.replaces(replaced)
         transactions.end = offset + 1
@@ -288,25 +317,20 @@ class Producers:
             known = self._by_id.get(producer_id)
             if not producer.batches and known is not None and known.epoch == producer.epoch:
                 # The batches before its marker were not read again.
-                producer.batches = known.batches
+                producer.batches = known.batches[:]
             self._by_id[producer_id] = producer
 
-    def encode(self, end: int) -> bytes:
-        """Return a snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.
-
-        Recovery finds later batches by reading them. In the snapshot, a lost one would be acknowledged as a duplicate.
-        """
-        transactions, out = self.transactions, bytearray()
+    def snapshot(self, end: int) -> ProducersSnapshot:
+        """Return a snapshot as of offset `end`. It stays as it is until `encoded`, unless the log is truncated."""
+        transactions = self.transactions
         as_of_end = {**self._by_id, **transactions.restored_at(end)}
-        for producer_id, known in as_of_end.items():
-            if known is not None and _is_known_at(end, known):
-                out += _encoded(producer_id, known, end)
-        replaced = [each for each in transactions.replaced if each.offset < end]
-        head = _TRANSACTIONS.pack(transactions.complete_from, min(transactions.end, end), len(replaced), len(out))
-        for offset, producer_id, former in replaced:
-            out += _REPLACED.pack(offset, producer_id, former is not None)
-            out += b"" if former is None else _encoded(producer_id, former, end)
-        return head + bytes(out)
+        self._frozen = as_of_end
+        replaced, end_of_transactions = transactions.replaced_below(end), min(transactions.end, end)
+        return ProducersSnapshot(end, as_of_end, replaced, transactions.complete_from, end_of_transactions)
+
+    def encoded(self) -> None:
+        """Record that the last snapshot is not needed any more."""
+        self._frozen = {}
 
     @classmethod
     def decode(cls, content: bytes, *, has_transactions: bool = True) -> "Producers":
@@ -338,7 +362,7 @@ class Producers:
             following = later.get(producer_id)
             if former is not None and following is not None and former.epoch == following.epoch:
                 # Within an epoch the batches go on after a marker: both entries have the same ones.
-                former.batches = following.batches
+                former.batches = following.batches[:]
             if former is not None:
                 later[producer_id] = former
         self.transactions.replaced = replaced

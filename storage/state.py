@@ -15,7 +15,7 @@ from cordwood.storage.disk import Disk
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.manifest import Manifest
-from cordwood.storage.producers import Producers, before_transactions
+from cordwood.storage.producers import Producers, ProducersSnapshot, before_transactions
 
 if TYPE_CHECKING:
     from cordwood.storage.log import Log
@@ -42,7 +42,8 @@ class LogState(NamedTuple):
 
     log_start: int
     recovery_point: int
-    producers: bytes
+    producers: ProducersSnapshot
+    """Encoded by `write_checkpoint`: that takes long where there are very many."""
     epochs: bytes | None
     segments: Manifest = ()
     """Sealed segments below the recovery point."""
@@ -68,7 +69,7 @@ class Recovered(NamedTuple):
 def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
     """Return the state of a log as of `end`, its flushed end."""
     rows = tuple([rows for segment in log.segments if (rows := segment.aborted.unsaved(end)) is not None])
-    producers = log.producers.encode(end)
+    producers = log.producers.snapshot(end)
     return LogState(log.log_start, end, producers, epochs, _sealed(log, end), _active(log, end), rows)
 
 
@@ -79,9 +80,9 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     """
     index = log.segment_of(end).aborted
     rows = (index.replacement(end),) if index.count and end > index.base_offset else ()
-    producers = Producers.decode(log.producers.encode(log.log_end))
+    producers = Producers.decode(log.producers.snapshot(log.log_end).encode())
     producers.truncate_end(end, again)
-    state = LogState(min(log.log_start, end), end, producers.encode(end), log.epochs.encode(), _sealed(log, end))
+    state = LogState(min(log.log_start, end), end, producers.snapshot(end), log.epochs.encode(), _sealed(log, end))
     return state._replace(active=_active(log, end), aborted=rows)
 
 
@@ -118,7 +119,7 @@ def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
 
 def state_of_new_log(offset: int) -> LogState:
     """Return the state of an empty log that begins at `offset`."""
-    return LogState(offset, offset, Producers().encode(offset), LeaderEpochs().encode())
+    return LogState(offset, offset, Producers().snapshot(offset), LeaderEpochs().encode())
 
 
 def load(disk: Disk, directory: str) -> Recovered:
@@ -153,12 +154,13 @@ def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
 
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:
     path, head = f"{directory}/{RECOVERY_FILE}", HEAD.pack(state.log_start, state.recovery_point)
-    if (producers := before_transactions(state.producers)) is not None:
+    encoded = state.producers.encode()
+    if (producers := before_transactions(encoded)) is not None:
         # The same for less space, and earlier versions of Cordwood read it.
         segments = manifest.encode(state.segments, has_transactions=False)
         checkpoint.write(disk, path, head + segments + producers, WITH_MANIFEST)
         return
-    payload = head + manifest.encode(state.segments) + _ACTIVE.pack(*state.active) + state.producers
+    payload = head + manifest.encode(state.segments) + _ACTIVE.pack(*state.active) + encoded
     checkpoint.write(disk, path, payload, WITH_TRANSACTIONS)
 
 

@@ -91,6 +91,10 @@ class LogTransactions:
         self.complete_from = max(self.complete_from, end)
         del self.replaced[: self._place_of(end)]
 
+    def replaced_below(self, end: int) -> list[ReplacedEntry]:
+        """Return the entries that were replaced below `end`."""
+        return self.replaced[: self._place_of(end)]
+
     def restored_at(self, end: int) -> dict[int, "ProducerStateEntry | None"]:
         """Return the states as of `end` of the producers whose entries were replaced at or above it, by id."""
         later = self.replaced[self._place_of(end) :]

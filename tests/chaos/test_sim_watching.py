@@ -245,9 +245,9 @@ def test_a_checkpoint_that_is_ahead_of_its_log_is_noticed() -> None:
     log.send(0, "a")
     directory = f"{TOPICS_PATH}{TOPIC_ID}/0"
     log.disk.make_directories(directory)
-    write_checkpoint(log.disk, directory, LogState(0, 1, log.log.producers.encode(1), b""))
+    write_checkpoint(log.disk, directory, LogState(0, 1, log.log.producers.snapshot(1), b""))
     ReopenedLogs().open(Starting(log))  # type: ignore[arg-type]
-    assert len(Producers.decode(log.log.producers.encode(1))) == 1
-    write_checkpoint(log.disk, directory, LogState(0, 0, log.log.producers.encode(1), b""))
+    assert len(Producers.decode(log.log.producers.snapshot(1).encode())) == 1
+    write_checkpoint(log.disk, directory, LogState(0, 0, log.log.producers.snapshot(1), b""))
     with pytest.raises(AssertionError, match="rule 9: the checkpoint"):
         ReopenedLogs().open(Starting(log))  # type: ignore[arg-type]

@@ -15,9 +15,10 @@ from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import truncation_at_damage
-from cordwood.replication.truncation import Truncations, truncation_to
+from cordwood.replication.truncation import PRODUCERS_ON_LOOP_MAX, Truncations, truncation_to
 from cordwood.storage.batch import check, stamp
 from cordwood.storage.errors import LostTail, TruncationUnsynced
+from cordwood.storage.producers import Producers
 
 PARTITIONS = 200
 OLD_LEADER, NEW_LEADER = 3, 4
@@ -301,7 +302,7 @@ def test_batches_that_an_unclean_truncation_needs_again_are_not_read_on_the_loop
         assert partition.high_watermark == 4
         partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
         cut = truncation_to(partition, 3, lambda: True)
-        assert (cut.must_read, cut.state, cut.again) == (True, None, None)
+        assert (cut.is_long, cut.state, cut.again) == (True, None, None)
         truncating = asyncio.ensure_future(Truncations().truncate(cut))
         await asyncio.sleep(1)
         broker.let_go()
@@ -313,6 +314,29 @@ def test_batches_that_an_unclean_truncation_needs_again_are_not_read_on_the_loop
             2,
             [(PRODUCER, 0)],
         )
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_the_checkpoint_of_many_producers_before_a_truncation_is_not_made_on_the_loop(is_long: bool) -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        await broker.produce_and_flush("a", "b")
+        partition, count = broker.partition(), PRODUCERS_ON_LOOP_MAX + is_long
+        log, header = partition.log, check(batch_of("a"))._replace(producer_epoch=0, base_sequence=0)
+        for producer_id in range(count):
+            log.producers.appended(header._replace(producer_id=producer_id), 0, 1, NOW_MS)
+        log.checkpoint_written(log.state())
+        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+        cut = truncation_to(partition, 1, lambda: True)
+        assert (cut.is_long, cut.state is None) == (is_long, is_long)
+        truncating = asyncio.ensure_future(Truncations().truncate(cut))
+        await asyncio.sleep(1)
+        broker.let_go()
+        assert await truncating
+        assert cut.state is not None
+        assert len(Producers.decode(cut.state.producers.encode())) == count
 
     run(scenario())
 

@@ -1,5 +1,6 @@
 """Idempotent producers: sequence numbers without gap or duplicate, epoch fencing and expiry (rule 9)."""
 
+import sys
 import tracemalloc
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.storage.batch import BatchHeader, check
+from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
 from cordwood.storage.producers import (
     BATCHES_REMEMBERED,
@@ -39,7 +41,7 @@ class History:
         return base, False
 
     def restarts(self) -> "History":
-        self.producers = Producers.decode(self.producers.encode(self.log_end))
+        self.producers = Producers.decode(self.producers.snapshot(self.log_end).encode())
         return self
 
 
@@ -69,6 +71,74 @@ def test_an_open_transaction_of_one_batch_takes_little_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] / count < 450
     finally:
         tracemalloc.stop()
+
+
+def marker_of(header: BatchHeader, producers: Producers, offset: int) -> None:
+    producers.ended(header, offset, EndTransactionMarker(is_commit=True, coordinator_epoch=0), 0)
+
+
+@pytest.mark.parametrize("then", ["batches", "transaction", "marker", "marker and batches", "epoch", "expiry"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["no transaction", "open transaction"])
+@pytest.mark.parametrize("is_flushed", [False, True], ids=["marker is not flushed", "all is flushed"])
+def test_a_snapshot_stays_as_it_was_while_the_log_is_appended_to(then: str, is_open: bool, is_flushed: bool) -> None:
+    history = History()
+    history.sends(0)
+    marker_of(numbered(0), history.producers, 1)
+    history.producers.appended(numbered(1), 2, 3, 0)
+    if is_open:
+        history.producers.appended_in_transaction(numbered(2), 3, 4, 0)
+    else:
+        history.producers.appended(numbered(2), 3, 4, 0)
+    producers = history.producers
+    if not is_flushed:
+        # The snapshot has the state before it.
+        marker_of(numbered(0), producers, 4)
+    snapshot = producers.snapshot(4)
+    before = snapshot.encode()
+    sequence, offset = 3, 5
+    if then == "expiry":
+        producers.expire(1 << 40, 0)
+    if then.startswith("marker"):
+        marker_of(numbered(0), producers, offset)
+        offset += 1
+    if then == "epoch":
+        producers.appended(numbered(0, epoch=1), offset, offset + 1, 9)
+    if then == "transaction":
+        producers.appended_in_transaction(numbered(sequence), offset, offset + 1, 9)
+    if then.endswith("batches"):
+        for number in range(2 * BATCHES_REMEMBERED):
+            producers.appended(numbered(sequence + number), offset + number, offset + number + 1, 9)
+    assert snapshot.encode() == before
+
+
+def test_entries_change_in_place_once_a_snapshot_is_encoded(history: History) -> None:
+    history.sends(0)
+    ((_, entry),) = history.producers
+    history.producers.snapshot(1)
+    history.producers.encoded()
+    history.sends(1)
+    assert dict(history.producers) == {PRODUCER: entry}
+    assert entry.end == 2
+
+
+def test_a_snapshot_takes_as_many_calls_for_many_producers_as_for_few() -> None:
+    def calls_of_snapshot(count: int) -> int:
+        producers, calls = Producers(), 0
+        for number in range(count):
+            producers.appended(numbered(0)._replace(producer_id=number), number, number + 1, 0)
+
+        def count_calls(_frame: object, event: str, _argument: object) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count_calls)
+        try:
+            producers.snapshot(count)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert calls_of_snapshot(2_000) == calls_of_snapshot(1) < 20
 
 
 def test_a_repeated_batch_gets_the_answer_it_had(history: History) -> None:
@@ -247,4 +317,4 @@ def test_so_many_producers_are_remembered_and_the_oldest_are_forgotten_first() -
     assert len(known) == PRODUCERS_MAX + 1 - PRODUCERS_MAX // 10
     assert {0, PRODUCERS_MAX} <= known, "the one that has just written, and the one that is new"
     assert not known & set(range(1, PRODUCERS_MAX // 10 + 1))
-    assert {known for known, _ in Producers.decode(producers.encode(PRODUCERS_MAX + 2))} == known
+    assert {known for known, _ in Producers.decode(producers.snapshot(PRODUCERS_MAX + 2).encode())} == known

@@ -376,6 +376,15 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "later-batches-are-checkpointed",
+        "storage/producers.py",
+        "        elif self._frozen and self._frozen.get(header.producer_id) is known:\n",
+        "        elif False:\n",
+        "A checkpoint that a thread encodes has the producers as of its offset.",
+        "After a power cut the log has forgotten a producer, and appends its duplicate batches.",
+        Scenario.LOGS,
+    ),
+    Mutant(
         "producers-without-batches-stay",
         "storage/producers.py",
         "            if not producer.batches and not producer.is_in_transactions:\n"

@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "unflushed-batches-are-checkpointed",
         "storage/state.py",
-        "    producers = log.producers.encode(end)\n",
-        "    producers = log.producers.encode(log.log_end)\n",
+        "    producers = log.producers.snapshot(end)\n",
+        "    producers = log.producers.snapshot(log.log_end)\n",
         "A checkpoint of the producer state contains only flushed batches.",
         GONE,
         Scenario.REPLICAS,
