@@ -27,10 +27,11 @@ class NewestConnections:
 
         The delayed request belongs to an earlier transaction: in version 1, all of them have the same epoch.
         """
-        newest = self._recent.get(producer) or self._former.get(producer, 0)
-        if 0 < connection < newest:
+        newest = self._recent.get(producer)
+        if connection in (0, newest):
+            return
+        if connection < (newest or self._former.get(producer, 0)):
             raise Refused(ErrorCode.invalid_txn_state)
-        if connection:
-            self._recent[producer] = connection
-            if len(self._recent) >= self._producers_max:
-                self._former, self._recent = self._recent, {}
+        self._recent[producer] = connection
+        if len(self._recent) >= self._producers_max:
+            self._former, self._recent = self._recent, {}

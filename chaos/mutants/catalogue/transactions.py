@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "delayed-requests-tear",
         CONNECTIONS,
-        "        if 0 < connection < newest:\n",
+        "        if connection < (newest or self._former.get(producer, 0)):\n",
         "        if False:\n",
         "A delayed request of version 1 does not land in the next transaction (transaction rule 6).",
         TORN,
