@@ -22,7 +22,7 @@ from cordwood.cluster.transactions.measures import TransactionMeasures
 from cordwood.cluster.transactions.patterns import compile_pattern
 from cordwood.cluster.transactions.settings import TransactionSettings
 from cordwood.cluster.transactions.shard import PartitionNames, TransactionShard, record
-from cordwood.cluster.transactions.states import DECIDED, TransactionState
+from cordwood.cluster.transactions.states import DECIDED, OPEN, TransactionState
 from cordwood.cluster.transactions.transaction import AddedPartition, ProducerIdNeeded, Transaction
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
@@ -40,8 +40,6 @@ BROKERS_WAIT_S = 0.02
 
 UNKNOWN_TOPIC = UUID(int=0)
 """The topic id of a partition whose record has none, and whose topic is deleted."""
-
-OPEN = DECIDED | {TransactionState.ONGOING}
 
 _events = structlog.get_logger("transactions")
 
@@ -254,9 +252,17 @@ class TransactionCoordinator:
             for transactional_id, current in list(shard.transactions.items())
         )
 
-    def known(self) -> Iterator[Transaction]:
-        """Return all transactional ids that are loaded."""
-        return (transaction for shard in self._store.shards for transaction in list(shard.transactions.values()))
+    def counts(self) -> Mapping[TransactionState, int]:
+        """Return the number of transactional ids by state. Those that are loading do not count."""
+        shards = self._store.shards
+        return {state: sum(shard.counts[state] for shard in shards) for state in TransactionState}
+
+    def open(self) -> Iterator[Transaction]:
+        """Return the open transactions. A caller may pause: those that end meanwhile are left out."""
+        ids = ((shard, transactional_id) for shard in self._store.shards for transactional_id in list(shard.open))
+        return (
+            shard.transactions[transactional_id] for shard, transactional_id in ids if transactional_id in shard.open
+        )
 
     def decisions(self) -> Collection[Decided]:
         """Return the decided transactions that lack a marker."""

@@ -8,7 +8,7 @@ from uuid import UUID
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard
 from cordwood.cluster.coordination.topic import PartitionLeadership
 from cordwood.cluster.transactions.formats import Intern, decode_key, decode_value, encode_key, encode_value
-from cordwood.cluster.transactions.states import DECIDED, TransactionState
+from cordwood.cluster.transactions.states import DECIDED, OPEN, TransactionState
 from cordwood.cluster.transactions.transaction import AddedPartition, Transaction
 
 
@@ -22,6 +22,11 @@ class TransactionShard(CoordinatorShard[str]):
     def __init__(self, leadership: PartitionLeadership, intern: Intern) -> None:
         super().__init__(leadership)
         self.transactions: dict[str, Transaction] = {}
+        """Changed by `put`, unless the state stays the same."""
+        self.counts = dict.fromkeys(TransactionState, 0)
+        """Transactional ids by state."""
+        self.open: dict[str, None] = {}
+        """Transactional ids with an open transaction."""
         self.decided: list[str] = []
         """Transactional ids of which the log has a decision, as of the end of loading."""
         self._intern = intern
@@ -37,7 +42,8 @@ class TransactionShard(CoordinatorShard[str]):
         for raw_key, value in contents:
             transactional_id = decode_key(raw_key)
             if transactional_id is not None:
-                transaction = self.transactions[transactional_id] = decode_value(value, self._intern)
+                transaction = decode_value(value, self._intern)
+                self.put(transactional_id, transaction)
                 if transaction.state in DECIDED:
                     self.decided.append(transactional_id)
             yield
@@ -53,6 +59,21 @@ class TransactionShard(CoordinatorShard[str]):
             if transaction is not None and transaction.state is not TransactionState.DEAD
         ]
 
+    def put(self, transactional_id: str, transaction: Transaction) -> None:
+        """Replace the state of a transactional id, or remove it if it is dead."""
+        state, transactions = transaction.state, self.transactions
+        if transactional_id in transactions:
+            self.counts[transactions[transactional_id].state] -= 1
+        if state in OPEN:
+            self.open[transactional_id] = None
+        elif transactional_id in self.open:
+            del self.open[transactional_id]
+        if state is TransactionState.DEAD:
+            transactions.pop(transactional_id, None)
+        else:
+            self.counts[state] += 1
+            transactions[transactional_id] = transaction
+
     def is_pending(self, transactional_id: str) -> bool:
         """Return True while a transition of the transactional id is being written."""
         return transactional_id in self._pending
@@ -66,10 +87,7 @@ class TransactionShard(CoordinatorShard[str]):
         """Apply the transition, which is in the log."""
         transaction = self._pending.pop(transactional_id)
         self._unwritten.pop(transactional_id, None)
-        if transaction.state is TransactionState.DEAD:
-            self.transactions.pop(transactional_id, None)
-        else:
-            self.transactions[transactional_id] = transaction
+        self.put(transactional_id, transaction)
         if transaction.state not in DECIDED:
             self._wake(transactional_id)
 
@@ -80,7 +98,7 @@ class TransactionShard(CoordinatorShard[str]):
 
     def complete(self, transactional_id: str, completed: Transaction) -> None:
         """Apply a completion before it is written: the markers are all that it says."""
-        self.transactions[transactional_id] = completed
+        self.put(transactional_id, completed)
         self._unwritten[transactional_id] = None
         self._wake(transactional_id)
 

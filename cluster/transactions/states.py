@@ -44,6 +44,9 @@ PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
 DECIDED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 """States in which the outcome is fixed, and markers are being written."""
 
+OPEN = DECIDED | {_S.ONGOING}
+"""States of a transaction that is not complete."""
+
 COMPLETE = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 
 EXPIRING = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})

@@ -1,12 +1,10 @@
 """Metrics of transactions: those that this broker coordinates, their markers, and what they hold back in partitions."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from cordwood.cluster.http.metrics.family import Family, Row, Rows, counters, gauge_over, gauges
 from cordwood.cluster.http.watched import Watched
-from cordwood.cluster.transactions.coordinator import OPEN
-from cordwood.cluster.transactions.states import DECIDED, TransactionState
+from cordwood.cluster.transactions.states import DECIDED, OPEN, TransactionState
 from cordwood.cluster.transactions.transaction import Transaction
 
 LATE_MS = 300_000
@@ -15,13 +13,8 @@ NEVER_STORED = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_
 
 
 def _states(watched: Watched) -> Rows:
-    counts: Counter[TransactionState] = Counter()
-    for transaction in watched.transactions.known():
-        counts[transaction.state] += 1
-        yield None
-    for state in TransactionState:
-        if state not in NEVER_STORED:
-            yield (state.value,), counts[state]
+    counts = watched.transactions.counts()
+    return (((state.value,), count) for state, count in counts.items() if state not in NEVER_STORED)
 
 
 def _oldest(
@@ -31,7 +24,7 @@ def _oldest(
 
     def rows(watched: Watched) -> Rows:
         now_ms = oldest_ms = watched.wall_clock()
-        for transaction in watched.transactions.known():
+        for transaction in watched.transactions.open():
             if transaction.state in states:
                 oldest_ms = min(oldest_ms, since_ms(transaction))
             yield None

@@ -52,11 +52,11 @@ async def make_open_transactions(admin: Any, leader: Any, coordinator: Transacti
     )
     while (await admin.ask(leader, asked_for, 30)).error_code:
         await asyncio.sleep(0.1)
-    (known,) = coordinator.known()
-    began = known._replace(state=TransactionState.ONGOING, start_ms=known.update_ms)
     shards = coordinator._store.shards
+    (known,) = (known for shard in shards for known in shard.transactions.values())
+    began = known._replace(state=TransactionState.ONGOING, start_ms=known.update_ms)
     for number in range(TRANSACTIONS):
-        shards[number % len(shards)].transactions[f"id-{number}"] = began
+        shards[number % len(shards)].put(f"id-{number}", began)
 
 
 def asked(context: Context, query: Any = None, **path: str) -> ApiRequest[Any, Any]:

@@ -28,7 +28,7 @@ def test_transactions_are_counted_by_state_with_the_age_of_the_oldest() -> None:
             await transactions.init()
             assert await broker.metric("transactions", state="Empty") == 1
             await transactions.add(ONE)
-            (ongoing,) = transactions.coordinator.known()
+            (ongoing,) = transactions.coordinator.open()
             broker.now_ms = ongoing.start_ms + 90_000
             assert await broker.metric("transactions", state="Ongoing") == 1
             assert await broker.metric("oldest_transaction_age_seconds") == 90
@@ -42,6 +42,22 @@ def test_transactions_are_counted_by_state_with_the_age_of_the_oldest() -> None:
     run(story())
 
 
+def test_a_scrape_does_not_look_at_ids_without_an_open_transaction() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            transactions = broker.transactions
+            for number in range(50):
+                await transactions.init(transactional_id=f"id-{number}")
+            assert await broker.metric("transactions", state="Empty") == 50
+            assert list(transactions.coordinator.open()) == []
+            await transactions.add(ONE, transactional_id="id-49")
+            assert len(list(transactions.coordinator.open())) == 1
+            assert await broker.metric("transactions", state="Empty") == 49
+            assert await broker.metric("transactions", state="Ongoing") == 1
+
+    run(story())
+
+
 def test_markers_that_are_not_acknowledged_are_counted_with_the_age_of_their_decision() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
@@ -50,7 +66,7 @@ def test_markers_that_are_not_acknowledged_are_counted_with_the_age_of_their_dec
             await transactions.add(ONE, TWO)
             transactions.gate.clear()
             await transactions.end("abort")
-            (decided,) = transactions.coordinator.known()
+            (decided,) = transactions.coordinator.open()
             broker.now_ms = decided.update_ms + 5_000
             assert await broker.metric("missing_transaction_markers") == 2
             assert await broker.metric("transaction_marker_lag_seconds") == 5

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from virtual_time import run
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.transactions.markers import Codes, Marker, MarkerRow, Unacknowledged
+from cordwood.cluster.transactions.states import OPEN
 from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
@@ -179,6 +181,11 @@ class World(TransactionsFixture):
 
     def check(self) -> None:
         """Check that no transaction is torn, and that each has the outcome that the client was told."""
+        for coordinator in self.coordinators.values():
+            for shard in coordinator._store.shards:
+                states = Counter(transaction.state for transaction in shard.transactions.values())
+                assert +Counter(shard.counts) == states
+                assert shard.open.keys() == {one for one, now in shard.transactions.items() if now.state in OPEN}
         for number in range(1, self.number + 1):
             outcomes = {one for model in self.partitions.values() for one in model.outcomes.get(number, ())}
             assert len(outcomes) < 2, f"transaction rule 4: {number} is committed and aborted"

@@ -90,8 +90,10 @@ async def test_an_id_without_a_transaction_expires() -> None:
     await transactions.add(ONE)
     listed = {row.transactional_id for row in transactions.coordinator.list()}
     assert listed == {"idle", ID}
+    assert sum(transactions.coordinator.counts().values()) == 2
     await asyncio.sleep(102)
     assert [row.transactional_id for row in transactions.coordinator.list() if row is not None] == [ID]
+    assert sum(transactions.coordinator.counts().values()) == 1
     for index in range(4):
         records = transactions.topic.records(index)
         for record in records:
