@@ -112,6 +112,7 @@ class LogMaintenance:
             # Runs even if the caller was cancelled meanwhile.
             self._running_checkpoints.discard(future)
             partition.is_checkpoint_locked = False
+            log.producers.encoded()
             if not future.cancelled() and future.exception() is None:
                 has_moved = state.log_start != log.flushed_start
                 log.checkpoint_written(state)

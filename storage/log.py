@@ -361,7 +361,6 @@ class Log:
 
     def checkpoint_failed(self, state: LogState) -> None:
         """Record that the checkpoint of `state` failed; the next one writes its epochs and aborted rows again."""
-        self.producers.encoded()
         if state.epochs is not None:
             self.epochs.changes_lost()
         for rows in state.aborted:
@@ -369,7 +368,6 @@ class Log:
 
     def checkpoint_written(self, state: LogState) -> None:
         """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
-        self.producers.encoded()
         self.recovery_point = max(self.recovery_point, state.recovery_point)
         self.flushed_start = state.log_start
         active = self.segments[-1].aborted if self.segments else None

@@ -130,8 +130,8 @@ MUTANTS = (
         "concurrent-ends",
         TRANSACTION,
         "        if is_pending:\n            raise Refused(ErrorCode.concurrent_transactions)\n"
-        "        self._check_connection",
-        "        self._check_connection",
+        "        if self.state is _S.ONGOING:\n            return self._end",
+        "        if self.state is _S.ONGOING:\n            return self._end",
         "One transition of a transactional id is written at a time (transaction rule 4).",
         BOTH,
         Scenario.TRANSACTIONS,
