@@ -25,3 +25,23 @@ class Rows(Generic[_From, _To]):
 def rows(make: Callable[[_From], _To], values: Collection[_From]) -> tuple[_To, ...]:
     """Return a lazy array for a message field. kio types such fields as tuples, but uses only `len` and iteration."""
     return cast("tuple[_To, ...]", Rows(make, values))
+
+
+class _Generated(Generic[_To]):
+    """A lazily generated collection. Each iteration generates the items again."""
+
+    __slots__ = ("_count", "_generate")
+
+    def __init__(self, generate: Callable[[], Iterator[_To]], count: int) -> None:
+        self._generate, self._count = generate, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[_To]:
+        return self._generate()
+
+
+def generated(generate: Callable[[], Iterator[_To]], count: int) -> tuple[_To, ...]:
+    """Return a lazy array of the `count` items of a generator, for items that need the position of the one before."""
+    return cast("tuple[_To, ...]", _Generated(generate, count))

@@ -4,12 +4,11 @@ A successful response means that the reassignment has begun. It ends once all ne
 ListPartitionReassignments shows it.
 """
 
-from itertools import accumulate
+from collections.abc import Iterator
 
 from kio.schema.alter_partition_reassignments.v1.request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
-    ReassignableTopic,
 )
 from kio.schema.alter_partition_reassignments.v1.response import (
     AlterPartitionReassignmentsResponse,
@@ -23,7 +22,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
-from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.rows import generated
 from cordwood.cluster.metadata.commands import ReassignPartition
 from cordwood.cluster.metadata.image import Image, PartitionImage
 
@@ -42,18 +41,19 @@ async def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> Alt
         return _row(wanted[1], refusal) if refusal else await _move(*wanted, call, may_resize=may_resize)
 
     results = await call.turns.gather(moved, wanted)
-    ends = accumulate([len(topic.partitions) async for topic in call.turns.each(request.topics)])
 
-    def response(place: tuple[ReassignableTopic, int]) -> ReassignableTopicResponse:
-        topic, end = place
-        return ReassignableTopicResponse(name=topic.name, partitions=results[end - len(topic.partitions) : end])
+    def topic_rows() -> Iterator[ReassignableTopicResponse]:
+        end = 0
+        for topic in request.topics:
+            begin, end = end, end + len(topic.partitions)
+            yield ReassignableTopicResponse(name=topic.name, partitions=tuple(results[begin:end]))
 
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=may_resize,
         error_code=refusal.code if refusal else ErrorCode.none,
         error_message=refusal.message if refusal else None,
-        responses=rows(response, request.topics),
+        responses=generated(topic_rows, len(request.topics)),
     )
 
 

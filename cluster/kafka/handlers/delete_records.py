@@ -6,9 +6,10 @@ failover brings records back. All partitions of a request begin before the first
 
 import asyncio
 from array import array
+from collections.abc import Iterator
 
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
-from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
+from kio.schema.delete_records.v2.request import DeleteRecordsPartition
 from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
 from kio.schema.errors import ErrorCode
 
@@ -17,7 +18,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import DELETE, TOPIC, Right, Rights
-from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.rows import generated, rows
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
@@ -92,15 +93,14 @@ async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResp
         deletions.begin(topic, wanted, call)
     async for number in call.turns.each(range(len(deletions.codes))):
         await deletions.end(number, deadline)
-    numbers = iter(range(len(deletions.codes)))
 
-    def partition_row(_wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        return deletions.row(next(numbers))
+    def topic_rows() -> Iterator[DeleteRecordsTopicResult]:
+        end = 0
+        for topic in request.topics:
+            begin, end = end, end + len(topic.partitions)
+            yield DeleteRecordsTopicResult(name=topic.name, partitions=rows(deletions.row, range(begin, end)))
 
-    def topic_row(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
-        return DeleteRecordsTopicResult(name=topic.name, partitions=rows(partition_row, topic.partitions))
-
-    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=generated(topic_rows, len(request.topics)))
 
 
 def _delete(leader: LeaderRole, offset: int) -> int:
