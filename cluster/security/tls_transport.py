@@ -15,10 +15,15 @@ from typing import Any, Protocol, cast
 from cordwood.cluster.security.tls_errors import NOT_TLS, TlsRefused, sentence_of
 
 RECORD_BYTES = 16 << 10
-"""Plaintext of the largest TLS record. The buffers of OpenSSL are fed with so much at once, so that they stay small."""
+"""Plaintext of the largest TLS record."""
 BURST_BYTES = 16 * RECORD_BYTES
 """Plaintext that is encrypted for one write to the socket."""
-SCRATCH_BYTES = 128 << 10
+BULK_BYTES = 4 * RECORD_BYTES
+"""Bytes that pass through a buffer of OpenSSL at once. The buffer keeps the size of the largest piece."""
+BULK_FROM_BYTES = 1 << 20
+"""A connection that has received so much is fed with BULK_BYTES, others with RECORD_BYTES: no client receives so much
+before it is authenticated."""
+SCRATCH_BYTES = 256 << 10
 HELLO_BYTES_MAX = 16 << 10
 """OpenSSL allocates what the header of a ClientHello announces, up to 128 KiB."""
 HANDSHAKE_BYTES_MAX = 64 << 10
@@ -113,7 +118,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         if self.state is State.OPEN:
-            self._feed(_scratch[:count])
+            if count <= RECORD_BYTES:
+                self._incoming.write(_scratch[:count])
+                self._drain()
+            else:
+                self._feed(_scratch[:count])
         elif self.state is State.HANDSHAKE:
             self._received += count
             self._incoming.write(_scratch[:count])
@@ -207,53 +216,69 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _feed(self, data: memoryview) -> None:
         """Decrypt. What the protocol does not take stays in the buffer of OpenSSL until it reads on."""
-        for start in range(0, len(data), RECORD_BYTES):
+        self._received += len(data)
+        step = BULK_BYTES if self._received > BULK_FROM_BYTES else RECORD_BYTES
+        for start in range(0, len(data), step):
             if not self._is_reading or self.state is not State.OPEN:
                 self._incoming.write(data[start:])
                 return
-            self._incoming.write(data[start : start + RECORD_BYTES])
+            self._incoming.write(data[start : start + step])
             self._drain()
 
     def _drain(self) -> None:
         """Pass the decrypted bytes to the protocol, as long as there are some and it reads."""
         try:
-            while self._is_reading and self.state is State.OPEN and self._read_once():
-                pass
+            if self._is_buffered:
+                self._drain_into_buffers()
+            else:
+                self._drain_as_bytes()
         except ssl.SSLWantReadError:
             return
-        except ssl.SSLError as error:
+        except ssl.SSLError:
             # The bytes were changed on their way, or an alert has arrived.
             self._flush()
-            self._abort(error)
+            self._abort()
 
-    def _read_once(self) -> bool:
-        """Pass on one record, or what of it has room. Return whether there may be more."""
-        tls = self._ssl
-        assert tls is not None
-        count: int
-        if self._is_buffered:
-            room = self._app.get_buffer(-1)
-            if not room:
-                return False
-            count = cast(Any, tls.read(len(room), room))
-            if count:
-                self._app.buffer_updated(count)
-        else:
-            data = tls.read(BURST_BYTES)
-            count = len(data)
-            if count:
-                self._app.data_received(data)
-        if not count:
-            if self.state is State.OPEN:
-                self._app.eof_received()
-                self.close()
-            return False
-        return bool(self._incoming.pending or tls.pending())
+    def _drain_into_buffers(self) -> None:
+        app, tls, incoming = self._app, self._ssl, self._incoming
+        while self._is_reading and self.state is State.OPEN:
+            room = app.get_buffer(-1)
+            size = len(room)
+            if not size:
+                return
+            assert tls is not None
+            count: int = tls.read(size, room)  # type: ignore[assignment]
+            if not count:
+                self._ended()
+                return
+            app.buffer_updated(count)
+            if not incoming.pending and not tls.pending():
+                return
+
+    def _drain_as_bytes(self) -> None:
+        while self._is_reading and self.state is State.OPEN:
+            assert self._ssl is not None
+            data = self._ssl.read(RECORD_BYTES)
+            if not data:
+                self._ended()
+                return
+            self._app.data_received(data)
+            if not self._incoming.pending and not (self._ssl is not None and self._ssl.pending()):
+                return
+
+    def _ended(self) -> None:
+        """Close after the other side's close_notify."""
+        if self.state is State.OPEN:
+            self._app.eof_received()
+            self.close()
 
     # The transport of the protocol.
 
     def write(self, data: Bytes) -> None:
-        self.writelines((data,))
+        if self._backlog or self._is_plain_paused or len(data) > RECORD_BYTES:
+            self.writelines((data,))
+        elif data and self.state is State.OPEN and not self._is_closing:
+            self._write_record(data)
 
     def writelines(self, list_of_data: Iterable[Bytes]) -> None:
         if self.state is not State.OPEN or self._is_closing:
@@ -264,8 +289,23 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._backlog_bytes += len(data)
         if not self._is_plain_paused:
             self._send()
-        self._own_backlog()
-        self._pace_app()
+        if self._backlog:
+            # The caller may change what is not readonly after the call.
+            self._backlog = deque(data if memoryview(data).readonly else bytes(data) for data in self._backlog)
+            self._pace_app()
+
+    def _write_record(self, data: Bytes) -> None:
+        """Encrypt and write a short message at once: most responses are one."""
+        assert self._ssl is not None
+        assert self._plain is not None
+        try:
+            self._ssl.write(data)
+        except ssl.SSLError:
+            self._abort()
+            return
+        self._plain.write(self._outgoing.read())
+        if self._is_plain_paused:
+            self._pace_app()
 
     def _send(self) -> None:
         """Encrypt and write, until the kernel takes no more."""
@@ -273,49 +313,42 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         try:
             while self._backlog and not self._is_plain_paused:
                 self._plain.writelines(self._encrypted_burst())
-        except ssl.SSLError as error:
-            self._abort(error)
+        except ssl.SSLError:
+            self._abort()
             return
         if self._is_closing and not self._backlog:
             self._finish()
-        self._pace_app()
+        if self._is_plain_paused or self._is_app_paused:
+            self._pace_app()
 
     def _encrypted_burst(self) -> list[bytes]:
+        """Take up to BURST_BYTES from the backlog. Small pieces are joined: each record costs 22 bytes and a call."""
         assert self._ssl is not None
-        backlog, records, size = self._backlog, list[bytes](), 0
+        backlog, encrypt, outgoing = self._backlog, self._ssl.write, self._outgoing
+        encrypted, size = list[bytes](), 0
         while backlog and size < BURST_BYTES:
-            piece = self._next_record()
-            size += len(piece)
-            self._ssl.write(piece)
-            records.append(self._outgoing.read())
+            data = backlog.popleft()
+            if backlog and len(data) + len(backlog[0]) <= RECORD_BYTES:
+                data = self._joined(data)
+            view, end = memoryview(data), min(len(data), BURST_BYTES)
+            for start in range(0, end, RECORD_BYTES):
+                encrypt(view[start : start + RECORD_BYTES])
+                if outgoing.pending >= BULK_BYTES:
+                    encrypted.append(outgoing.read())
+            if end < len(view):
+                backlog.appendleft(view[end:])
+            size += end
+        encrypted.append(outgoing.read())
         self._backlog_bytes -= size
-        return records
+        return encrypted
 
-    def _next_record(self) -> Bytes:
-        """Take the bytes of one record from the backlog. Small pieces are joined: each record costs 22 bytes."""
-        backlog = self._backlog
-        first = backlog.popleft()
-        if len(first) > RECORD_BYTES:
-            whole = memoryview(first)
-            backlog.appendleft(whole[RECORD_BYTES:])
-            return whole[:RECORD_BYTES]
-        if not backlog or len(first) + len(backlog[0]) > RECORD_BYTES:
-            return first
-        pieces, size = [first], len(first)
+    def _joined(self, first: Bytes) -> bytes:
+        """Take more pieces from the backlog, as many as fit into a record with the first."""
+        backlog, pieces, size = self._backlog, [first], len(first)
         while backlog and size + len(backlog[0]) <= RECORD_BYTES:
             pieces.append(backlog.popleft())
             size += len(pieces[-1])
         return b"".join(pieces)
-
-    def _own_backlog(self) -> None:
-        """Copy what the caller may change after the call."""
-        if self._backlog:
-            self._backlog = deque(
-                bytes(data)
-                if isinstance(data, bytearray) or (isinstance(data, memoryview) and not data.readonly)
-                else data
-                for data in self._backlog
-            )
 
     def _pace_app(self) -> None:
         size = self.get_write_buffer_size()
@@ -391,7 +424,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._flush()
         self._plain.close()
 
-    def _abort(self, _error: Exception) -> None:
+    def _abort(self) -> None:
         """Close after an error of TLS, with the alert that has been written."""
         self._is_closing = True
         if self._plain is not None:
