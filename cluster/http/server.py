@@ -5,7 +5,8 @@ import itertools
 import logging
 import re
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
@@ -14,6 +15,7 @@ from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.config.listeners import HTTP
 from cordwood.cluster.http.api.table import ROUTES
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.console.routes import ConsoleRoutes
@@ -27,6 +29,11 @@ from cordwood.cluster.http.routes import Routes
 from cordwood.cluster.http.security.access import Access, AccessControl
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import Unanswered
+from cordwood.cluster.security.tls_listener import TlsListener
+from cordwood.cluster.security.tls_transport import State, TlsTransport
+
+if TYPE_CHECKING:
+    from cordwood.cluster.security.tls import Tls
 
 CONNECTIONS_MAX = 256
 BACKLOG = 16
@@ -93,15 +100,17 @@ class HttpServer:
             handler_cancellation=True,
         )
         self._listening: asyncio.Server | None = None
+        self._handshakes: TlsListener | None = None
+        self._shaking: dict[TlsTransport, None] = {}
         self._readers = Readers(self._connections, watched.memory.http_unsent)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen. Return the port, which the system chooses for 0. Raises OSError."""
+    async def start(self, host: str, port: int, tls: "Tls | None" = None) -> int:
+        """Listen, with TLS if it is given. Return the port, which the system chooses for 0. Raises OSError."""
         self._guard = Guard(host, self._names)
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
-            listening = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
+            listening = await loop.create_server(self._factory(tls), host, port, backlog=BACKLOG)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen: {error.strerror}", f"http.listen on {host}:{port}") from error
         self._listening = listening
@@ -117,6 +126,8 @@ class HttpServer:
         self._readers.stop()
         if self._listening is not None:
             self._listening.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
         await self._runner.cleanup()
         if self._context is not None:
             await self._context.close()
@@ -143,6 +154,28 @@ class HttpServer:
     def _connections(self) -> list[RequestHandler]:
         return [] if self._runner.server is None else self._runner.server.connections
 
+    def _factory(self, tls: "Tls | None") -> Callable[[], asyncio.BaseProtocol]:
+        if tls is None:
+            return self._connection
+        self._handshakes = TlsListener(HTTP, tls.server_context, self)
+        return self._handshake
+
+    def _handshake(self) -> asyncio.BaseProtocol:
+        assert self._handshakes is not None
+        assert self._runner.server is not None, "no client connects before the start"
+        return self._handshakes.wrap(self._runner.server())
+
+    def shaking(self, transport: TlsTransport) -> None:
+        """Count a TLS connection before its handshake; the oldest above CONNECTIONS_MAX is refused."""
+        self._shaking[transport] = None
+        if len(self._shaking) > CONNECTIONS_MAX:
+            next(iter(self._shaking)).refuse(f"more than {CONNECTIONS_MAX} HTTP connections are in their handshake")
+
+    def shaken(self, transport: TlsTransport) -> None:
+        self._shaking.pop(transport, None)
+        if transport.state is State.OPEN:
+            self._make_room()
+
     def _connection(self) -> asyncio.Protocol:
         """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through.
 
@@ -150,12 +183,15 @@ class HttpServer:
         """
         server = self._runner.server
         assert server is not None, "no client connects before the start"
-        connections = server.connections
+        self._make_room()
+        return server()
+
+    def _make_room(self) -> None:
+        connections = self._connections()
         count = max(0, len(connections) + 1 - CONNECTIONS_MAX)
         for oldest in sorted(connections, key=self._proved.__contains__)[:count] if count else ():
             if oldest.transport is not None:
                 oldest.transport.abort()
-        return server()
 
 
 def _api_routes(context: Context) -> list[web.RouteDef]:
