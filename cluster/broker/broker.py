@@ -22,14 +22,7 @@ from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
-from cordwood.cluster.config.listeners import (
-    HTTP,
-    Listener,
-    http_address,
-    http_names,
-    inter_broker_listener,
-    listeners_of,
-)
+from cordwood.cluster.config.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import ReplicatedTopic
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -267,8 +260,7 @@ class Broker:
             names = http_names(self._settings, self._environment.hostname)
             control = self._access_control()
             self._http = HttpServer(watched, control, self._context(watched, control), names)
-            certificates = self._environment.tls
-            await self._http.start(*address, None if certificates is None else certificates.of(HTTP))
+            await self._http.start(*address, self._environment.tls)
 
     def _access_control(self) -> "AccessControl":
         """Return the decisions about HTTP requests. They wait for metadata that is as new as this start."""
@@ -279,7 +271,7 @@ class Broker:
         return AccessControl(
             settings=self._settings,
             authorizer=self._services.authorizer,
-            checks=checks_of(self._authentication.tokens, self._authentication.bearer.validate),
+            checks=checks_of(self._credentials.tokens, self._credentials.bearer.validate, self._environment.tls),
             credentials_of=lambda user: scram_credentials_of(user, self._quorum.image),
             is_current=lambda: self._is_registered,
             audit=self._audit,

@@ -6,7 +6,7 @@ import logging
 import re
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -30,10 +30,8 @@ from cordwood.cluster.http.security.access import Access, AccessControl
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.security.tls_listener import TlsListener
+from cordwood.cluster.security.tls_listeners import TlsListeners
 from cordwood.cluster.security.tls_transport import State, TlsTransport
-
-if TYPE_CHECKING:
-    from cordwood.cluster.security.tls import Tls
 
 CONNECTIONS_MAX = 256
 BACKLOG = 16
@@ -78,7 +76,7 @@ class HttpServer:
         self._access_control, self._names, self._context = access_control, names, context
         self._proved: weakref.WeakSet[RequestHandler] = weakref.WeakSet()
         """The connections whose last request had valid credentials."""
-        self._pauses = watched.pauses
+        self._pauses, self._clock = watched.pauses, watched.requests.clock
         application = web.Application(middlewares=[_mistakes_in_words, self._guarded])
         RequestIds().join(application)
         application.add_routes(Routes(watched).table())
@@ -104,8 +102,8 @@ class HttpServer:
         self._shaking: dict[TlsTransport, None] = {}
         self._readers = Readers(self._connections, watched.memory.http_unsent)
 
-    async def start(self, host: str, port: int, tls: "Tls | None" = None) -> int:
-        """Listen, with TLS if it is given. Return the port, which the system chooses for 0. Raises OSError."""
+    async def start(self, host: str, port: int, tls: TlsListeners | None = None) -> int:
+        """Listen, with TLS if HTTP has it. Return the port, which the system chooses for 0. Raises OSError."""
         self._guard = Guard(host, self._names)
         await self._runner.setup()
         loop = asyncio.get_running_loop()
@@ -154,10 +152,11 @@ class HttpServer:
     def _connections(self) -> list[RequestHandler]:
         return [] if self._runner.server is None else self._runner.server.connections
 
-    def _factory(self, tls: "Tls | None") -> Callable[[], asyncio.BaseProtocol]:
-        if tls is None:
+    def _factory(self, tls: TlsListeners | None) -> Callable[[], asyncio.BaseProtocol]:
+        own = None if tls is None else tls.of(HTTP)
+        if own is None:
             return self._connection
-        self._handshakes = TlsListener(HTTP, tls.server_context, self)
+        self._handshakes = TlsListener(HTTP, own.server_context, self, self._clock)
         return self._handshake
 
     def _handshake(self) -> asyncio.BaseProtocol:
@@ -175,6 +174,9 @@ class HttpServer:
         self._shaking.pop(transport, None)
         if transport.state is State.OPEN:
             self._make_room()
+
+    def failed(self, _listener: str, host: str, reason: str) -> None:
+        self._access_control.handshake_failed(host, reason)
 
     def _connection(self) -> asyncio.Protocol:
         """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through.

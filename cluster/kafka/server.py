@@ -236,8 +236,8 @@ class Server:
     def _factory(self, listener: str) -> Callable[[], asyncio.BaseProtocol]:
         tls = None if self._tls is None else self._tls.of(listener)
         if tls is None:
-            return lambda: Connection(self, listener, self._handle)
-        handshakes = TlsListener(listener, tls.server_context, self)
+            return lambda: self._accept(listener)
+        handshakes = TlsListener(listener.name, tls.server_context, self, self._measures.clock)
         self._handshakes.append(handshakes)
         return lambda: handshakes.wrap(Connection(self, listener, self._handle))
 

@@ -242,7 +242,7 @@ def _reason(error: Exception) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+    return str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
 
 
 def _date(seconds: float) -> str:

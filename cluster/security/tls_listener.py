@@ -9,11 +9,20 @@ from typing import Protocol
 import structlog
 
 from cordwood.cluster.security.tls_transport import TlsTransport
+from cordwood.replication.measures import Clock
 
 HANDSHAKE_S = 10.0
 """Time for a handshake, from the TCP connection on."""
-STARTS_MAX = 4
-"""Handshakes that begin in one event-loop iteration. The signature of each takes up to 2 ms (RSA of 2048 bits)."""
+START_SHARE, SUSPECT_SHARE = 0.5, 0.1
+"""The largest shares of the event loop's time in which handshakes begin: of all clients, and of those at addresses with
+failed handshakes, which wait for the others. The signature of a handshake takes up to 2 ms (RSA of 2048 bits)."""
+SUSPECT_S = 10.0
+"""Time for which an address counts as one with failed handshakes."""
+SUSPECTS_MAX = 1024
+FAILURE_DELAY_S = 1.0
+"""Mean delay of the answer to a failed handshake, from the second one of an address on: clients retry in a loop."""
+PHASES = 64
+"""Different delays, so that clients that fail together do not come back together."""
 
 _events = structlog.get_logger("tls")
 
@@ -37,14 +46,17 @@ class Gate(Protocol):
 class TlsListener:
     """The handshakes of a listener. `wrap` is called for each accepted connection."""
 
-    def __init__(self, name: str, context: Callable[[], ssl.SSLContext], gate: Gate) -> None:
-        """`context` returns the newest context: handshakes that have begun keep theirs."""
-        self._name, self._context, self._gate = name, context, gate
+    def __init__(self, name: str, context: Callable[[], ssl.SSLContext], gate: Gate, clock: Clock) -> None:
+        """`context` returns the newest context: handshakes that have begun keep theirs. `clock` measures them."""
+        self._name, self._context, self._gate, self._clock = name, context, gate, clock
         self._loop = asyncio.get_running_loop()
         self._since: dict[TlsTransport, float] = {}
         """Connections without a completed handshake, oldest first."""
-        self._queued: deque[TlsTransport] = deque()
-        self._starts = 0
+        self._queued, self._suspect = deque[TlsTransport](), deque[TlsTransport]()
+        self._next_start: asyncio.TimerHandle | None = None
+        self._failed_at: dict[str, float] = {}
+        """The time of the last failed handshake of an address."""
+        self._phase = 0
         self._deadline: asyncio.TimerHandle | None = None
 
     def wrap(self, protocol: asyncio.BaseProtocol) -> TlsTransport:
@@ -55,6 +67,8 @@ class TlsListener:
         """Abort all handshakes."""
         if self._deadline is not None:
             self._deadline.cancel()
+        if self._next_start is not None:
+            self._next_start.cancel()
         for transport in list(self._since):
             transport.abort()
 
@@ -65,28 +79,38 @@ class TlsListener:
         self._gate.shaking(transport)
 
     def hello(self, transport: TlsTransport) -> None:
-        if not self._starts:
-            self._loop.call_soon(self._start_more)
-        if self._starts < STARTS_MAX and not self._queued:
-            self._starts += 1
-            transport.begin(self._context())
-        else:
-            self._queued.append(transport)
+        (self._suspect if self._is_suspect(transport.client_host) else self._queued).append(transport)
+        if self._next_start is None:
+            self._start_next()
 
-    def done(self, transport: TlsTransport, failure: str | None) -> None:
+    def failed(self, transport: TlsTransport, sentence: str) -> float:
+        host = transport.client_host
+        _events.warning("tls.handshake_failed", listener=self._name, client=host, reason=sentence)
+        self._gate.failed(self._name, host, sentence)
+        self._phase = (self._phase + 1) % PHASES
+        delay_s = FAILURE_DELAY_S * (0.5 + self._phase / PHASES) if self._is_suspect(host) else 0.0
+        self._failed_at.pop(host, None)
+        self._failed_at[host] = self._loop.time()
+        if len(self._failed_at) > SUSPECTS_MAX:
+            del self._failed_at[next(iter(self._failed_at))]
+        return delay_s
+
+    def done(self, transport: TlsTransport) -> None:
         if self._since.pop(transport, None) is not None:
             self._gate.shaken(transport)
-        if failure:
-            _events.warning("tls.handshake_failed", listener=self._name, client=transport.client_host, reason=failure)
-            self._gate.failed(self._name, transport.client_host, failure)
 
-    def _start_more(self) -> None:
-        self._starts = 0
-        while self._queued and self._starts < STARTS_MAX:
-            self._starts += 1
-            self._queued.popleft().begin(self._context())
-        if self._starts:
-            self._loop.call_soon(self._start_more)
+    def _is_suspect(self, host: str) -> bool:
+        return self._loop.time() - self._failed_at.get(host, -SUSPECT_S) < SUSPECT_S
+
+    def _start_next(self) -> None:
+        """Begin the next handshake, and the one after it only when other work has had its share of the time."""
+        self._next_start = None
+        queue, share = (self._queued, START_SHARE) if self._queued else (self._suspect, SUSPECT_SHARE)
+        if queue:
+            began = self._clock()
+            queue.popleft().begin(self._context())
+            took_s = self._clock() - began
+            self._next_start = self._loop.call_later(took_s * (1 / share - 1), self._start_next)
 
     def _end_late(self) -> None:
         """Refuse the handshakes whose time is over, and look again when the next one's is."""

@@ -57,8 +57,12 @@ class Owner(Protocol):
         """Call `transport.begin`, now or later: a client has begun a handshake."""
         ...
 
-    def done(self, transport: "TlsTransport", failure: str | None) -> None:
-        """Take note of the end of a handshake; `failure` is a sentence, empty if the client just left."""
+    def failed(self, transport: "TlsTransport", sentence: str) -> float:
+        """Take note of a failed handshake. Return the seconds until the other side gets an answer."""
+        ...
+
+    def done(self, transport: "TlsTransport") -> None:
+        """Take note of the end of a handshake: it is complete, or the connection is closed."""
         ...
 
 
@@ -150,8 +154,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._backlog_bytes = 0
         if was is State.OPEN:
             self._app.connection_lost(error)
-        elif was is not State.CLOSED:
-            self._owner.done(self, "")
+        else:
+            self._owner.done(self)
 
     # The handshake.
 
@@ -176,9 +180,20 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if self.state in (State.OPEN, State.CLOSED) or self._plain is None:
             return
         self.state = State.CLOSED
-        self._flush()
-        self._plain.close()
-        self._owner.done(self, sentence)
+        self._hello = b"" if self._ssl is None else self._outgoing.read()
+        self._ssl = None
+        delay_s = self._owner.failed(self, sentence)
+        if delay_s:
+            self._plain.pause_reading()
+            asyncio.get_running_loop().call_later(delay_s, self._close_refused)
+        else:
+            self._close_refused()
+
+    def _close_refused(self) -> None:
+        if self._plain is not None:
+            self._plain.write(self._hello)
+            self._plain.close()
+        self._owner.done(self)
 
     def _take_hello(self, data: bytes) -> None:
         self._hello += data
@@ -207,7 +222,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             return
         self.state = State.OPEN
         self._flush()
-        self._owner.done(self, None)
+        self._owner.done(self)
         if self.state is State.OPEN:
             self._app.connection_made(self)
             self._drain()
@@ -457,14 +472,17 @@ class _Dial:
     def hello(self, _transport: TlsTransport) -> None:
         raise AssertionError("a client gets no ClientHello")
 
-    def done(self, _transport: TlsTransport, failure: str | None) -> None:
+    def failed(self, _transport: TlsTransport, sentence: str) -> float:
+        self.made.set_exception(TlsRefused(f"{self._where}: {sentence}"))
+        return 0.0
+
+    def done(self, transport: TlsTransport) -> None:
         if self.made.done():
             return
-        if failure is None:
+        if transport.state is State.OPEN:
             self.made.set_result(None)
         else:
-            reason = failure or "the other side closed the connection during the handshake"
-            self.made.set_exception(TlsRefused(f"{self._where}: {reason}"))
+            self.made.set_exception(TlsRefused(f"{self._where}: the connection was closed during the TLS handshake"))
 
 
 async def connect(

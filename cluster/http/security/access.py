@@ -23,7 +23,7 @@ from cordwood.cluster.http.security.credentials import (
 from cordwood.cluster.http.security.rights import CODES, METRICS_PATH, OPEN_PATHS, OPEN_ROUTES, RIGHTS_OF_PATHS, Right
 from cordwood.cluster.http.security.sessions import Session, Sessions
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
-from cordwood.cluster.security.audit.event import AuditEvent
+from cordwood.cluster.security.audit.event import FAILED, AuditEvent
 from cordwood.cluster.security.audit.log import AuditSink
 from cordwood.cluster.security.authorizer import CLUSTER_NAME, OPEN_ACCESS, Authorizer
 from cordwood.cluster.security.principal import ANONYMOUS, Identity, Principal
@@ -235,6 +235,11 @@ class AccessControl:
         outcome = refused.code.name.upper()
         _events.warning("access.refused", host=identity.host, path=path_of(request), reason=refused.sentence)
         self._audit.note(AuditEvent(AUTHENTICATE, identity, "", outcome, refused.sentence, is_refusal=True))
+
+    def handshake_failed(self, host: str, reason: str) -> None:
+        """Take note of a TLS handshake that failed. Its listener has logged it."""
+        identity = Identity(host=host, mechanism=CERTIFICATE)
+        self._audit.note(AuditEvent(AUTHENTICATE, identity, "", FAILED, f"listener HTTP: {reason}", is_refusal=True))
 
     def _check_privacy(self, request: web.Request) -> None:
         """Raise HttpRefusal if others can read the request's password or token on its way."""
