@@ -4,8 +4,7 @@ import asyncio
 import itertools
 import logging
 import re
-import weakref
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
@@ -58,6 +57,7 @@ HEADERS = {
 
 _ID = web.RequestKey("_ID", str)
 _ACCESS = web.RequestKey("_ACCESS", Access)
+_QUOTED = re.compile(r"\\n|\n|\bb['\"]")
 _SAFE_ID = re.compile(r"[\w.:/+-]{1,100}", re.ASCII)
 _events = structlog.get_logger("http")
 
@@ -74,9 +74,9 @@ class HttpServer:
     ) -> None:
         """Serve only this broker's own state if `context` is None. `names` are the accepted host names."""
         self._access_control, self._names, self._context = access_control, names, context
-        self._proved: weakref.WeakSet[RequestHandler] = weakref.WeakSet()
-        """The connections whose last request had valid credentials."""
-        self._pauses, self._clock = watched.pauses, watched.requests.clock
+        self._proved: set[RequestHandler] = set()
+        """The connections with a request that had valid credentials. Closed ones go when the next client connects."""
+        self._pauses = watched.pauses
         application = web.Application(middlewares=[_mistakes_in_words, self._guarded])
         RequestIds().join(application)
         application.add_routes(Routes(watched).table())
@@ -129,6 +129,11 @@ class HttpServer:
         await self._runner.cleanup()
         if self._context is not None:
             await self._context.close()
+
+    @property
+    def routes(self) -> Iterable[web.AbstractRoute]:
+        """All routes."""
+        return self._runner.app.router.routes()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -185,11 +190,8 @@ class HttpServer:
         """
         server = self._runner.server
         assert server is not None, "no client connects before the start"
-        self._make_room()
-        return server()
-
-    def _make_room(self) -> None:
-        connections = self._connections()
+        connections = server.connections
+        self._proved.intersection_update(connections)
         count = max(0, len(connections) + 1 - CONNECTIONS_MAX)
         for oldest in sorted(connections, key=self._proved.__contains__)[:count] if count else ():
             if oldest.transport is not None:
@@ -225,7 +227,8 @@ class _Retelling(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError):
-            _events.warning("http.refused", reason=error.message)
+            # The message quotes the request, which may have a password or a token.
+            _events.warning("http.refused", reason=_QUOTED.split(error.message)[0].strip())
         else:
             _events.error("http.failed", message=record.getMessage(), exc_info=error)
 

@@ -120,9 +120,7 @@ class AccessControl:
 
     def of(self, request: web.Request) -> Access:
         """Return the access of a request. Raises HttpRefusal if its credentials are wrong, or required and missing."""
-        if self._is_gated and not self._is_current():
-            sentence = "This broker does not know the newest users and ACLs yet: try again later."
-            raise HttpRefusal(503, sentence, ErrorCode.broker_not_available)
+        self._check_current()
         given = given_in(request)
         if given is not None:
             return self._by_header(request, given)
@@ -156,6 +154,7 @@ class AccessControl:
             raise
 
     async def _log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, Session]:
+        self._check_current()
         self._check_privacy(request)
         host = request.remote or ""
         wait_s = self._attempts.begin(host, user, self._now())
@@ -236,10 +235,11 @@ class AccessControl:
         _events.warning("access.refused", host=identity.host, path=path_of(request), reason=refused.sentence)
         self._audit.note(AuditEvent(AUTHENTICATE, identity, "", outcome, refused.sentence, is_refusal=True))
 
-    def handshake_failed(self, host: str, reason: str) -> None:
-        """Take note of a TLS handshake that failed. Its listener has logged it."""
-        identity = Identity(host=host, mechanism=CERTIFICATE)
-        self._audit.note(AuditEvent(AUTHENTICATE, identity, "", FAILED, f"listener HTTP: {reason}", is_refusal=True))
+    def _check_current(self) -> None:
+        """Raise HttpRefusal if this broker may know an older password, or an older ACL, than the other brokers."""
+        if self._is_gated and not self._is_current():
+            sentence = "This broker does not know the newest users and ACLs yet: try again later."
+            raise HttpRefusal(503, sentence, ErrorCode.broker_not_available)
 
     def _check_privacy(self, request: web.Request) -> None:
         """Raise HttpRefusal if others can read the request's password or token on its way."""
