@@ -22,7 +22,14 @@ from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
-from cordwood.cluster.config.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
+from cordwood.cluster.config.listeners import (
+    HTTP,
+    Listener,
+    http_address,
+    http_names,
+    inter_broker_listener,
+    listeners_of,
+)
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import ReplicatedTopic
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -258,9 +265,9 @@ class Broker:
             from cordwood.cluster.http.server import HttpServer
 
             names = http_names(self._settings, self._environment.hostname)
-            control = self._access_control()
-            self._http = HttpServer(watched, control, self._context(watched, control), names)
-            await self._http.start(*address, self._environment.tls)
+            self._http = HttpServer(watched, self._context(watched), names)
+            certificates = self._environment.tls
+            await self._http.start(*address, None if certificates is None else certificates.of(HTTP))
 
     def _access_control(self) -> "AccessControl":
         """Return the decisions about HTTP requests. They wait for metadata that is as new as this start."""

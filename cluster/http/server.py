@@ -4,8 +4,8 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
@@ -29,8 +29,10 @@ from cordwood.cluster.http.security.access import Access, AccessControl
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.security.tls_listener import TlsListener
-from cordwood.cluster.security.tls_listeners import TlsListeners
 from cordwood.cluster.security.tls_transport import State, TlsTransport
+
+if TYPE_CHECKING:
+    from cordwood.cluster.security.tls import Tls
 
 CONNECTIONS_MAX = 256
 BACKLOG = 16
@@ -102,8 +104,8 @@ class HttpServer:
         self._shaking: dict[TlsTransport, None] = {}
         self._readers = Readers(self._connections, watched.memory.http_unsent)
 
-    async def start(self, host: str, port: int, tls: TlsListeners | None = None) -> int:
-        """Listen, with TLS if HTTP has it. Return the port, which the system chooses for 0. Raises OSError."""
+    async def start(self, host: str, port: int, tls: "Tls | None" = None) -> int:
+        """Listen, with TLS if it is given. Return the port, which the system chooses for 0. Raises OSError."""
         self._guard = Guard(host, self._names)
         await self._runner.setup()
         loop = asyncio.get_running_loop()
@@ -157,11 +159,10 @@ class HttpServer:
     def _connections(self) -> list[RequestHandler]:
         return [] if self._runner.server is None else self._runner.server.connections
 
-    def _factory(self, tls: TlsListeners | None) -> Callable[[], asyncio.BaseProtocol]:
-        own = None if tls is None else tls.of(HTTP)
-        if own is None:
+    def _factory(self, tls: "Tls | None") -> Callable[[], asyncio.BaseProtocol]:
+        if tls is None:
             return self._connection
-        self._handshakes = TlsListener(HTTP, own.server_context, self, self._clock)
+        self._handshakes = TlsListener(HTTP, tls.server_context, self)
         return self._handshake
 
     def _handshake(self) -> asyncio.BaseProtocol:
@@ -180,9 +181,6 @@ class HttpServer:
         if transport.state is State.OPEN:
             self._make_room()
 
-    def failed(self, _listener: str, host: str, reason: str) -> None:
-        self._access_control.handshake_failed(host, reason)
-
     def _connection(self) -> asyncio.Protocol:
         """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through.
 
@@ -190,10 +188,12 @@ class HttpServer:
         """
         server = self._runner.server
         assert server is not None, "no client connects before the start"
-        connections = server.connections
-        self._proved.intersection_update(connections)
-        count = max(0, len(connections) + 1 - CONNECTIONS_MAX)
-        for oldest in sorted(connections, key=self._proved.__contains__)[:count] if count else ():
+        self._make_room()
+        return server()
+
+    def _make_room(self) -> None:
+        connections = self._connections()
+        for oldest in connections[: max(0, len(connections) + 1 - CONNECTIONS_MAX)]:
             if oldest.transport is not None:
                 oldest.transport.abort()
 
