@@ -52,6 +52,12 @@ class Console:
         expect(self.heading).to_be_visible()
         return self
 
+    def open_login(self) -> "Console":
+        """Open the login page of a closed broker."""
+        self.page.goto(f"http://{self.address}/")
+        expect(self.heading).to_have_text("Log in")
+        return self
+
     @property
     def heading(self) -> Locator:
         return self.page.locator("main h1")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from broker_fixture import RunningBroker, free_port
+from closed_broker import ClosedBroker, closed_broker
 from http_client import HttpClient
 
 
@@ -16,6 +17,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         yield broker
     finally:
         broker.stop()
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClosedBroker]:
+    """Yield a broker whose HTTP listener requires a login; alice has the password `secret`, and no rights."""
+    with closed_broker(tmp_path_factory.mktemp("closed")) as broker:
+        broker.add_user("alice", "secret")
+        yield broker
 
 
 @pytest.fixture
