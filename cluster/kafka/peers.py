@@ -16,6 +16,8 @@ from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.security.tls_dial import connect
+from cordwood.cluster.security.tls_errors import TlsRefused
 from cordwood.replication.channel import Channel, ReadPiece
 from cordwood.replication.frames import MalformedFrame
 from cordwood.replication.tasks import RunBlocking, Tasks

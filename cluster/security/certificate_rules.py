@@ -43,10 +43,10 @@ class PrincipalRules:
         self._rules: list[_Rule | None] = list(_parsed(text or "DEFAULT"))
 
     def principal(self, name: str) -> Principal:
-        """Return the principal of a distinguished name. Raises NoRuleMatches."""
+        """Return the principal of a distinguished name. Raises NoRuleMatches, also for a user without a name."""
         for rule in self._rules:
             found = name if rule is None else rule.apply(name)
-            if found is not None:
+            if found:
                 return Principal(USER, found)
         raise NoRuleMatches(f"no rule of ssl.principal.mapping.rules matches {name!r}")
 

@@ -8,11 +8,11 @@ import asyncio
 import contextlib
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Protocol, cast
 
-from cordwood.cluster.security.tls_errors import NOT_TLS, TlsRefused, sentence_of
+from cordwood.cluster.security.tls_errors import NOT_TLS, sentence_of
 
 RECORD_BYTES = 16 << 10
 """Plaintext of the largest TLS record."""
@@ -457,54 +457,3 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _set_app(self, protocol: asyncio.BaseProtocol) -> None:
         self._app = cast(Any, protocol)
         self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
-
-
-class _Dial:
-    """The owner of one outgoing connection."""
-
-    def __init__(self, context: ssl.SSLContext, where: str) -> None:
-        self._context, self._where = context, where
-        self.made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def arrived(self, transport: TlsTransport) -> None:
-        transport.begin(self._context)
-
-    def hello(self, _transport: TlsTransport) -> None:
-        raise AssertionError("a client gets no ClientHello")
-
-    def failed(self, _transport: TlsTransport, sentence: str) -> float:
-        self.made.set_exception(TlsRefused(f"{self._where}: {sentence}"))
-        return 0.0
-
-    def done(self, transport: TlsTransport) -> None:
-        if self.made.done():
-            return
-        if transport.state is State.OPEN:
-            self.made.set_result(None)
-        else:
-            self.made.set_exception(TlsRefused(f"{self._where}: the connection was closed during the TLS handshake"))
-
-
-async def connect(
-    factory: Callable[[], asyncio.BaseProtocol],
-    host: str,
-    port: int,
-    context: ssl.SSLContext,
-    *,
-    timeout_s: float,
-) -> tuple[TlsTransport, asyncio.BaseProtocol]:
-    """Connect with TLS. The certificate is checked for `host` if the context says so. Raises OSError."""
-    dial, protocol = _Dial(context, f"{host}:{port}"), factory()
-    loop = asyncio.get_running_loop()
-    transport: TlsTransport
-    _, transport = await loop.create_connection(lambda: TlsTransport(dial, protocol, host), host, port)
-    try:
-        async with asyncio.timeout(timeout_s):
-            await dial.made
-    except TimeoutError:
-        transport.abort()
-        raise TlsRefused(f"{host}:{port}: no TLS handshake within {timeout_s:g} s") from None
-    except BaseException:
-        transport.abort()
-        raise
-    return transport, protocol
