@@ -131,17 +131,28 @@ class Server:
             connection.close()
 
     def shaking(self, transport: TlsTransport) -> None:
-        """Count a TLS connection. Beyond a connection limit, the oldest of those without a handshake gives way."""
+        """Count a TLS connection. Beyond a limit it takes no place from a client, but from the oldest handshake.
+
+        UNADMITTED_MAX handshakes may exceed the limits: some are of brokers.
+        """
+        host = transport.client_host
         self._shaking[transport] = None
-        self._by_host[transport.client_host] += 1
-        refusal = self._why_not(transport.client_host)
-        if refusal is not None and len(self._shaking) > UNADMITTED_MAX:
-            self._measures.connections_refused += 1
-            next(iter(self._shaking)).refuse(refusal)
+        self._by_host[host] += 1
+        if len(self._shaking) > UNADMITTED_MAX:
+            if self._by_host[host] > self._settings.max_connections_per_ip:
+                self._end_handshake(transport, self._refusal_of_host)
+            elif self.connection_count > self._settings.max_connections:
+                self._end_handshake(next(iter(self._shaking)), self._refusal)
 
     def shaken(self, transport: TlsTransport) -> None:
         if self._shaking.pop(transport, transport) is None:
             self._forget_host(transport.client_host)
+
+    def _end_handshake(self, transport: TlsTransport, refusal: str) -> None:
+        self._measures.connections_refused += 1
+        self.shaken(transport)
+        _events.warning("connection.closed", client=transport.client_host, reason=f"{refusal}: a TLS handshake ends")
+        transport.abort()
 
     def failed(self, listener: str, host: str, reason: str) -> None:
         """Take note of a TLS handshake that failed."""
@@ -164,6 +175,7 @@ class Server:
             try:
                 connection.identity = tls.identity(host, connection.peer_certificate)
             except NoRuleMatches as error:
+                self.failed(connection.listener, host, str(error))
                 connection.close(str(error))
 
     def closed(self, connection: Connection) -> None:
@@ -184,14 +196,25 @@ class Server:
             if connection.is_broker and not may_follow(connection.identity):
                 connection.close(f"{connection.identity.principal} may no longer do CLUSTER_ACTION")
 
+    @property
+    def _refusal(self) -> str:
+        return f"max.connections is {self._settings.max_connections}"
+
+    @property
+    def _refusal_of_host(self) -> str:
+        return f"max.connections.per.ip is {self._settings.max_connections_per_ip}"
+
     def _why_not(self, host: str) -> str | None:
-        """Return the limit that is exceeded; None if there is none, or an idle connection was evicted instead."""
-        settings = self._settings
-        if self._by_host[host] > settings.max_connections_per_ip:
-            return f"max.connections.per.ip is {settings.max_connections_per_ip}"
-        if self.connection_count > settings.max_connections and not self._close_idle():
-            return f"max.connections is {settings.max_connections}"
-        return None
+        """Return the limit that is exceeded; None if there is none, or another connection gave way instead."""
+        if self._by_host[host] > self._settings.max_connections_per_ip:
+            return self._refusal_of_host
+        if self.connection_count <= self._settings.max_connections:
+            return None
+        if self._shaking:
+            # Who has completed a handshake goes before who has not.
+            self._end_handshake(next(iter(self._shaking)), self._refusal)
+            return None
+        return None if self._close_idle() else self._refusal
 
     def _admit_broker(self, connection: Connection, refusal: str) -> None:
         """Let a broker identify itself by its first frame, so that clients cannot lock replication out (KIP-402).
