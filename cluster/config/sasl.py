@@ -13,8 +13,6 @@ def mechanisms_on(settings: Settings, _listener: str) -> tuple[str, ...]:
 
 def check_mechanisms(settings: Settings) -> None:
     """Raise ListenerMistake if passwords would cross the network readably without an explicit permission."""
-    if not settings.listeners:
-        return
     permitted = {name.upper() for name in settings.sasl_plain_unencrypted_listeners}
     for listener in listeners_of(settings):
         is_readable = listener.protocol == _WITHOUT_TLS and "PLAIN" in mechanisms_on(settings, listener.name)

@@ -151,10 +151,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
     try:
         if settings.listeners:
             inter_broker_listener(settings)
+            check_mechanisms(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
     yield from oauthbearer_mistakes(settings)
-    for check in (http_address, check_secret):
+    for check in (http_address, check_secret, check_overrides, super_users_of):
         try:
             check(settings)
         except (ListenerMistake, VoterMistake, SuperUserMistake) as mistake:

@@ -5,7 +5,7 @@ image before it. A command also carries the state that it expects, so that a lat
 recognized by the tag of its entry (`recent.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, NewType, get_args
 from uuid import UUID
@@ -274,9 +274,9 @@ class ScramUpsertion:
 
     user: str
     mechanism: ScramMechanism
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
     iterations: int
 
 

@@ -1,6 +1,6 @@
 """Credentials in the metadata: SCRAM keys of users, and delegation tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 
@@ -13,11 +13,11 @@ class ScramMechanism(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server stores of a password (RFC 5802, section 3): it proves nothing to another server."""
+    """What a server stores of a password (RFC 5802, section 3). It allows guesses: its repr lacks it."""
 
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
     iterations: int
 
 

@@ -32,6 +32,8 @@ class RunningBroker:
         self.data = data
         self.port = free_port()
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self.options: tuple[str, ...] = ()
+        """Further options of `cordwood serve`."""
         self.log_path = data.with_name(data.name + ".broker.log")
         self.ready_mark = READY
         """The text in the output that shows that the broker is ready; for brokers with another log format."""
@@ -66,6 +68,7 @@ class RunningBroker:
         command = [sys.executable, "-m", "cordwood.cluster.cli", "serve"]
         for key, value in options.items():
             command += ["--set", f"{key}={value}"]
+        command += self.options
         if self.descriptors_max is not None:
             command = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh", *command]
         environ = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}

@@ -12,7 +12,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from cordwood.cluster.metadata.commands import ScramUpsertion
 from cordwood.cluster.metadata.credentials import ScramMechanism
@@ -35,15 +35,16 @@ class UserMistake(Exception):
     """A text that names no user: a sentence that says what to do. It has no part of the text, which is a secret."""
 
 
-class FirstUser(NamedTuple):
-    """A credential to make. Its password is secret."""
+@dataclass(frozen=True, slots=True)
+class FirstUser:
+    """A credential to make. Its repr has no secret."""
 
     name: str
     mechanism: ScramMechanism
     iterations: int
-    salt: bytes
-    password: str | None
-    salted_password: bytes
+    salt: bytes = field(repr=False)
+    password: str | None = field(repr=False)
+    salted_password: bytes = field(repr=False)
 
     def upsertion(self) -> ScramUpsertion:
         """Return the credential for the metadata. Takes milliseconds."""
