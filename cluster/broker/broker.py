@@ -500,7 +500,7 @@ class Broker:
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
         fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
         self._dispatcher = Dispatcher(services, fast_path, self._follower_connections, self._requests, answers)
-        mechanisms = mechanisms_of(settings, lambda: self._quorum.image, self._rng)
+        mechanisms = mechanisms_of(settings, lambda: self._quorum.image, self._rng, self._credentials)
         self._authentication = Authentication(settings, services, mechanisms, self._dispatcher.handle)
         if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
             _events.warning(

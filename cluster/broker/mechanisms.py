@@ -4,18 +4,18 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping
 
+from cordwood.cluster.broker.credentials import Credentials
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.security.sasl.mechanisms import Mechanism, plain, scram
-from cordwood.cluster.security.sasl.scram import FindToken, no_tokens
+from cordwood.cluster.security.sasl.mechanisms import Mechanism, oauthbearer, plain, scram
 from cordwood.cluster.security.sasl.users import Users
 
 NONCE_BYTES = 24
 
 
 def mechanisms_of(
-    settings: Settings, image: Callable[[], Image], rng: random.Random, find_token: FindToken = no_tokens
+    settings: Settings, image: Callable[[], Image], rng: random.Random, credentials: Credentials
 ) -> Mapping[str, Mechanism]:
     """Return the mechanisms by name. `rng` is a strong source, for nonces."""
     users = users_of(settings, image)
@@ -23,7 +23,11 @@ def mechanisms_of(
     def nonce() -> str:
         return rng.randbytes(NONCE_BYTES).hex()
 
-    known = (plain(users), *(scram(kind, users, nonce, find_token) for kind in ScramMechanism))
+    known = (
+        plain(users),
+        *(scram(kind, users, nonce, credentials.tokens.credential) for kind in ScramMechanism),
+        oauthbearer(credentials.bearer.validate),
+    )
     return {mechanism.name: mechanism for mechanism in known}
 
 

@@ -12,6 +12,11 @@ def oauthbearer_mistakes(settings: Settings) -> Iterator[str]:
     """Yield a sentence for an address of the keys that is missing, insecure or has a password."""
     url = settings.sasl_oauthbearer_jwks_endpoint_url
     if not url:
+        if "OAUTHBEARER" in settings.sasl_enabled_mechanisms:
+            yield (
+                f"sasl.enabled.mechanisms has OAUTHBEARER, and {KEY} is empty: set it to the address of the keys with"
+                " which tokens are checked."
+            )
         return
     try:
         parts = urlsplit(url)

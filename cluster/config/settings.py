@@ -211,8 +211,9 @@ class Settings(TlsSettings):
     )
     sasl_enabled_mechanisms: tuple[str, ...] = _setting(
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "The SASL mechanisms of the listeners with SASL. PLAIN has the same users as SCRAM.",
+        words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        "The SASL mechanisms of the listeners with SASL. PLAIN has the same users as SCRAM. OAUTHBEARER needs"
+        " sasl.oauthbearer.jwks.endpoint.url.",
     )
     sasl_plain_unencrypted_listeners: tuple[str, ...] = _setting(
         (),

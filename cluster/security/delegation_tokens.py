@@ -9,11 +9,12 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 
-from cordwood.cluster.metadata.credentials import DelegationToken
+from cordwood.cluster.metadata.credentials import DelegationToken, ScramMechanism
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.security.principal import Principal
-
-SALT_BYTES = 16
+from cordwood.cluster.security.sasl.scram import TokenCredential
+from cordwood.cluster.security.sasl.scram_keys import ITERATIONS_MIN, credential_of
+from cordwood.cluster.security.sasl.users import SALT_BYTES
 
 
 class DelegationTokens:
@@ -48,13 +49,20 @@ class DelegationTokens:
         token = self._image().delegation_tokens.get(token_id) if self._key else None
         return None if token is None or is_expired(token, self._wall_clock()) else token
 
-    def password(self, token_id: str) -> str:
-        """Return the SCRAM password of a token id, whether there is such a token or not."""
-        return base64.b64encode(self.secret(token_id)).decode()
+    def credential(self, token_id: str, mechanism: ScramMechanism) -> TokenCredential | None:
+        """Return the SCRAM credential of a valid token; None if there is none. Takes milliseconds: for a thread.
 
-    def salt(self, token_id: str) -> bytes:
-        """Return the SCRAM salt of a token id: the same on all brokers, and no hint whether there is such a token."""
-        return hmac.digest(self._key, b"salt " + token_id.encode(), hashlib.sha512)[:SALT_BYTES]
+        The time does not depend on whether there is such a token. The salt is the same on all brokers.
+        """
+        if not self._key:
+            return None
+        salt = hmac.digest(self._key, b"salt " + token_id.encode(), hashlib.sha512)[:SALT_BYTES]
+        password = base64.b64encode(self.secret(token_id)).decode()
+        credential = credential_of(password, salt, ITERATIONS_MIN, mechanism)
+        token = self.valid(token_id)
+        if token is None:
+            return None
+        return TokenCredential(credential, Principal.of(token.owner), min(token.expiry_ms, token.max_ms))
 
     def _follow(self) -> None:
         """Bring the index up to date: only tokens that came and went cost time beyond a comparison of the ids."""

@@ -137,12 +137,10 @@ class AdminFixture:
         request = message_of(load_request_schema(api.KEY, version), fields)
         called, turns = Api.of(api), self.services.turns
         head = RequestHead(api.KEY, version, 7, "test", 0)
-        decoded = await turns.run(called.decoding(head, memoryview(_written(request))))
+        decoded = await turns.run(called.decoding(head, memoryview(written(request))))
         call = Call(self.services, version, "test", "127.0.0.1", listener, connection, identity)
         response = await api.handle(decoded, call)
-        if api.KEY in ACTS:
-            self.acts += events_of(ApiKey(api.KEY), decoded, response, identity)
-        return _read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
+        return read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
 
     def close(self) -> None:
         self.runner.run(self.voter.close())
@@ -188,13 +186,13 @@ def _nothing(annotation: Any) -> Any:
     return next(empty for empty in (False, 0, "", timedelta(0)) if issubclass(annotation, type(empty)))
 
 
-def _written(message: Any) -> bytes:
+def written(message: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()
 
 
-def _read_response(api_key: int, version: int, frame: bytes) -> Any:
+def read_response(api_key: int, version: int, frame: bytes) -> Any:
     schema = load_response_schema(api_key, version)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     head = _RESPONSE_HEAD_BYTES + bool(schema.__header_schema__.__flexible__)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordwood.cluster.metadata.credentials import ScramMechanism
+from cordwood.cluster.security.bearer import ValidateToken
 from cordwood.cluster.security.sasl.exchange import SaslExchange
+from cordwood.cluster.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerExchange
 from cordwood.cluster.security.sasl.plain import PLAIN, PlainExchange
 from cordwood.cluster.security.sasl.scram import FindToken, ScramExchange, needs_thread
 from cordwood.cluster.security.sasl.scram_keys import MECHANISM_NAMES
@@ -33,6 +35,10 @@ class Mechanism:
 
 def plain(users: Users) -> Mechanism:
     return Mechanism(PLAIN, lambda _listener: PlainExchange(users), always)
+
+
+def oauthbearer(validate: ValidateToken) -> Mechanism:
+    return Mechanism(OAUTHBEARER, lambda _listener: OAuthBearerExchange(validate))
 
 
 def scram(kind: ScramMechanism, users: Users, nonce: Callable[[], str], find_token: FindToken) -> Mechanism:

@@ -9,7 +9,7 @@ from cordwood.cluster.security.bearer import TokenRefused, ValidateToken
 from cordwood.cluster.security.principal import USER, Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
 
-MECHANISM = "OAUTHBEARER"
+OAUTHBEARER = "OAUTHBEARER"
 REFUSAL = b'{"status":"invalid_token"}'
 
 _MALFORMED = "Invalid OAUTHBEARER client first message"
@@ -23,7 +23,7 @@ class OAuthBearerExchange:
     """One attempt."""
 
     def __init__(self, validate: ValidateToken) -> None:
-        self.mechanism = MECHANISM
+        self.mechanism = OAUTHBEARER
         self.outcome: Authenticated | None = None
         self._validate = validate
         self._refusal: str | None = None
