@@ -15,11 +15,11 @@ import pages
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of, served_apis
 
 NOT_SERVED: Mapping[str, tuple[str, ...]] = {
-    "Delegation tokens are not supported.": (
-        "CreateDelegationToken",
-        "RenewDelegationToken",
-        "ExpireDelegationToken",
-        "DescribeDelegationToken",
+    "Authentication is not supported: run the cluster on a trusted network.": (
+        "SaslHandshake",
+        "SaslAuthenticate",
+        "DescribeUserScramCredentials",
+        "AlterUserScramCredentials",
     ),
     "Quotas are not supported: no client is throttled.": ("DescribeClientQuotas", "AlterClientQuotas"),
     (

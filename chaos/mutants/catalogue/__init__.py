@@ -15,6 +15,7 @@ from cordwood.chaos.mutants.catalogue import (
     spark,
     stable_offsets,
     storage,
+    tokens,
     transactions,
 )
 from cordwood.chaos.mutants.mutant import Mutant
@@ -34,6 +35,7 @@ _MODULES = (
     spark,
     stable_offsets,
     storage,
+    tokens,
     transactions,
 )
 ALL: tuple[Mutant, ...] = tuple(mutant for module in _MODULES for mutant in module.MUTANTS)
