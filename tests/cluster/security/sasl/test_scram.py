@@ -118,7 +118,8 @@ def test_an_unknown_user_is_refused_like_a_wrong_password() -> None:
     assert Client(exchange(), "n,,n=noone,r=theirs").begin() != reply, "each name has a salt of its own"
     client = Client(exchange(), "n,,n=nobody,r=theirs")
     client.begin()
-    assert refusal(client.server, client.final()).message == GENERIC
+    failure = refusal(client.server, client.final())
+    assert (failure.message, failure.detail) == (GENERIC, "there is no such user")
 
 
 def test_no_proof_fits_a_decoy() -> None:

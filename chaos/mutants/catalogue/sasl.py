@@ -1,0 +1,118 @@
+"""Mutants of SASL: what is handled before authentication, what proves an identity, and who may take over a session."""
+
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
+
+AUTHENTICATOR, SCRAM = "cluster/kafka/authenticator.py", "cluster/security/sasl/scram.py"
+PLAIN, SLOW = "cluster/security/sasl/plain.py", "cluster/kafka/slow_steps.py"
+
+MUTANTS = (
+    Mutant(
+        "nonces-of-scram-are-not-compared",
+        SCRAM,
+        '        if match["nonce"] != self._nonce:\n',
+        '        if not match["nonce"].startswith(self._nonce[:1]):\n',
+        "The final message of SCRAM has the nonce of this exchange.",
+        "A client answers to another nonce than the server's.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "proofs-of-scram-are-not-checked",
+        SCRAM,
+        "        return hmac.compare_digest(hashlib.new(hash_name, client_key).digest(), credential.stored_key)\n",
+        "        return bool(hashlib.new(hash_name, client_key).digest())\n",
+        "A client proves with SCRAM that it knows the password.",
+        "Any client is let in as any user.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "decoys-are-users",
+        SCRAM,
+        "        credential, self._is_real = found.credential, found.is_real\n",
+        "        credential, self._is_real = found.credential, True\n",
+        "No proof fits the credential of an unknown user.",
+        "An unknown user is refused with the reason of a wrong password, and perhaps not at all.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "authorization-ids-are-not-compared",
+        SCRAM,
+        '        if match["authzid"] is not None and _unescaped(match["authzid"]) != self._name:\n',
+        "        if False:\n",
+        "A client acts as the user that it authenticates as.",
+        "A client asks for another identity than its own, and is not refused.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "unknown-users-are-refused-at-once",
+        PLAIN,
+        "        if not (is_password_of(password, found.credential, found.mechanism) & found.is_real):\n",
+        "        if not (found.is_real and is_password_of(password, found.credential, found.mechanism)):\n",
+        "An unknown user takes the same steps as a wrong password.",
+        "The time of a refusal says whether the user exists.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "sessions-change-hands",
+        AUTHENTICATOR,
+        "        if before is not None and now != before:\n",
+        "        if False:\n",
+        "A re-authentication has the principal of the connection (KIP-368).",
+        "Another user takes over a connection, with all that was begun on it.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "mechanisms-change",
+        AUTHENTICATOR,
+        "        if self._identity is not None and name != self._identity.mechanism:\n",
+        "        if False:\n",
+        "A re-authentication has the mechanism of the connection (KIP-368).",
+        "A session that began with a strong mechanism goes on with a weak one.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "expired-sessions-go-on",
+        AUTHENTICATOR,
+        "        self._state = State.EXPIRED\n        self._connection.handle_by(self.gate)\n",
+        "        self._state = State.EXPIRED\n",
+        "A request after the end of its session closes the connection (KIP-368).",
+        "A client whose credential has ended is served for as long as it stays connected.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "requests-before-authentication-are-handled",
+        AUTHENTICATOR,
+        "        elif key in self._allowed():\n",
+        "        elif key >= 0:\n",
+        "Before authentication a connection is used for ApiVersions and SASL only.",
+        "Anyone who reaches the port is served without a password.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "failed-clients-try-again",
+        AUTHENTICATOR,
+        "            _answer(slot, head, refusal(ErrorCode.sasl_authentication_failed, failure.message))\n"
+        "        connection.finish()\n",
+        "            _answer(slot, head, refusal(ErrorCode.sasl_authentication_failed, failure.message))\n",
+        "A failed authentication closes its connection.",
+        "A client that was refused keeps its connection, and the memory for it.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "buffers-are-large-before-authentication",
+        "cluster/kafka/receive_buffer.py",
+        "        self.bytes_usual = BUFFER_BYTES_GUARDED if guarded else BUFFER_BYTES_USUAL\n",
+        "        self.bytes_usual = BUFFER_BYTES_USUAL\n",
+        "A connection has a small receive buffer before authentication.",
+        "Connections that have proved nothing take 256 KiB each.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "one-address-has-all-turns",
+        SLOW,
+        "        if self._is_running:\n            await self._turn_of(host)\n",
+        '        if self._is_running:\n            await self._turn_of("")\n',
+        "The addresses of clients take turns at checks of passwords.",
+        "One address that guesses passwords keeps all other clients out.",
+        Scenario.BROKERS,
+    ),
+)
