@@ -106,7 +106,7 @@ class Settings(TlsSettings):
         "",
         string(),
         "Principals that may do everything, whatever the ACLs are, separated by semicolons:"
-        " User:admin;User:CN=broker-1,O=example. Principals of brokers belong here, or need CLUSTER_ACTION.",
+        " User:admin;User:CN=broker-1,O=example. The principals of brokers belong here.",
     )
     allow_everyone_if_no_acl_found: bool = _setting(
         False, boolean(), "Whether everyone may use a resource that no ACL names."

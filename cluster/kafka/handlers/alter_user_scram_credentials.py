@@ -18,12 +18,14 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import AlterScramCredentials, ScramDeletion, ScramUpsertion
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.security.sasl.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted
 
 KEY, VERSIONS = ApiKey.ALTER_USER_SCRAM_CREDENTIALS, range(1)
+RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 ITEMS_MAX = 5000
 """Maximum number of changes in a request: all are one command, which every broker applies in one step."""
 NAME_BYTES_MAX, SALT_BYTES_MAX = 1024, 1024
@@ -32,14 +34,15 @@ _Change = ScramDeletion | ScramUpsertion
 
 
 async def handle(request: AlterUserScramCredentialsRequest, call: Call) -> AlterUserScramCredentialsResponse:
+    refusal = None if call.may(ALTER, CLUSTER) else refusal_of(CLUSTER)
     outcomes: dict[str, _Change | Refused] = {}
     for change in (request.deletions, request.upsertions):
         async for one in call.turns.each(change):
-            outcomes[one.name] = _twice() if one.name in outcomes else _checked(one, call)
+            outcomes[one.name] = refusal or (_twice() if one.name in outcomes else _checked(one, call))
     try:
         await _alter([change for change in outcomes.values() if not isinstance(change, Refused)], call)
-    except Refused as refusal:
-        outcomes = {name: refusal if not isinstance(one, Refused) else one for name, one in outcomes.items()}
+    except Refused as failure:
+        outcomes = {name: failure if not isinstance(one, Refused) else one for name, one in outcomes.items()}
 
     def result(name: str) -> AlterUserScramCredentialsResult:
         outcome = outcomes[name]

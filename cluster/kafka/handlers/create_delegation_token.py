@@ -11,6 +11,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import CREATE_TOKENS, USER, Right, Rights
 from cordwood.cluster.kafka.token_requests import (
     NEVER_MS,
     check_client,
@@ -19,12 +20,12 @@ from cordwood.cluster.kafka.token_requests import (
     timestamp,
     user,
 )
-from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.metadata.commands import PutDelegationToken
 from cordwood.cluster.security.delegation_tokens import end_of_period
 from cordwood.cluster.security.principal import Principal
 
 KEY, VERSIONS = ApiKey.CREATE_DELEGATION_TOKEN, range(1, 4)
+RIGHTS: Rights = (Right(CREATE_TOKENS, USER, "for a token of another owner"),)
 ITEMS_MAX = 100
 """Maximum number of renewers."""
 TOKENS_MAX = 10_000
@@ -45,8 +46,8 @@ async def handle(request: CreateDelegationTokenRequest, call: Call) -> CreateDel
 async def _create(request: CreateDelegationTokenRequest, owner: Principal, call: Call) -> PutDelegationToken:
     check_client(call)
     requester = call.identity.principal
-    if owner != requester and not call.may(AclOperation.CREATE_TOKENS, AclResource.USER, str(owner)):
-        raise Refused(ErrorCode.delegation_token_authorization_failed)
+    if owner != requester:
+        call.require(CREATE_TOKENS, USER, str(owner))
     check_enabled(call)
     user(*owner)
     renewers = [str(user(one.principal_type, one.principal_name)) for one in request.renewers]

@@ -15,13 +15,17 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import DELEGATION_TOKEN, DESCRIBE, DESCRIBE_TOKENS, USER, Right, Rights
 from cordwood.cluster.kafka.token_requests import check_client, check_enabled
-from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.metadata.credentials import DelegationToken
 from cordwood.cluster.security.delegation_tokens import has_part_in
 from cordwood.cluster.security.principal import Principal
 
 KEY, VERSIONS = ApiKey.DESCRIBE_DELEGATION_TOKEN, range(1, 4)
+RIGHTS: Rights = (
+    Right(DESCRIBE, DELEGATION_TOKEN, "or DESCRIBE_TOKENS on the owner; other principals' tokens are left out"),
+    Right(DESCRIBE_TOKENS, USER, "or DESCRIBE on the token"),
+)
 ITEMS_MAX = 1000
 """Maximum number of owners."""
 
@@ -47,8 +51,8 @@ def _is_shown(token: DelegationToken, owners: set[str] | None, call: Call) -> bo
         return False
     return (
         has_part_in(token, str(call.identity.principal))
-        or call.may(AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN, token.token_id)
-        or call.may(AclOperation.DESCRIBE_TOKENS, AclResource.USER, token.owner)
+        or call.may_see(DESCRIBE, DELEGATION_TOKEN, token.token_id)
+        or call.may_see(DESCRIBE_TOKENS, USER, token.owner)
     )
 
 

@@ -13,13 +13,20 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.resources.turns import distinct, in_order
 
 KEY, VERSIONS = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, range(1)
+RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 
 async def handle(request: DescribeUserScramCredentialsRequest, call: Call) -> DescribeUserScramCredentialsResponse:
+    if not call.may(DESCRIBE, CLUSTER):
+        refusal = refusal_of(CLUSTER)
+        return DescribeUserScramCredentialsResponse(
+            throttle_time=NO_THROTTLE, error_code=refusal.code, error_message=refusal.message, results=()
+        )
     by_user: dict[str, list[CredentialInfo]] = {}
     async for (user, mechanism), credential in call.turns.each(call.services.quorum.image.scram_credentials.items()):
         info = CredentialInfo(mechanism=int(mechanism), iterations=credential.iterations)

@@ -12,6 +12,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.handlers.renew_delegation_token import expiring_at
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import Rights
 from cordwood.cluster.kafka.token_requests import (
     NEVER_MS,
     check_client,
@@ -24,6 +25,7 @@ from cordwood.cluster.kafka.token_requests import (
 from cordwood.cluster.metadata.commands import RemoveDelegationTokens
 
 KEY, VERSIONS = ApiKey.EXPIRE_DELEGATION_TOKEN, range(1, 3)
+RIGHTS: Rights = ()
 
 
 async def handle(request: ExpireDelegationTokenRequest, call: Call) -> ExpireDelegationTokenResponse:

@@ -13,6 +13,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rights import Rights
 from cordwood.cluster.kafka.token_requests import (
     NEVER_MS,
     check_client,
@@ -27,6 +28,7 @@ from cordwood.cluster.metadata.credentials import DelegationToken
 from cordwood.cluster.security.delegation_tokens import end_of_period
 
 KEY, VERSIONS = ApiKey.RENEW_DELEGATION_TOKEN, range(1, 3)
+RIGHTS: Rights = ()
 
 
 async def handle(request: RenewDelegationTokenRequest, call: Call) -> RenewDelegationTokenResponse:

@@ -11,8 +11,10 @@ from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.rights import Rights
 
 KEY, VERSIONS = ApiKey.SASL_AUTHENTICATE, range(3)
+RIGHTS: Rights = ()
 
 
 async def handle(_request: SaslAuthenticateRequest, _call: Call) -> SaslAuthenticateResponse:

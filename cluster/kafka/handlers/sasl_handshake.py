@@ -9,8 +9,10 @@ from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.rights import Rights
 
 KEY, VERSIONS = ApiKey.SASL_HANDSHAKE, range(2)
+RIGHTS: Rights = ()
 
 
 async def handle(_request: SaslHandshakeRequest, _call: Call) -> SaslHandshakeResponse:
