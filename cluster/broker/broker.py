@@ -67,6 +67,7 @@ from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audited_authorizer import AuditedAuthorizer
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
+from cordwood.cluster.security.principal import NO_IDENTITY
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX, Codes, MarkerRow
 from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
@@ -291,8 +292,8 @@ class Broker:
         """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""
         from cordwood.cluster.http.context import Context
 
-        cluster = self._cluster_client("http")
-        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock, access_control)
+        cluster = self._cluster_client("http").on_behalf_of(NO_IDENTITY)
+        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock)
 
     def _cluster_client(self, client_id: str) -> ClusterClient:
         """Return a Kafka client of this broker and all others."""
@@ -310,6 +311,7 @@ class Broker:
             self._peers.dial,
             self._turns,
             client_id,
+            has_acls=self._acls is not None,
         )
 
     def _take_part(self) -> None:
@@ -475,8 +477,10 @@ class Broker:
             features=FEATURES,
             audit=self._audit,
             tokens=self._credentials.tokens,
-            authorizer=self._authorizer or OPEN_ACCESS,
+            authorizer=OPEN_ACCESS if self._acls is None else AuditedAuthorizer(self._acls, self._audit),
         )
+        # Without ACLs, Produce and Fetch save the question.
+        decides = None if self._acls is None else services.authorizer
         producing = ProduceHandler(
             self._replicas,
             self._decoding,
@@ -484,7 +488,7 @@ class Broker:
             self._find_leader,
             services.turns,
             self._verifier,
-            self._authorizer,
+            decides,
         )
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
@@ -495,7 +499,7 @@ class Broker:
             settings.fetch_max_bytes,
             self._peer_directory.nearest,
             services.turns,
-            self._authorizer,
+            decides,
         )
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
         fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}

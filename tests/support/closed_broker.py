@@ -1,112 +1,114 @@
-"""A broker whose HTTP listener requires a login, and whose users and ACLs an administrator sets over Kafka."""
+"""A whole broker with access control, in simulated time. Clients have any identity: nothing has to prove it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
-from broker_fixture import RunningBroker, free_port
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
-from http_client import HttpAnswer, HttpClient
+from admin_fixture import message_of
+from kio.index import load_request_schema
 
-from cordwood.cluster.config.settings import STANDARD_AUTHORIZER
-from cordwood.cluster.http.security.access import CSRF_HEADER
+from cordwood.chaos.sim.cut_jobs import CutJobs
+from cordwood.chaos.sim.host import DATA, KAFKA_PORT, SimulatedHost, host_name
+from cordwood.chaos.sim.loop import SimulatedLoop, run
+from cordwood.chaos.sim.network import SimulatedNetwork
+from cordwood.cluster.broker.broker import Broker
+from cordwood.cluster.config.settings import STANDARD_AUTHORIZER, Settings
+from cordwood.cluster.kafka.client_connection import ClientConnection
+from cordwood.cluster.kafka.in_process import InProcess
+from cordwood.cluster.metadata.acls import Acl
+from cordwood.cluster.metadata.commands import CreateAcls, DeleteAcls
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.security.principal import Identity, Principal
 
-ANSWER_S = 30
-CLUSTER = "kafka-cluster"
+LISTENER = "PLAINTEXT"
+START_S, ANSWER_S = 60.0, 100.0
+"""Simulated seconds."""
+REQUEST_BYTES_MAX = 100 << 20
+
+ALICE = Identity(Principal("User", "alice"), "10.0.0.1")
+ROOT = Identity(Principal("User", "root"), "10.0.0.9")
+"""A super user."""
 
 
 class ClosedBroker:
-    """The broker's HTTP address, and its administration over a listener that only this machine reaches."""
+    """One broker that enforces ACLs. `settings` are further ones."""
 
-    def __init__(self, broker: RunningBroker) -> None:
-        self.broker = broker
-        self.address = broker.settings["http.listen"]
-        self._admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-
-    def add_user(self, name: str, password: str) -> None:
-        """Add a user, or give it another password."""
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-        asked = self._admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, password.encode())])
-        _finish(asked)
-
-    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
-        """Give a user a right, such as `allow("alice", "READ", "TOPIC", "orders")`."""
-        acl = AclBinding(
-            ResourceType.BROKER if kind == "CLUSTER" else ResourceType[kind],
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            AclOperation[operation],
-            AclPermissionType.ALLOW,
+    def __init__(self, **settings: Any) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop), "the broker lives in simulated time"
+        network = SimulatedNetwork(loop, random.Random(1))
+        enforced = {"authorizer_class_name": STANDARD_AUTHORIZER, "super_users": str(ROOT.principal)}
+        usual = {
+            "node_id": 1,
+            "log_dirs": (DATA,),
+            "listeners": (f"{LISTENER}://{host_name(1)}:{KAFKA_PORT}",),
+            "auto_create_topics_enable": True,
+            "offsets_topic_num_partitions": 1,
+            "transaction_state_log_num_partitions": 1,
+        }
+        jobs = CutJobs(loop, random.Random(2), 0.0)
+        loop.at_end.append(jobs.abandon)
+        self._host = SimulatedHost(
+            network, Settings(**{**usual, **enforced, **settings}), random.Random(3), [(0.0, 0.0)], jobs, self._ended
         )
-        _finish(self._admin.create_acls([acl]))
+        self._ids = 0
+        self._acls: dict[Acl, UUID] = {}
+        self._connections: dict[Identity, ClientConnection] = {}
 
-    def take_back(self, user: str) -> None:
-        """Remove all rights of a user."""
-        everything = AclBindingFilter(
-            ResourceType.ANY,
-            None,
-            ResourcePatternType.ANY,
-            f"User:{user}",
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-        _finish(self._admin.delete_acls([everything]))
+    async def start(self) -> "ClosedBroker":
+        self._host.start()
+        async with asyncio.timeout(START_S):
+            await asyncio.wait([self._host._starting])
+        broker = self.broker
+        self._here = InProcess(broker._end_of_tick, broker._replicas.read_piece, lambda _: None, REQUEST_BYTES_MAX)
+        return self
 
-    def log_in(self, user: str, password: str) -> HttpAnswer:
-        return HttpClient(self.address).post("/v1/login", {"user": user, "password": password})
+    @property
+    def broker(self) -> Broker:
+        assert self._host.broker is not None, "the broker has ended"
+        return self._host.broker
 
-    def client(self, user: str, password: str) -> "UserClient":
-        """Return an HTTP client in a new session."""
-        answer = self.log_in(user, password)
-        assert answer.status == 200, answer.content
-        cookie = answer.headers["Set-Cookie"].partition(";")[0]
-        return UserClient(self.address, {"Cookie": cookie, CSRF_HEADER: answer.json["csrf_token"]})
+    @property
+    def image(self) -> Image:
+        return self.broker._quorum.image
 
+    async def ask(self, who: Identity, api: int, version: int, **fields: Any) -> Any:
+        """Send a request of one version. Nested fields are dicts; fields that the version lacks are left out."""
+        return await self.send(who, message_of(load_request_schema(api, version), fields))
 
-class UserClient(HttpClient):
-    """A client in a session."""
+    async def send(self, who: Identity, request: Any) -> Any:
+        connection = self._connections.get(who)
+        if connection is None or not connection.is_open:
+            connection = self._connections[who] = ClientConnection("test")
+            connection.begin(self._here.open(LISTENER, self.broker._dispatcher.handle, connection.received, who))
+        async with asyncio.timeout(ANSWER_S):
+            return await connection.ask(request)
 
-    def __init__(self, address: str, session: dict[str, str]) -> None:
-        super().__init__(address)
-        self.session = session
+    async def allow(self, *acls: Acl) -> None:
+        """Create ACLs."""
+        ids = {}
+        for acl in acls:
+            self._ids += 1
+            ids[acl] = UUID(int=self._ids)
+        self._acls |= ids
+        await self.broker._quorum.propose(CreateAcls(tuple((acl_id, acl) for acl, acl_id in ids.items())))
 
-    def ask(
-        self, method: str, path: str, content: bytes | None = None, headers: dict[str, str] | None = None
-    ) -> HttpAnswer:
-        return super().ask(method, path, content, {**self.session, **(headers or {})})
+    async def forget(self, *acls: Acl) -> None:
+        """Delete these ACLs; all that were created, if there are none."""
+        gone = acls or tuple(self._acls)
+        if gone:
+            await self.broker._quorum.propose(DeleteAcls(tuple(self._acls.pop(acl) for acl in gone)))
 
-
-@contextmanager
-def closed_broker(directory: Path) -> Iterator[ClosedBroker]:
-    """Run a broker whose HTTP users have no rights at first."""
-    settings = {
-        "http.listen": f"127.0.0.1:{free_port()}",
-        "http.authentication": "required",
-        "authorizer.class.name": STANDARD_AUTHORIZER,
-        "super.users": "User:ANONYMOUS",
-    }
-    broker = RunningBroker(directory / "data", **settings).start()
-    try:
-        yield ClosedBroker(broker)
-    finally:
-        broker.stop()
+    def _ended(self, _host: SimulatedHost, why: str) -> None:
+        raise AssertionError(why)
 
 
-def _finish(asked: dict[Any, Any]) -> None:
-    for future in asked.values():
-        future.result(ANSWER_S)
+def with_broker(story: Callable[[ClosedBroker], Awaitable[None]], **settings: Any) -> None:
+    """Run a scenario of a broker in simulated time."""
+
+    async def told() -> None:
+        await story(await ClosedBroker(**settings).start())
+
+    run(told())

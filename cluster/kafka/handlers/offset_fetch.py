@@ -33,12 +33,14 @@ from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.named_topics import TopicRow, topic_name
+from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.wire import Topic
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.resources.turns import Steps, at_once, in_order
 
 KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 11)
+RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"))
 
 AT_ONCE_MAX = 100
 """The topics and the partitions of a group whose answer is made in one step."""
@@ -80,17 +82,40 @@ def downgrade_response(response: OffsetFetchResponse, version: int) -> Any:
 async def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     # Answers of groups with few partitions are made when they are encoded: 10,000 of them take 15 MB.
     large: dict[int, OffsetFetchResponseGroup] = {}
+    access = _Access(call)
     number = 0
     async for group in call.turns.each(request.groups):
         if _is_large(group, call):
-            large[number] = await call.turns.run(_group(group, request.require_stable, call))
+            large[number] = await call.turns.run(_group(group, request.require_stable, access))
         number += 1
     numbers = count()
 
     def group_row(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        return large.get(next(numbers)) or at_once(_group(group, request.require_stable, call))
+        return large.get(next(numbers)) or at_once(_group(group, request.require_stable, access))
 
     return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=rows(group_row, request.groups))
+
+
+class _Access:
+    """What the client of one request may describe. Each group and topic is decided once: the response is lazy."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self._groups: dict[str, bool] = {}
+        self._topics: dict[str, bool] = {}
+
+    def check_group(self, group_id: str) -> None:
+        """Raise Refused if the client may not describe the group."""
+        if group_id not in self._groups:
+            self._groups[group_id] = self.call.may(DESCRIBE, GROUP, group_id)
+        if not self._groups[group_id]:
+            raise refusal_of(GROUP)
+
+    def may_describe(self, topic: str, *, is_named: bool) -> bool:
+        if topic not in self._topics:
+            may = self.call.may if is_named else self.call.may_see
+            self._topics[topic] = may(DESCRIBE, TOPIC, topic)
+        return self._topics[topic]
 
 
 def _is_large(wanted: OffsetFetchRequestGroup, call: Call) -> bool:
@@ -103,30 +128,32 @@ def _is_large(wanted: OffsetFetchRequestGroup, call: Call) -> bool:
         return False
 
 
-def _group(wanted: OffsetFetchRequestGroup, require_stable: bool, call: Call) -> Steps[OffsetFetchResponseGroup]:
+def _group(wanted: OffsetFetchRequestGroup, require_stable: bool, access: _Access) -> Steps[OffsetFetchResponseGroup]:
     code, topics = ErrorCode.none, ()
-    groups = call.services.groups
+    groups = access.call.services.groups
     try:
+        access.check_group(wanted.group_id)
         offsets = groups.offsets_of(wanted.group_id)
         # A copy: an offset that becomes stable meanwhile is not taken for a missing one.
         pending = groups.pending_of(wanted.group_id) if require_stable else NONE_PENDING
     except Refused as refusal:
         code = refusal.code
-        if call.version < _FIRST_WITH_GROUP_ERROR:
-            topics = yield from _wanted(wanted, {}, NONE_PENDING, code, call)
+        if access.call.version < _FIRST_WITH_GROUP_ERROR:
+            topics = yield from _wanted(wanted, {}, NONE_PENDING, code, access)
     else:
-        topics = yield from _wanted(wanted, offsets, pending, ErrorCode.none, call)
+        topics = yield from _wanted(wanted, offsets, pending, ErrorCode.none, access)
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=code)
 
 
 def _wanted(
-    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, pending: Places, code: ErrorCode, call: Call
+    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, pending: Places, code: ErrorCode, access: _Access
 ) -> Steps[tuple[Any, ...]]:
-    image = call.services.quorum.image
+    image, is_named = access.call.services.quorum.image, wanted.topics is not None
     if wanted.topics is None:
         known = [*offsets, *(place for place in pending if place not in offsets)]
         places = yield from in_order(known, key=_itself)
-        asked = _named(places) if call.version < _FIRST_WITH_IDS else _with_ids(places, image)
+        places = [place for place in places if access.may_describe(place[0], is_named=False)]
+        asked = _named(places) if access.call.version < _FIRST_WITH_IDS else _with_ids(places, image)
     else:
         asked = ((_topic(topic), topic.partition_indexes) for topic in wanted.topics)
     found = yield from by_topic(asked)
@@ -134,6 +161,8 @@ def _wanted(
     def partition_row(name: str | None, index: int) -> OffsetFetchResponsePartitions:
         if name is None:
             return _partition(index, NOTHING, ErrorCode.unknown_topic_id)
+        if not code and not access.may_describe(name, is_named=is_named):
+            return _partition(index, NOTHING, ErrorCode.topic_authorization_failed)
         if (name, index) in pending:
             return _partition(index, NOTHING, ErrorCode.unstable_offset_commit)
         return _partition(index, offsets.get((name, index), NOTHING), code)
