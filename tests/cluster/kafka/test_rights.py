@@ -173,7 +173,9 @@ def cases(topic: str, topic_id: UUID) -> dict[ApiKey, list[Case]]:
             {GROUP_30: 1},
         )],
         ApiKey.OFFSET_DELETE: [
-            Case({"group_id": TEAM, "topics": ({"name": topic, "partitions": ({"partition_index": 0},)},)}, {GROUP_30: 1})
+            Case(
+                {"group_id": TEAM, "topics": ({"name": topic, "partitions": ({"partition_index": 0},)},)}, {GROUP_30: 1}
+            )
         ],
         ApiKey.TXN_OFFSET_COMMIT: [
             Case({**producer, **member, "topics": ({**named, "partitions": (offset,)},)}, {ID_53: 1})
@@ -221,7 +223,9 @@ def cases(topic: str, topic_id: UUID) -> dict[ApiKey, list[Case]]:
         ApiKey.DESCRIBE_TRANSACTIONS: [Case({"transactional_ids": (PAY,)}, {ID_53: 1})],
         ApiKey.LIST_TRANSACTIONS: [Case({})],
         ApiKey.WRITE_TXN_MARKERS: [
-            Case({"markers": ({**producer, "topics": ({**named, **indexes},), "coordinator_epoch": 1},)}, {CLUSTER_31: 1})
+            Case(
+                {"markers": ({**producer, "topics": ({**named, **indexes},), "coordinator_epoch": 1},)}, {CLUSTER_31: 1}
+            )
         ],
         ApiKey.SASL_HANDSHAKE: [Case({"mechanism": "PLAIN"}, {ErrorCode.illegal_sasl_state: 1})],
         ApiKey.SASL_AUTHENTICATE: [Case({"auth_bytes": b""}, {ErrorCode.illegal_sasl_state: 1})],
@@ -374,3 +378,104 @@ def _texts_of(fields: object) -> Iterator[str]:
     elif isinstance(fields, tuple):
         for value in fields:
             yield from _texts_of(value)
+
+
+Grant = tuple[AclOperation, AclResource]
+SUFFICIENT: dict[ApiKey, list[list[set[Grant]]]] = {
+    ApiKey.PRODUCE: [[{(WRITE, TOPIC)}], [{(WRITE, TOPIC), (WRITE, TRANSACTIONAL_ID)}]],
+    ApiKey.FETCH: [[{(READ, TOPIC)}], [{(CLUSTER_ACTION, CLUSTER)}]],
+    ApiKey.LIST_OFFSETS: [[{(DESCRIBE, TOPIC)}]],
+    ApiKey.METADATA: [[{(DESCRIBE, TOPIC)}]],
+    ApiKey.CREATE_TOPICS: [[{(CREATE, CLUSTER)}, {(CREATE, TOPIC)}]],
+    ApiKey.DELETE_TOPICS: [[{(DELETE, TOPIC)}]],
+    ApiKey.DELETE_RECORDS: [[{(DELETE, TOPIC)}]],
+    ApiKey.INIT_PRODUCER_ID: [[{(WRITE, TRANSACTIONAL_ID)}], [{(IDEMPOTENT_WRITE, CLUSTER)}, {(WRITE, TOPIC)}]],
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: [[{(DESCRIBE, TOPIC)}, {(CLUSTER_ACTION, CLUSTER)}]],
+    ApiKey.DESCRIBE_CONFIGS: [[{(DESCRIBE_CONFIGS, TOPIC), (DESCRIBE_CONFIGS, CLUSTER)}]],
+    ApiKey.ALTER_CONFIGS: [[{(ALTER_CONFIGS, TOPIC), (ALTER_CONFIGS, CLUSTER)}]],
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: [[{(ALTER_CONFIGS, TOPIC), (ALTER_CONFIGS, CLUSTER)}]],
+    ApiKey.DESCRIBE_LOG_DIRS: [[{(DESCRIBE, CLUSTER)}]],
+    ApiKey.CREATE_PARTITIONS: [[{(ALTER, TOPIC)}]],
+    ApiKey.DESCRIBE_PRODUCERS: [[{(READ, TOPIC)}]],
+    ApiKey.FIND_COORDINATOR: [[{(DESCRIBE, GROUP)}], [{(DESCRIBE, TRANSACTIONAL_ID)}]],
+    ApiKey.JOIN_GROUP: [[{(READ, GROUP)}]],
+    ApiKey.SYNC_GROUP: [[{(READ, GROUP)}]],
+    ApiKey.HEARTBEAT: [[{(READ, GROUP)}]],
+    ApiKey.LEAVE_GROUP: [[{(READ, GROUP)}]],
+    ApiKey.OFFSET_COMMIT: [[{(READ, GROUP), (READ, TOPIC)}]],
+    ApiKey.OFFSET_FETCH: [[{(DESCRIBE, GROUP), (DESCRIBE, TOPIC)}]],
+    ApiKey.OFFSET_DELETE: [[{(DELETE, GROUP), (READ, TOPIC)}]],
+    ApiKey.TXN_OFFSET_COMMIT: [[{(WRITE, TRANSACTIONAL_ID), (READ, GROUP), (READ, TOPIC)}]],
+    ApiKey.DESCRIBE_GROUPS: [[{(DESCRIBE, GROUP)}]],
+    ApiKey.DELETE_GROUPS: [[{(DELETE, GROUP)}]],
+    ApiKey.DESCRIBE_ACLS: [[{(DESCRIBE, CLUSTER)}]],
+    ApiKey.CREATE_ACLS: [[{(ALTER, CLUSTER)}]],
+    ApiKey.DELETE_ACLS: [[{(ALTER, CLUSTER)}]],
+    ApiKey.ALTER_REPLICA_LOG_DIRS: [[{(ALTER, CLUSTER)}]],
+    ApiKey.ELECT_LEADERS: [[{(ALTER, CLUSTER)}]],
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: [[{(ALTER, CLUSTER)}]],
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: [[{(DESCRIBE, CLUSTER)}]],
+    ApiKey.DESCRIBE_QUORUM: [[{(DESCRIBE, CLUSTER)}]],
+    ApiKey.LIST_CONFIG_RESOURCES: [[{(DESCRIBE_CONFIGS, CLUSTER)}]],
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: [[{(DESCRIBE, TOPIC)}]],
+    ApiKey.UNREGISTER_BROKER: [[{(ALTER, CLUSTER)}]],
+    ApiKey.ADD_PARTITIONS_TO_TXN: [[{(CLUSTER_ACTION, CLUSTER)}]],
+    ApiKey.ADD_OFFSETS_TO_TXN: [[{(WRITE, TRANSACTIONAL_ID), (READ, GROUP)}]],
+    ApiKey.END_TXN: [[{(WRITE, TRANSACTIONAL_ID)}]],
+    ApiKey.DESCRIBE_TRANSACTIONS: [[{(DESCRIBE, TRANSACTIONAL_ID)}]],
+    ApiKey.WRITE_TXN_MARKERS: [[{(ALTER, CLUSTER)}, {(CLUSTER_ACTION, CLUSTER)}]],
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: [[{(DESCRIBE, CLUSTER)}]],
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: [[{(ALTER, CLUSTER)}]],
+    ApiKey.CREATE_DELEGATION_TOKEN: [[{(CREATE_TOKENS, AclResource.USER)}]],
+}
+"""For each case of an API, in its newest version: the sets of rights of which each is enough."""
+
+ASIDE: dict[ApiKey, set[Grant]] = {
+    ApiKey.METADATA: {(CREATE, CLUSTER), (CREATE, TOPIC), (DESCRIBE, CLUSTER)},
+    ApiKey.CREATE_TOPICS: {(DESCRIBE_CONFIGS, TOPIC)},
+    ApiKey.DELETE_TOPICS: {(DELETE, CLUSTER), (DESCRIBE, TOPIC)},
+    ApiKey.DESCRIBE_CLUSTER: {(DESCRIBE, CLUSTER)},
+    ApiKey.LIST_GROUPS: {(DESCRIBE, CLUSTER), (DESCRIBE, GROUP)},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {(WRITE, TRANSACTIONAL_ID), (WRITE, TOPIC)},
+    ApiKey.DESCRIBE_TRANSACTIONS: {(DESCRIBE, TOPIC)},
+    ApiKey.LIST_TRANSACTIONS: {(DESCRIBE, TRANSACTIONAL_ID)},
+    ApiKey.WRITE_TXN_MARKERS: {(ALTER, CLUSTER)},
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: {
+        (DESCRIBE, AclResource.DELEGATION_TOKEN), (DESCRIBE_TOKENS, AclResource.USER),
+    },
+}  # fmt: skip
+"""Rights of which a lack changes the response without an error, or that others of another version replace."""
+
+
+def granted(api: ApiKey, rights: set[Grant]) -> list[Acl]:
+    topic = "new" if api is ApiKey.CREATE_TOPICS else FLIGHTS
+    names = {**NAMES, TOPIC: topic, AclResource.USER: "User:bob"}
+    return [acl_of(operation, resource, names[resource]) for operation, resource in rights]
+
+
+def test_the_declared_rights_are_the_required_ones() -> None:
+    for module in HANDLERS:
+        required = {grant for case in SUFFICIENT.get(module.KEY, []) for rights in case for grant in rights}
+        declared = {(right.operation, right.resource) for right in module.RIGHTS}
+        alternative = {(WRITE, TOPIC)} if module.KEY is ApiKey.INIT_PRODUCER_ID else set()
+        assert declared == (required - alternative) | ASIDE.get(module.KEY, set()), module.KEY.name
+
+
+@pytest.mark.parametrize("api", SUFFICIENT, ids=lambda api: api.name)
+def test_the_rights_are_enough_and_each_of_them_is_required(api: ApiKey) -> None:
+    version = MODULES[api].VERSIONS[-1]
+
+    async def story(broker: ClosedBroker) -> None:
+        topic_id = await with_state(broker)
+        for case, sufficient in zip(cases(FLIGHTS, topic_id)[api], SUFFICIENT[api], strict=True):
+            ask = partial(broker.ask, CLIENT, api, version, **dict(case.fields))
+            for rights in sufficient:
+                for lacking in rights:
+                    await broker.allow(*granted(api, rights - {lacking}))
+                    assert REFUSALS[lacking[1]] in set(codes_in(await ask())), (case, lacking)
+                    await broker.forget()
+                await broker.allow(*granted(api, rights))
+                assert not set(REFUSALS.values()).intersection(codes_in(await ask())), (case, rights)
+                await broker.forget()
+
+    with_broker(story, **TOKEN_KEY)
