@@ -1,7 +1,4 @@
-"""Access control lists and ACL filters (KIP-11, KIP-290).
-
-ACLs are stored and described, and not enforced: without authentication no principal can be identified.
-"""
+"""Access control lists and ACL filters (KIP-11, KIP-290). `cluster/security/acl_authorizer.py` decides by them."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -70,7 +67,7 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """An ACL: allows or denies `principal` ("User:alice") `operation` from `host`, which is an address or "*"."""
+    """An ACL: allows or denies `principal` ("User:alice") `operation` from `host`: an address, a network, or "*"."""
 
     on: ResourcePattern
     principal: str

@@ -10,6 +10,7 @@ import compatibility
 import configuration
 import http_api
 import results
+import rights
 
 from cordwood.chaos.results import Broken
 from cordwood.cluster.http.metrics import table as metrics
@@ -20,6 +21,7 @@ PAGES: Mapping[str, Callable[[Path], str]] = {
     "reference/configuration.md": lambda _docs: configuration.page(),
     "reference/http.md": lambda _docs: http_api.page(),
     "reference/kafka.md": lambda _docs: compatibility.page(),
+    "reference/rights.md": lambda _docs: rights.page(),
     "metrics.md": lambda _docs: metrics.page(),
     "adr/index.md": lambda docs: adr.page(docs / "adr"),
 }

@@ -16,7 +16,10 @@ from cordwood.replication.partition import Partition
 from cordwood.storage.types import NO_EPOCH
 
 KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
-RIGHTS: Rights = (Right(DESCRIBE, TOPIC, "or CLUSTER_ACTION on the cluster"),)
+RIGHTS: Rights = (
+    Right(DESCRIBE, TOPIC, "or CLUSTER_ACTION on the cluster"),
+    Right(CLUSTER_ACTION, CLUSTER, "or DESCRIBE on each topic"),
+)
 
 UNDEFINED = (NO_EPOCH, -1)
 """The result for a leader epoch that does not exist yet, as in Kafka."""

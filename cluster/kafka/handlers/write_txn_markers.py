@@ -31,7 +31,10 @@ from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.types import ProducerIdAndEpoch
 
 KEY, VERSIONS = ApiKey.WRITE_TXN_MARKERS, range(1, 3)
-RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER, "or ALTER on the cluster"),)
+RIGHTS: Rights = (
+    Right(CLUSTER_ACTION, CLUSTER, "or ALTER on the cluster"),
+    Right(ALTER, CLUSTER, "or CLUSTER_ACTION on the cluster"),
+)
 
 WITH_AN_EPOCH_EACH = 2
 """First transaction version in which the coordinator raises the epoch for each marker."""
