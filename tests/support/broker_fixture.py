@@ -37,6 +37,8 @@ class RunningBroker:
         self.log_path = data.with_name(data.name + ".broker.log")
         self.ready_mark = READY
         """The text in the output that shows that the broker is ready; for brokers with another log format."""
+        self.options: list[str] = []
+        """Further options of `cordwood serve`."""
         self.descriptors_max: int | None = None
         """The process's limit of file descriptors; None inherits this process's."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -50,6 +52,11 @@ class RunningBroker:
     def pid(self) -> int:
         assert self._process is not None, "the broker is not running"
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process was started and has not been ended."""
+        return self._process is not None
 
     @property
     def output(self) -> str:

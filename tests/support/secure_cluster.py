@@ -1,5 +1,6 @@
 """Three broker processes whose connections to each other are authenticated, and strangers who try to pose as brokers."""
 
+import os
 import signal
 import socket
 import ssl
@@ -77,7 +78,7 @@ class SecureCluster:
         """Have all brokers load their certificates again, and wait until they have."""
         before = {broker_id: broker.output.count(RELOADED) for broker_id, broker in self.brokers.items()}
         for broker_id, broker in self.brokers.items():
-            broker.signal(signal.SIGHUP)
+            os.kill(broker.pid, signal.SIGHUP)
             # One line for the listener of brokers, and one for that of the quorum.
             wait_until(
                 lambda broker=broker, least=before[broker_id] + 2: broker.output.count(RELOADED) >= least,
