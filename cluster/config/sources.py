@@ -5,7 +5,8 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cordwood.cluster.config.listeners import ListenerMistake, http_address, inter_broker_listener
+from cordwood.cluster.config.link_credentials import credentials_of
+from cordwood.cluster.config.listeners import ListenerMistake, check_overrides, http_address
 from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
 from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
 from cordwood.cluster.config.super_users import SuperUserMistake, super_users_of
@@ -62,7 +63,8 @@ def load(toml: str | None = None, environ: Mapping[str, str] | None = None, over
             mistakes.append(f"{origin}: {key} is {shown}, but must be {error}.")
     attributes: dict[str, Any] = {attribute_of(key): value for key, value in values.items()}
     settings = Settings(given=frozenset(values), listener_overrides=overrides_of_listeners, **attributes)
-    mistakes += _contradictions(settings)
+    # Several checks may find the same mistake.
+    mistakes += dict.fromkeys(_contradictions(settings))
     if mistakes:
         raise ConfigMistakes(mistakes)
     return settings
@@ -150,8 +152,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         )
     try:
         if settings.listeners:
-            inter_broker_listener(settings)
-            check_mechanisms(settings)
+            credentials_of(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
     yield from oauthbearer_mistakes(settings)
