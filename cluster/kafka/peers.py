@@ -119,7 +119,8 @@ class Peers:
             async with asyncio.timeout(CONNECT_S):
                 _, opened = await self._loop.create_connection(connection, host, port)
         else:
-            _, opened = await self._loop.create_connection(connection, host, port, ssl=tls(), server_hostname=host)
+            encrypted, _ = await connect(lambda: opened, host, port, tls(), timeout_s=SECURE_DIAL_S)
+            encrypted.on_failure = lambda reason: self._note_failure(host, port, TlsRefused(reason))
         if credentials is not None:
             opened.on_closed = link.lost
             try:

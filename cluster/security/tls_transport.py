@@ -89,12 +89,15 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         "_server_hostname",
         "_ssl",
         "client_host",
+        "on_failure",
         "state",
     )
 
     def __init__(self, owner: Owner, protocol: asyncio.BaseProtocol, server_hostname: str | None = None) -> None:
         super().__init__()
         self._owner, self._server_hostname = owner, server_hostname
+        self.on_failure: Callable[[str], None] | None = None
+        """Called with a sentence if TLS fails after the handshake: in TLS 1.3 a server refuses certificates then."""
         self._set_app(protocol)
         self.state = State.HELLO
         self.client_host = ""
@@ -439,9 +442,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._flush()
         self._plain.close()
 
-    def _abort(self) -> None:
+    def _abort(self, error: Exception) -> None:
         """Close after an error of TLS, with the alert that has been written."""
         self._is_closing = True
+        if self.on_failure is not None:
+            self.on_failure(sentence_of(error, is_server=self._server_hostname is None))
         if self._plain is not None:
             self._plain.close()
 

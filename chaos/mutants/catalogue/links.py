@@ -63,4 +63,20 @@ MUTANTS = (
         "A broker that was refused waits before it dials again.",
         "A wrong password makes ten attempts a second, on each link.",
     ),
+    Mutant(
+        "a-client-certificate-is-a-brokers",
+        "cluster/broker/links.py",
+        "        if settings.controller_quorum_secret or identity.principal == own_principal:\n",
+        "        if settings.controller_quorum_secret or identity.principal.kind == own_principal.kind:\n",
+        "Without a secret, only this broker's principal and super users take part in the quorum.",
+        POSES,
+    ),
+    Mutant(
+        "quorum-certificates-are-optional",
+        "cluster/broker/links.py",
+        "        context.verify_mode = ssl.CERT_REQUIRED\n",
+        "        context.verify_mode = ssl.CERT_OPTIONAL\n",
+        "Both ends of a quorum connection show a certificate.",
+        POSES,
+    ),
 )

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import random
+import ssl
 import struct
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -10,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import trustme
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v1.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
@@ -22,6 +24,8 @@ from cordwood.chaos.sim.network import SimulatedNetwork
 from cordwood.client.sasl import Mechanism, NotAuthenticated, SaslCredentials
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.peers import DIAL_AGAIN_S, LinkSecurity, Peers
+from cordwood.cluster.security.tls_listener import TlsListener
+from cordwood.cluster.security.tls_transport import TlsTransport
 from cordwood.replication.frames import PushRow, encode_push
 from cordwood.replication.waiters import EndOfTickScheduler
 
@@ -109,6 +113,16 @@ class PeersFixture:
         return connection
 
 
+class OpenGate:
+    """A server without limits of connections."""
+
+    def shaking(self, _transport: TlsTransport) -> None: ...
+
+    def shaken(self, _transport: TlsTransport) -> None: ...
+
+    def failed(self, _listener: str, _host: str, _reason: str) -> None: ...
+
+
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(600):
@@ -147,6 +161,33 @@ def test_a_refused_broker_does_not_dial_in_a_loop() -> None:
             await fixture.dial()
 
     run(story)
+
+
+def test_a_refusal_of_the_certificate_after_the_handshake_is_noted() -> None:
+    authority = trustme.CA()
+    server, client = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    server.verify_mode = ssl.CERT_REQUIRED
+    for context in (server, client):
+        authority.configure_trust(context)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        handshakes = TlsListener("INTERNAL", lambda: server, OpenGate())
+        listening = await loop.create_server(lambda: handshakes.wrap(asyncio.Protocol()), "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        links = LinkSecurity(lambda: client)
+        peers = Peers(EndOfTickScheduler(loop), run_here, run_here, random.Random(1), links)
+        closed = asyncio.Event()
+        connection = await peers.dial("127.0.0.1", port, lambda _: None)
+        connection.on_closed = closed.set
+        if connection.is_open:
+            await closed.wait()
+        (failure,) = peers._failures.values()
+        assert "certificate" in failure.reason
+        listening.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_a_broker_that_ends_the_connection_meanwhile() -> None:
