@@ -1,21 +1,39 @@
 """A broker's HTTP server with users, tokens, certificates and rights, and clients that log in."""
 
+import base64
 import re
 from typing import Any
+from uuid import UUID
 
 from http_fixture import Answer, HttpStory
 
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.http.api.table import ROUTES
 from cordwood.cluster.http.security.access import CSRF_HEADER
 from cordwood.cluster.http.security.credentials import Checks, TooManyChecks
+from cordwood.cluster.http.security.rights import OPEN_ROUTES, RIGHTS_OF_PATHS
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
-from cordwood.cluster.metadata.commands import AlterScramCredentials, CreateTopic, ScramDeletion, ScramUpsertion
+from cordwood.cluster.metadata.commands import (
+    AlterScramCredentials,
+    BrokerId,
+    CreateTopic,
+    ScramDeletion,
+    ScramUpsertion,
+)
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.security.authorizer import OPERATIONS_ON
 from cordwood.cluster.security.principal import USER, Identity, Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
 
 REQUIRED = Settings(http_authentication="required")
+ALICE = Principal(USER, "alice")
+DESCRIBES = "alice DESCRIBE CLUSTER kafka-cluster"
+
+CLOSED = [
+    *((route.method, route.path) for route in ROUTES if (route.method, route.path) not in OPEN_ROUTES),
+    *(("GET", path) for path in RIGHTS_OF_PATHS),
+]
+"""The routes and paths that need a login."""
 
 
 class ListedRights:
@@ -91,6 +109,19 @@ class SecuredStory(HttpStory):
         if found is None:
             raise AuthenticationFailed("the token is not valid")
         return found
+
+
+def basic(user: str, secret: str) -> str:
+    """Return an Authorization header."""
+    return "Basic " + base64.b64encode(f"{user}:{secret}".encode()).decode()
+
+
+def add_topics(broker: HttpStory, *names: str) -> None:
+    """Register three brokers, and create topics with a config."""
+    broker.register(1, 2, 3)
+    for number, name in enumerate(names, 1):
+        assignment = (BrokerId(1), BrokerId(2), BrokerId(3))
+        broker.metadata.apply(CreateTopic(UUID(int=100 + number), name, (assignment,), (("retention.ms", "1000"),)))
 
 
 def cookie_of(answer: Answer) -> dict[str, str]:

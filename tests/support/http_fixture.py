@@ -126,9 +126,12 @@ class HttpStory:
         self.event_log.begin()
         self.groups.start()
         self.port = await self.server.start(LOOPBACK, 0)
+        # Keeps no cookies: a test says which one a request has.
+        self._client = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
         await self.server.close()
         await self.groups.close()
         await self.transactions.coordinator.close()
@@ -154,12 +157,8 @@ class HttpStory:
     async def ask(self, path: str, method: str = "GET", content: Any = None, **headers: str) -> Answer:
         """Send a request; `content` goes as JSON. Header names have `_` for `-`."""
         named = {name.replace("_", "-"): text for name, text in headers.items()}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(
-                method, f"http://{LOOPBACK}:{self.port}{path}", json=content, headers=named, allow_redirects=False
-            ) as response,
-        ):
+        url = f"http://{LOOPBACK}:{self.port}{path}"
+        async with self._client.request(method, url, json=content, headers=named, allow_redirects=False) as response:
             is_json = response.content_type == "application/json"
             json = await response.json() if is_json else None
             return Answer(response.status, dict(response.headers), await response.text(), json)

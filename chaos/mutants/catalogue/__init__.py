@@ -3,6 +3,7 @@
 from cordwood.chaos.mutants.catalogue import (
     follower,
     groups,
+    http,
     leader,
     limits,
     links,
@@ -24,6 +25,7 @@ from cordwood.chaos.mutants.mutant import Mutant
 _MODULES = (
     follower,
     groups,
+    http,
     leader,
     limits,
     links,
