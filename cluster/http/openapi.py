@@ -22,7 +22,8 @@ _REF = "#/components/schemas/{name}"
 _SUCCESS = {200: "The request succeeded.", 201: "Created.", 202: "The request was accepted and is in progress."}
 _MEANING = {
     400: "The request is not valid.",
-    403: "A page of another site may not send this request.",
+    401: "The request has no valid credentials.",
+    403: "The user has no right to this, or a page of another site may not send it.",
     404: "The resource does not exist.",
     408: "The body did not arrive in time.",
     409: "The state of the resource does not allow the request.",
@@ -32,7 +33,7 @@ _MEANING = {
     429: "The broker has too many requests in progress: try again later.",
     503: "The cluster cannot serve the request now: try again later.",
 }
-_ALWAYS = (400, 403)
+_ALWAYS = (400, 401, 403)
 _WITH_BODY = (408, 413, 415, 422, 429)
 
 

@@ -35,6 +35,12 @@ class SessionDescription(msgspec.Struct, frozen=True):
     """To be sent as X-CSRF-Token with every request of the session that is not a GET; null without a session."""
 
 
+class EndedSession(msgspec.Struct, frozen=True):
+    """The user who has logged out."""
+
+    principal: str
+
+
 async def log_in(asked: ApiRequest[Nothing, Login]) -> web.Response:
     """Log in with the name and password of a SCRAM user. The response sets the cookie of a session.
 
@@ -62,7 +68,7 @@ async def log_out(asked: ApiRequest[Nothing, Nothing]) -> web.Response:
     control, session = context.access_control, context.access.session
     if session is not None:
         control.log_out(session)
-    response = json_response(Nothing())
+    response = json_response(EndedSession(str(context.access.identity.principal)))
     response.del_cookie(
         control.cookie_name(asked.request),
         path="/",
@@ -93,9 +99,8 @@ ROUTES = (
         Login,
         SessionDescription,
         requires=(),
-        refusals=(401,),
         body_bytes_max=BODY_BYTES_MAX,
     ),
-    Route("POST", "/v1/logout", log_out, Nothing, Nothing, Nothing, requires=()),
+    Route("POST", "/v1/logout", log_out, Nothing, Nothing, EndedSession, requires=()),
     Route("GET", "/v1/session", describe_session, Nothing, Nothing, SessionDescription, requires=()),
 )

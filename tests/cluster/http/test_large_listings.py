@@ -11,12 +11,16 @@ from cordwood.bench.counters.cluster import CountedCluster
 from cordwood.chaos.sim.kafka import duration, message, part
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.plan import TOPIC
+from cordwood.cluster.broker.http_access import http_access
 from cordwood.cluster.http.api import cluster, groups, partitions, topics, transactions
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.metrics.scrape import Scraper
 from cordwood.cluster.http.route import ApiRequest, Nothing
 from cordwood.cluster.http.routes import status_of
+from cordwood.cluster.http.security.access import Access
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.security.authorizer import OPEN_ACCESS
+from cordwood.cluster.security.principal import NO_IDENTITY
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.states import TransactionState
 
@@ -101,7 +105,8 @@ def longest_steps() -> dict[str, int]:
         made = make_open_transactions(counted.client("other"), counted.leader(0), broker._transactions)
         await counted.by(made, "other")
         assert broker.watched is not None, "it has joined its cluster"
-        context = broker._context(broker.watched)
+        control = http_access(broker._services, broker._credentials, None, lambda: True, lambda: 0.0)
+        context = broker._context(broker.watched, control).under(Access(NO_IDENTITY, OPEN_ACCESS))
         for path, answer in ANSWERS.items():
             with LongestStep() as longest:
                 found = await counted.by(answer(context), "broker-1")
