@@ -151,7 +151,9 @@ class HttpServer:
         """Find out who sends a request. Raises HttpRefusal."""
         reason = None if request.path in FOR_ALL else self._guard.why_not(request.method, request.headers)
         if reason is not None:
-            raise HttpRefusal(403, reason)
+            refused = HttpRefusal(403, reason)
+            self._access_control.note_refusal(request, refused)
+            raise refused
         request[_ACCESS] = access = self._access_control.admit(request)
         if access.identity.mechanism:
             self._proved.add(request.protocol)

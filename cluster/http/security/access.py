@@ -108,7 +108,7 @@ class AccessControl:
         try:
             access = self.of(request)
         except HttpRefusal as refused:
-            self._note_refusal(request, refused)
+            self.note_refusal(request, refused)
             raise
         for right in RIGHTS_OF_PATHS.get(path, ()):
             access.check(right, CLUSTER_NAME)
@@ -150,7 +150,7 @@ class AccessControl:
         try:
             return await self._log_in(request, user, password)
         except HttpRefusal as refused:
-            self._note_refusal(request, refused, PASSWORD)
+            self.note_refusal(request, refused, PASSWORD)
             raise
 
     async def _log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, Session]:
@@ -228,7 +228,7 @@ class AccessControl:
         identity = Identity(session.principal, request.remote or "", PASSWORD)
         return Access(identity, self._authorizer, lambda: self._sessions.use(session, self._now()), session)
 
-    def _note_refusal(self, request: web.Request, refused: HttpRefusal, mechanism: str = "") -> None:
+    def note_refusal(self, request: web.Request, refused: HttpRefusal, mechanism: str = "") -> None:
         """Take note of refused credentials. No name that the client claims: some people type the password there."""
         identity = Identity(host=request.remote or "", mechanism=mechanism)
         outcome = refused.code.name.upper()

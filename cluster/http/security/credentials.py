@@ -1,7 +1,6 @@
 """Credentials of an HTTP request: the headers that carry them, and the checks that other parts supply."""
 
 import base64
-import binascii
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -67,7 +66,7 @@ def given_in(request: web.Request) -> Given | None:
     if scheme == BASIC:
         try:
             user, colon, secret = base64.b64decode(content, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             colon = ""
         if not colon:
             raise unauthenticated("The Authorization header is not valid: Basic has the base64 of ID:SECRET.")
