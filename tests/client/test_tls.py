@@ -30,7 +30,7 @@ HANDSHAKE, AUTHENTICATE = 17, 36
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
+    return Certificates(tmp_path_factory.mktemp("certificates"), "localhost")
 
 
 class Server:

@@ -14,11 +14,11 @@ Serve = Callable[[socket.socket], None]
 
 
 class Certificates:
-    """A CA, a server's certificate for localhost, and a client's, as files of a directory."""
+    """A CA, a server's certificate for some names, and a client's, as files of a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *names: str) -> None:
         self.ca = trustme.CA()
-        self.server = self.ca.issue_cert("localhost")
+        self.server = self.ca.issue_cert(*names)
         client = self.ca.issue_cert("alice@example.org")
         self.ca_file, self.certificate_file, self.key_file = (
             directory / f"{name}.pem" for name in ("ca", "cert", "key")
