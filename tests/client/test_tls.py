@@ -4,7 +4,6 @@ import http.server
 import json
 import socket
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 from cryptography.x509 import load_pem_x509_certificate
 from kio.schema.heartbeat.v3.request import HeartbeatRequest
+from plain_broker import AUTHENTICATE, HANDSHAKE, PlainBroker
 from tls_peer import Certificates, another_ca, serving
 
 from cordwood.client.bearer import BearerSource
@@ -25,36 +25,11 @@ from cordwood.client.tls import TlsFailed, TlsSettings, WrongSetting
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
 PATIENCE_S = 30.0
-HANDSHAKE, AUTHENTICATE = 17, 36
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"), "localhost")
-
-
-class Server:
-    """A broker that answers Heartbeat, and takes any password with PLAIN. It keeps the order of the API keys."""
-
-    def __init__(self, lifetime_ms: int = 0) -> None:
-        self.seen: list[int] = []
-        self._lifetime_ms = lifetime_ms
-
-    def __call__(self, connected: socket.socket) -> None:
-        with connected.makefile("rb") as file:
-            while head := file.read(12):
-                size, key, _, correlation_id = struct.unpack(">ihhi", head)
-                file.read(size - 8)
-                self.seen.append(key)
-                body = struct.pack(">i", correlation_id) + self._body(key)
-                connected.sendall(struct.pack(">i", len(body)) + body)
-
-    def _body(self, key: int) -> bytes:
-        if key == HANDSHAKE:
-            return struct.pack(">hi", 0, 0)
-        if key == AUTHENTICATE:
-            return struct.pack(">hhiq", 0, -1, 0, self._lifetime_ms)
-        return struct.pack(">ih", 0, 0)
 
 
 def ask_once(port: int, security: ClientSecurity, host: str = "localhost") -> None:
@@ -85,7 +60,7 @@ def with_client_certificate(made: Certificates) -> dict[str, TlsSettings]:
 
 
 def test_a_trusted_server(made: Certificates) -> None:
-    with serving(Server(), made.context()) as port:
+    with serving(PlainBroker(), made.context()) as port:
         ask_once(port, ClientSecurity(TlsSettings(str(made.ca_file))))
         ask_once(port, ClientSecurity(TlsSettings(str(made.ca_file), checks_host_name=False)), "127.0.0.1")
         ask_once(port, ClientSecurity(TlsSettings(checks_certificate=False)), "127.0.0.1")
@@ -93,26 +68,26 @@ def test_a_trusted_server(made: Certificates) -> None:
 
 @pytest.mark.parametrize("way", ["files", "texts", "one file", "keystore"])
 def test_a_client_certificate(made: Certificates, way: str) -> None:
-    with serving(Server(), made.context(ssl.CERT_REQUIRED)) as port:
+    with serving(PlainBroker(), made.context(ssl.CERT_REQUIRED)) as port:
         ask_once(port, ClientSecurity(with_client_certificate(made)[way]))
 
 
 def test_a_server_of_another_ca_is_refused(made: Certificates) -> None:
     with (
-        serving(Server(), made.context()) as port,
+        serving(PlainBroker(), made.context()) as port,
         pytest.raises(TlsFailed, match=r"ssl\.ca\.location must have the CA"),
     ):
         ask_once(port, ClientSecurity(TlsSettings(ca_pem=another_ca())))
 
 
 def test_the_systems_cas_are_the_default(made: Certificates) -> None:
-    with serving(Server(), made.context()) as port, pytest.raises(TlsFailed, match="cannot be trusted"):
+    with serving(PlainBroker(), made.context()) as port, pytest.raises(TlsFailed, match="cannot be trusted"):
         ask_once(port, ClientSecurity(TlsSettings()))
 
 
 def test_a_certificate_for_another_name_is_refused(made: Certificates) -> None:
     with (
-        serving(Server(), made.context()) as port,
+        serving(PlainBroker(), made.context()) as port,
         pytest.raises(TlsFailed, match="connect by a name of the certificate"),
     ):
         ask_once(port, ClientSecurity(TlsSettings(str(made.ca_file))), "127.0.0.1")
@@ -139,7 +114,7 @@ def test_a_file_that_is_no_certificate_is_named(made: Certificates, tmp_path: Pa
 
 
 def test_a_session_is_renewed_before_it_ends() -> None:
-    server = Server(lifetime_ms=1)
+    server = PlainBroker(lifetime_ms=1)
     security = ClientSecurity(sasl=SaslCredentials(Mechanism.PLAIN, "alice", "p"))
     with serving(server) as port, connect(f"localhost:{port}", PATIENCE_S, "me", security) as connection:
         for _ in range(2):
@@ -156,7 +131,7 @@ def test_a_session_is_renewed_before_it_ends() -> None:
 
 
 def test_without_a_lifetime_a_client_authenticates_once() -> None:
-    server = Server()
+    server = PlainBroker()
     security = ClientSecurity(sasl=SaslCredentials(Mechanism.PLAIN, "alice", "p"))
     with serving(server) as port:
         ask_once(port, security)

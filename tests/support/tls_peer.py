@@ -1,10 +1,10 @@
-"""A TLS server of one thread for clients' tests, with certificates that are made for them."""
+"""A TLS server in threads for clients' tests, with certificates that are made for them."""
 
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -44,26 +44,32 @@ def another_ca() -> str:
 
 @contextmanager
 def serving(serve: Serve, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """Serve connections one by one, in a thread, with TLS if there is a context. Return the port."""
+    """Serve connections in threads, with TLS if there is a context. Return the port."""
+    accepted: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=_accept, args=(listener, serve, context), daemon=True)
+        thread = threading.Thread(target=_accept, args=(listener, serve, context, accepted), daemon=True)
         thread.start()
         try:
             yield listener.getsockname()[1]
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
+            for each in (listener, *accepted):
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
             thread.join()
 
 
-def _accept(listener: socket.socket, serve: Serve, context: ssl.SSLContext | None) -> None:
+def _accept(
+    listener: socket.socket, serve: Serve, context: ssl.SSLContext | None, accepted: list[socket.socket]
+) -> None:
     while True:
         try:
             plain, _ = listener.accept()
         except OSError:
             return
-        with plain:
-            try:
-                with context.wrap_socket(plain, server_side=True) if context else plain as connected:
-                    serve(connected)
-            except OSError:
-                continue
+        accepted.append(plain)
+        threading.Thread(target=_serve, args=(plain, serve, context), daemon=True).start()
+
+
+def _serve(plain: socket.socket, serve: Serve, context: ssl.SSLContext | None) -> None:
+    with plain, suppress(OSError), context.wrap_socket(plain, server_side=True) if context else plain as connected:
+        serve(connected)

@@ -1,6 +1,7 @@
 """The catalogue of all mutants, also by name."""
 
 from cordwood.chaos.mutants.catalogue import (
+    clients,
     follower,
     groups,
     http,
@@ -23,6 +24,7 @@ from cordwood.chaos.mutants.catalogue import (
 from cordwood.chaos.mutants.mutant import Mutant
 
 _MODULES = (
+    clients,
     follower,
     groups,
     http,
