@@ -12,6 +12,7 @@ from cordwood.client.sasl import Mechanism, SaslCredentials
 from cordwood.client.tls import TlsSettings, WrongSetting
 
 FETCH_TOKEN_S = 10.0
+TOKEN_USER = "delegation-token:"
 
 
 class SecurityProtocol(StrEnum):
@@ -123,7 +124,8 @@ class ClientSecurity:
             return {"sasl.mechanism": str(self.sasl.mechanism), "oauth_cb": _token_callback(self.bearer)}
         return {
             "sasl.mechanism": str(self.sasl.mechanism),
-            "sasl.username": self.sasl.username,
+            # librdkafka's SCRAM has no extensions: Cordwood's brokers take the prefix for tokenauth=true.
+            "sasl.username": TOKEN_USER * self.sasl.is_delegation_token + self.sasl.username,
             "sasl.password": self.sasl.password,
         }
 

@@ -32,6 +32,8 @@ _CLIENT_FINAL = re.compile(
     rf"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
 _TOKEN_EXTENSION = ("tokenauth", "true")
+TOKEN_USER = "delegation-token:"
+"""Before a token id in place of a user, from clients without extensions such as librdkafka's."""
 
 
 class TokenCredential(NamedTuple):
@@ -89,13 +91,17 @@ class ScramExchange:
         return reply
 
     def _find(self, extensions: dict[str, str]) -> ScramCredential:
-        """Return the credential of the user, or of the token if the client says that it has one."""
+        """Return the credential of the user, or of the token if the client says by extension or name that it has one.
+
+        A token id alone is no user, so that a mistaken client does not use a token as a password.
+        """
         found = self._users.find(self._name, self._kind)
         credential, self._is_real = found.credential, found.is_real
         self._promised = Authenticated(Principal(USER, self._name))
         name, value = _TOKEN_EXTENSION
-        if extensions.get(name, "").lower() == value:
-            token = self._find_token(self._name, self._kind)
+        has_extension = extensions.get(name, "").lower() == value
+        if has_extension or (self._name.startswith(TOKEN_USER) and not found.is_real):
+            token = self._find_token(self._name if has_extension else self._name[len(TOKEN_USER) :], self._kind)
             self._is_real = token is not None
             if token is not None:
                 credential = token.credential
@@ -132,7 +138,7 @@ class ScramExchange:
 
 def needs_thread(message: bytes) -> bool:
     """Return whether a step may compute a token's credential, which takes milliseconds."""
-    return b",tokenauth=" in message.lower()
+    return b",tokenauth=" in message.lower() or b"n=" + TOKEN_USER.encode() in message
 
 
 def _unescaped(name: str) -> str:
