@@ -1,1 +1,1 @@
-"""The client side of the Kafka protocol: one codec without I/O for all clients, and a blocking connection on it."""
+"""The client side of the Kafka protocol: a codec and SASL without I/O, TLS, and a blocking connection on them."""

@@ -142,8 +142,16 @@ def _named(key: str, what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-        raise WrongSetting(f"{key}: {what} cannot be used ({str(reason).lower().replace('_', ' ')})") from None
+        reason = _reason(error)
+        raise WrongSetting(f"{key}: {what} cannot be used ({reason})") from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the key is not the one of the certificate"
+        return "it is not PEM, or the password of the key is wrong"
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 @contextmanager

@@ -109,7 +109,9 @@ def test_a_file_that_is_no_certificate_is_named(made: Certificates, tmp_path: Pa
     with pytest.raises(WrongSetting, match=r"ssl\.ca\.location: .*missing\.pem cannot be used \(no such file"):
         TlsSettings(str(tmp_path / "missing.pem")).context()
     ca, key = made.ca_file, made.key_file
-    with pytest.raises(WrongSetting, match=r"ssl\.certificate\.location"):
+    with pytest.raises(
+        WrongSetting, match=r"ssl\.certificate\.location.* \(the key is not the one of the certificate\)"
+    ):
         TlsSettings(str(ca), certificate_location=str(ca), key_location=str(key)).context()
 
 
