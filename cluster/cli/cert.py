@@ -34,11 +34,7 @@ def ca(
     days: Annotated[int, typer.Option(min=1, help="How long the CA is valid.")] = CA_DAYS,
 ) -> None:
     """Make a CA. Keep its key on one machine that no client can reach: whoever has it can issue certificates."""
-    from cordwood.cluster.security.certificates import make_ca
-
-    made = make_ca(name, days)
-    _write_new(directory / CA_KEY, made.key_pem, is_secret=True)
-    _write_new(directory / CA_CERTIFICATE, made.certificate_pem)
+    write_ca(directory, name, days)
     typer.echo(f"{directory / CA_CERTIFICATE}: give it to brokers and clients (ssl.ca.location).")
     typer.echo(f"{directory / CA_KEY}: keep it secret.")
 
@@ -98,6 +94,25 @@ def show(
             )
     if not all(row["is_valid"] for row in rows):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def write_ca(directory: Path, name: str, days: int) -> None:
+    """Make a CA, and write its key and its certificate. Raises Failure."""
+    from cordwood.cluster.security.certificates import make_ca
+
+    made = make_ca(name, days)
+    _write_new(directory / CA_KEY, made.key_pem, is_secret=True)
+    _write_new(directory / CA_CERTIFICATE, made.certificate_pem)
+
+
+def end_of(path: Path) -> datetime | None:
+    """Return when the first certificate in a PEM file ends; None if the file has none that can be read."""
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificates(path.read_bytes())[0].not_valid_after_utc
+    except (OSError, ValueError):
+        return None
 
 
 def read_ca(directory: Path) -> "CertifiedKey":

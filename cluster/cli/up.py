@@ -14,6 +14,7 @@ from cordwood.cluster.cli.output import note
 
 if TYPE_CHECKING:
     from cordwood.cluster.cli.local.directory import ClusterDirectory, LocalBroker
+    from cordwood.cluster.cli.local.security import LocalSecurity
 
 DataDir = Annotated[
     Path, typer.Option("--data-dir", "-d", metavar="DIR", help="The directory for the cluster's files and data.")
@@ -64,6 +65,16 @@ def up(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting for all brokers; may be repeated."),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help=(
+                "Create a closed cluster: TLS everywhere, users with passwords, and rights by ACLs. Clients connect with"
+                " DIR/client.properties."
+            ),
+        ),
+    ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when the cluster is ready, and leave it running.")
     ] = False,
@@ -73,17 +84,24 @@ def up(
     Each broker is a separate process. DIR/broker-N has its configuration (server.toml), its log (broker.log) and its
     data. DIR/cluster.json lists the brokers with their ports.
 
+    With --secure, DIR/security has a CA and the brokers' certificates, and DIR/client.properties the settings of the
+    administrator's clients: give it to other commands as --command-config. Keep both secret.
+
     If the cluster exists, the command starts the brokers that do not run, on the same ports. --brokers may add brokers.
 
     Without --detach the command runs until Ctrl-C or SIGTERM, and then stops the brokers that it started.
     """
     from cordwood.cluster.cli.local import plan, processes
+    from cordwood.cluster.cli.local.security import LocalSecurity
 
     directory = _directory_in(data_dir)
-    members = plan.members_wanted(directory, plan.UpOptions(brokers, port, http_port, voters, tuple(overrides or ())))
+    options = plan.UpOptions(brokers, port, http_port, voters, tuple(overrides or ()), secure)
+    members = plan.members_wanted(directory, options)
     pids = directory.pids()
     idle = [member for member in members if not processes.is_running(member, pids.get(member.broker_id))]
     processes.require_free_ports(idle)
+    security = LocalSecurity(directory)
+    security.provide(members)
     for member in members:
         if overrides or not member.config.exists():
             directory.write(member)
@@ -92,8 +110,10 @@ def up(
     ours: dict[int, LocalBroker] = {}
     with _sigterm_as_ctrl_c():
         try:
-            _start(directory, members, idle, ours)
+            _start(directory, members, idle, ours, security)
             typer.echo(",".join(member.kafka for member in members))
+            if security.client_file.exists():
+                _introduce(security.client_file, members[0])
             if not detach:
                 _follow(ours, data_dir)
         except (Failure, KeyboardInterrupt) as end:
@@ -144,6 +164,7 @@ def _start(
     members: "list[LocalBroker]",
     idle: "list[LocalBroker]",
     ours: "dict[int, LocalBroker]",
+    security: "LocalSecurity",
 ) -> None:
     """Start the brokers that do not run, and wait until all can be used. Add those started to `ours`, by process."""
     from cordwood.cluster.cli.local import processes
@@ -152,10 +173,21 @@ def _start(
     awaited = [Awaited(member) for member in members]
     for broker in awaited:
         if broker.member in idle:
-            broker.process = processes.start(broker.member)
+            broker.process = processes.start(broker.member, security.first_users)
             ours[broker.process.pid] = broker.member
     directory.write_pids(members, directory.pids() | {member.broker_id: pid for pid, member in ours.items()})
-    wait_until_usable(awaited)
+    wait_until_usable(awaited, security.client())
+    security.forget_first_users()
+
+
+def _introduce(client_file: Path, member: "LocalBroker") -> None:
+    """Print what to do next with a closed cluster."""
+    scheme = "https" if member.settings.http_security_protocol == "SSL" else "http"
+    note(f"Clients and commands connect with {client_file}: cordwood status --command-config {client_file}")
+    note(
+        "Next: `cordwood user add` and `cordwood acl add`; the console is at"
+        f" {scheme}://{member.settings.http_listen}/, for the same user and password."
+    )
 
 
 def _follow(ours: "dict[int, LocalBroker]", data_dir: Path) -> None:

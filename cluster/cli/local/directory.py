@@ -4,6 +4,8 @@ cluster.json            each broker's number, process, addresses and log directo
 broker-1/server.toml    configuration of broker 1
 broker-1/broker.log     its log output
 broker-1/data/          its log directory
+
+A closed cluster also has client.properties and security/ (`cluster/cli/local/security.py`).
 """
 
 import json
@@ -74,22 +76,27 @@ class ClusterDirectory:
 
     path: Path
 
+    @property
+    def security(self) -> Path:
+        """The directory of the CA and of the brokers' certificates."""
+        return self.path / "security"
+
     def members(self) -> list[LocalBroker]:
         """Return the brokers that have a configuration file, by number. Raises Failure for an invalid file."""
         found = [self._read(config) for config in self.path.glob(f"broker-*/{SETTINGS_FILE}")]
         return sorted(found, key=lambda member: member.broker_id)
 
     def new_member(
-        self, broker_id: int, kafka_port: int, http_port: int, shared: dict[str, str], overrides: Iterable[str]
+        self, broker_id: int, ports: layout.Ports, shared: dict[str, str], overrides: Iterable[str]
     ) -> LocalBroker:
         """Return a broker with the shared settings and its own, not written yet. Raises Failure with exit code 2."""
         directory = self._directory_of(broker_id)
-        own = layout.own_rows(broker_id, kafka_port, http_port, str(directory / "data"))
+        own = layout.own_rows(broker_id, ports, str(directory / "data"), str(self.security))
         return LocalBroker(directory, layout.checked(own | shared, overrides))
 
     def write(self, member: LocalBroker) -> None:
         """Write a broker's configuration file."""
-        _replace(member.config, layout.render(layout.given_rows(member.settings)), ONLY_THE_OWNER)
+        replace_file(member.config, layout.render(layout.given_rows(member.settings)), ONLY_THE_OWNER)
 
     def pids(self) -> dict[int, int]:
         """Return the process id by which each broker was started last; the process may have ended. Raises Failure."""
@@ -104,7 +111,7 @@ class ClusterDirectory:
     def write_pids(self, members: Iterable[LocalBroker], pids: Mapping[int, int]) -> None:
         """Write `cluster.json`, with the brokers that have been started at least once."""
         rows = [_row(member, pids[member.broker_id]) for member in members if member.broker_id in pids]
-        _replace(self.path / CLUSTER_FILE, json.dumps({"brokers": rows}, indent=2) + "\n")
+        replace_file(self.path / CLUSTER_FILE, json.dumps({"brokers": rows}, indent=2) + "\n")
 
     def _directory_of(self, broker_id: int) -> Path:
         return self.path / f"broker-{broker_id}"
@@ -127,7 +134,7 @@ def _row(member: LocalBroker, pid: int) -> dict[str, Any]:
     }
 
 
-def _replace(path: Path, text: str, mode: int = 0o644) -> None:
+def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
     """Replace a file atomically: a reader finds the old text or the new one. Raises Failure."""
     new = path.with_name(f"{path.name}.new")
     try:

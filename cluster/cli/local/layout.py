@@ -2,16 +2,26 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.config.settings import SETTINGS, Settings
+from cordwood.cluster.config.listeners import listeners_of
+from cordwood.cluster.config.settings import SETTINGS, STANDARD_AUTHORIZER, Settings
 from cordwood.cluster.config.sources import ConfigMistakes, load
+from cordwood.cluster.metadata.config_values import text_of
 
 HOST = "127.0.0.1"
 VOTER_COUNTS = (1, 3, 5)
 REPLICAS_MAX = 3
 
-OWN_KEYS = frozenset({"node.id", "log.dirs", "listeners", "advertised.listeners", "http.listen"})
+CLIENTS, BROKERS = "CLIENTS", "BROKERS"
+"""The listeners of a closed cluster."""
+ADMINISTRATOR, BROKER_USER = "admin", "broker"
+"""The super users of a closed cluster. The certificates of all brokers are the second one's."""
+
+OWN_KEYS = frozenset(
+    {"node.id", "log.dirs", "listeners", "advertised.listeners", "http.listen", "ssl.keystore.location"}
+)
 """Settings in which any two brokers differ."""
 
 PREAMBLE = """\
@@ -21,14 +31,53 @@ PREAMBLE = """\
 """
 
 
-def own_rows(broker_id: int, kafka_port: int, http_port: int, data: str) -> dict[str, str]:
-    """Return the settings of one broker that no other broker shares. `data` is its log directory."""
-    return {
-        "node.id": str(broker_id),
-        "log.dirs": data,
-        "listeners": f"PLAINTEXT://{HOST}:{kafka_port}",
-        "http.listen": f"{HOST}:{http_port}",
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of one broker. `brokers` is for connections of other brokers; None in an open cluster."""
+
+    kafka: int
+    http: int
+    brokers: int | None = None
+
+
+def own_rows(broker_id: int, ports: Ports, data: str, security: str = "") -> dict[str, str]:
+    """Return the settings of one broker that no other broker shares.
+
+    `data` is its log directory, and `security` the directory of certificates.
+    """
+    rows = {"node.id": str(broker_id), "log.dirs": data, "http.listen": f"{HOST}:{ports.http}"}
+    if ports.brokers is None:
+        return rows | {"listeners": f"PLAINTEXT://{HOST}:{ports.kafka}"}
+    return rows | {
+        "listeners": f"{CLIENTS}://{HOST}:{ports.kafka},{BROKERS}://{HOST}:{ports.brokers}",
+        "ssl.keystore.location": f"{security}/{certificate_name(broker_id)}.pem",
     }
+
+
+def certificate_name(broker_id: int) -> str:
+    """Return the common name of a broker's certificate."""
+    return f"broker-{broker_id}"
+
+
+def secure_rows(authorities: str, token_secret: str) -> dict[str, str]:
+    """Return the settings that close a cluster. `authorities` is the file with the CA's certificate."""
+    return {
+        "listener.security.protocol.map": f"{CLIENTS}:SASL_SSL,{BROKERS}:SSL,CONTROLLER:SSL",
+        "inter.broker.listener.name": BROKERS,
+        "ssl.truststore.location": authorities,
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": f"RULE:CN=({BROKER_USER})-[0-9]+/$1/,DEFAULT",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": f"User:{ADMINISTRATOR};User:{BROKER_USER}",
+        "http.security.protocol": "SSL",
+        "audit.log.enable": "on",
+        "delegation.token.secret.key": token_secret,
+    }
+
+
+def is_secure(settings: Settings) -> bool:
+    """Return whether a broker has the listeners of a closed cluster."""
+    return any(listener.name == BROKERS and listener.is_tls for listener in listeners_of(settings))
 
 
 def default_voters(brokers: int) -> int:
@@ -60,8 +109,9 @@ def rows_to_share(settings: Settings) -> dict[str, str]:
 
 
 def given_rows(settings: Settings) -> dict[str, str]:
-    """Return every setting that was set explicitly, in the table's order."""
+    """Return every setting that was set explicitly, in the table's order; those of single listeners last."""
     texts = {key: settings.text_of(key) for key in SETTINGS if key in settings.given}
+    texts |= {key: text_of(value) for key, value in settings.listener_overrides.items()}
     return {key: text for key, text in texts.items() if text is not None}
 
 

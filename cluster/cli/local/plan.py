@@ -4,6 +4,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 
+from cordwood.cluster.cli.cert import CA_CERTIFICATE
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.local import layout
 from cordwood.cluster.cli.local.directory import ClusterDirectory, LocalBroker
@@ -12,7 +13,7 @@ from cordwood.cluster.cli.local.processes import why_not_free
 BROKERS = 3
 KAFKA_PORT = 9092
 HTTP_PORT = 8080
-VOTER_PORT_DISTANCE = 1000
+VOTER_PORT_DISTANCE, BROKER_PORT_DISTANCE = 1000, 2000
 PORT_END = 1 << 16
 SECRET_BYTES = 16
 
@@ -26,6 +27,7 @@ class UpOptions:
     http_port: int | None = None
     voters: int | None = None
     overrides: tuple[str, ...] = ()
+    secure: bool = False
 
 
 def members_wanted(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBroker]:
@@ -52,10 +54,19 @@ def _new_cluster(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBr
             f"--data-dir {directory.path}: the path of a log directory must not contain a comma.", ExitCode.USAGE
         )
     _require_in_range(kafka_port, http_port, brokers)
-    voter_ports = {broker: _voter_port(kafka_port + broker - 1) for broker in range(1, voters + 1)}
+    voter_ports = {
+        broker: _port_near(kafka_port + broker - 1 + VOTER_PORT_DISTANCE) for broker in range(1, voters + 1)
+    }
     shared = layout.shared_rows(brokers, voter_ports, secrets.token_hex(SECRET_BYTES))
+    if wanted.secure:
+        shared |= layout.secure_rows(str(directory.security / CA_CERTIFICATE), secrets.token_hex(SECRET_BYTES))
     return [
-        directory.new_member(broker, kafka_port + broker - 1, http_port + broker - 1, shared, wanted.overrides)
+        directory.new_member(
+            broker,
+            _ports(kafka_port + broker - 1, http_port + broker - 1, is_secure=wanted.secure),
+            shared,
+            wanted.overrides,
+        )
         for broker in range(1, brokers + 1)
     ]
 
@@ -73,16 +84,30 @@ def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOp
     kafka_port = first.kafka_port - first.broker_id
     http_port = int(first.settings.http_listen.rpartition(":")[2] or HTTP_PORT) - first.broker_id
     _require_in_range(kafka_port, http_port, number + count + 1)
-    shared = layout.rows_to_share(first.settings)
+    shared, is_secure = layout.rows_to_share(first.settings), layout.is_secure(first.settings)
     return [
-        directory.new_member(broker, kafka_port + broker, http_port + broker, shared, wanted.overrides)
+        directory.new_member(
+            broker, _ports(kafka_port + broker, http_port + broker, is_secure=is_secure), shared, wanted.overrides
+        )
         for broker in range(number + 1, number + count + 1)
     ]
+
+
+def _ports(kafka_port: int, http_port: int, *, is_secure: bool) -> layout.Ports:
+    return layout.Ports(
+        kafka_port, http_port, _port_near(kafka_port + BROKER_PORT_DISTANCE) if is_secure else None
+    )
 
 
 def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOptions) -> None:
     """Raise Failure for options that an existing cluster cannot follow."""
     first = there[0]
+    if wanted.secure and not layout.is_secure(first.settings):
+        raise Failure(
+            f"the cluster in {directory.path} was created without --secure: create a new one in another --data-dir, or"
+            " close it listener by listener, as the documentation describes (Deploy).",
+            ExitCode.USAGE,
+        )
     if wanted.brokers is not None and wanted.brokers < len(there):
         raise Failure(
             f"--brokers {wanted.brokers}: the cluster in {directory.path} has {len(there)}, and `cordwood up`"
@@ -109,9 +134,8 @@ def _require_in_range(kafka_port: int, http_port: int, brokers: int) -> None:
             raise Failure(f"{option} {port}: there are not enough ports above it. Give a lower one.", ExitCode.USAGE)
 
 
-def _voter_port(kafka_port: int) -> int:
-    """Return a port for the metadata: a thousand above the port for clients, or any free one."""
-    port = kafka_port + VOTER_PORT_DISTANCE
+def _port_near(port: int) -> int:
+    """Return the port, or any free one if it is taken or does not exist."""
     if port < PORT_END and why_not_free(f"{layout.HOST}:{port}") is None:
         return port
     with socket.socket() as probe:

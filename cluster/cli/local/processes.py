@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
+from cordwood.client.blocking import connect
+from cordwood.client.security import OPEN, ClientSecurity
 from cordwood.cluster.cli.client import Target, client_settings, parse_servers, why_unreachable
 from cordwood.cluster.cli.exits import Failure
 from cordwood.cluster.cli.local.directory import LocalBroker
@@ -24,15 +26,18 @@ ANSWER_S = 2.0
 TAIL_LINES = 8
 
 
-def start(member: LocalBroker) -> "subprocess.Popen[bytes]":
+def start(member: LocalBroker, first_users: Path | None = None) -> "subprocess.Popen[bytes]":
     """Start one broker in its own session: neither Ctrl-C nor the end of this process reaches it.
+
+    `first_users` is a file with the users of a cluster that this broker may have to found.
 
     The broker reads its configuration file only: CORDWOOD_* variables would apply to all brokers alike.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
+    users = [] if first_users is None else ["--add-scram", f"@{first_users}"]
     with member.log.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "cordwood.cluster.cli", "serve", "--config", str(member.config)],
+            [sys.executable, "-m", "cordwood.cluster.cli", "serve", "--config", str(member.config), *users],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -116,7 +121,7 @@ class Awaited:
         return f" The end of {self.member.log}:{said}" if said else f" Its log is empty ({self.member.log})."
 
 
-def wait_until_usable(brokers: Iterable[Awaited]) -> None:
+def wait_until_usable(brokers: Iterable[Awaited], security: ClientSecurity = OPEN) -> None:
     """Return once each broker answers, sees all the others and knows a controller.
 
     Raises Failure, with the end of its log, for a broker that ended or is not usable within USABLE_S.
@@ -127,7 +132,7 @@ def wait_until_usable(brokers: Iterable[Awaited]) -> None:
     while waiting:
         for broker in waiting:
             _require_running(broker)
-        lacking = {broker: what_is_lacking(broker.member.kafka, everyone) for broker in waiting}
+        lacking = {broker: what_is_lacking(Target(broker.member.kafka, security), everyone) for broker in waiting}
         waiting = [broker for broker, what in lacking.items() if what]
         if waiting and time.monotonic() > deadline:
             raise _took_too_long(lacking)
@@ -135,15 +140,20 @@ def wait_until_usable(brokers: Iterable[Awaited]) -> None:
             time.sleep(USABLE_POLL_S)
 
 
-def what_is_lacking(address: str, all_brokers: Set[int]) -> str | None:
-    """Return why a broker at host:port cannot be used yet; None if it can."""
-    if why_unreachable(parse_servers(address)[0]):
+def what_is_lacking(target: Target, all_brokers: Set[int]) -> str | None:
+    """Return why a broker cannot be used yet; None if it can. The target has its address only."""
+    if why_unreachable(parse_servers(target.servers)[0]):
         return "does not accept connections"
+    if target.security != OPEN:
+        try:
+            connect(target.servers, ANSWER_S, security=target.security).close()
+        except OSError as error:
+            return f"does not accept the settings in client.properties ({error})"
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     try:
-        metadata = AdminClient(client_settings(Target(address))).list_topics(timeout=ANSWER_S)
+        metadata = AdminClient(client_settings(target)).list_topics(timeout=ANSWER_S)
     except KafkaException:
         return "does not answer"
     missing = sorted(all_brokers - metadata.brokers.keys())

@@ -5,6 +5,7 @@ import pytest
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.local import layout
 from cordwood.cluster.cli.local.layout import (
+    Ports,
     checked,
     default_voters,
     given_rows,
@@ -14,7 +15,7 @@ from cordwood.cluster.cli.local.layout import (
     shared_rows,
 )
 
-OWN = own_rows(2, 9093, 8081, "/data/broker-2")
+OWN = own_rows(2, Ports(9093, 8081), "/data/broker-2")
 
 
 @pytest.mark.parametrize(("brokers", "voters"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 3), (9, 3)])
