@@ -53,13 +53,17 @@ def no_tokens(_token_id: str, _mechanism: ScramMechanism) -> None:
 
 
 class ScramExchange:
-    """One attempt. `nonce` is the server's part: printable characters without a comma, from a strong source."""
+    """One attempt. `nonce` is the server's part: printable characters without a comma, from a strong source.
+
+    The client's final message repeats the nonce of both sides. librdkafka before 2.6.1, and with it most kcat, puts its
+    own part in front once more. That is accepted too: the message still has the whole nonce, and the proof covers it.
+    """
 
     def __init__(self, mechanism: ScramMechanism, users: Users, nonce: str, find_token: FindToken = no_tokens) -> None:
         self.mechanism = MECHANISM_NAMES[mechanism]
         self.outcome: Authenticated | None = None
         self._kind, self._users, self._own_nonce, self._find_token = mechanism, users, nonce, find_token
-        self._name = self._nonce = self._binding = self._messages = ""
+        self._name = self._client_nonce = self._nonce = self._binding = self._messages = ""
         self._credential: ScramCredential | None = None
         self._promised = Authenticated(Principal(USER, ""))
         self._is_real = False
@@ -83,7 +87,8 @@ class ScramExchange:
             raise AuthenticationFailed(message, claimed=self._name)
         credential = self._find(_extensions(match["extensions"]))
         self._binding = base64.b64encode(match["gs2"].encode()).decode()
-        self._nonce = match["nonce"] + self._own_nonce
+        self._client_nonce = match["nonce"]
+        self._nonce = self._client_nonce + self._own_nonce
         salt = base64.b64encode(credential.salt).decode()
         reply = f"r={self._nonce},s={salt},i={credential.iterations}"
         self._messages = f"{match['bare']},{reply},"
@@ -112,7 +117,7 @@ class ScramExchange:
         match = _CLIENT_FINAL.fullmatch(text)
         if match is None:
             raise self._failed("the client-final-message is malformed")
-        if match["nonce"] != self._nonce:
+        if match["nonce"] not in (self._nonce, self._client_nonce + self._nonce):
             raise self._failed("the nonce is another one")
         if match["binding"] != self._binding:
             raise self._failed("the channel binding is not that of the client-first-message")

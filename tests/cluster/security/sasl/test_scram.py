@@ -134,11 +134,20 @@ def test_no_proof_fits_a_decoy() -> None:
         refusal(again.server, again.final(proof=proof))
 
 
-@pytest.mark.parametrize("nonce", ["theirs", "OURS", "theirsOURS2", "theirsour", "theirsoURS"])
+@pytest.mark.parametrize(
+    "nonce", ["theirs", "OURS", "theirsOURS2", "theirsour", "theirsoURS", "otherstheirsOURS", "theirstheirstheirsOURS"]
+)
 def test_the_nonce_is_checked(nonce: str) -> None:
     client = Client(exchange())
     assert client.begin().startswith("r=theirsOURS,")
     assert refusal(client.server, client.final(nonce=nonce)).detail == "the nonce is another one"
+
+
+def test_the_doubled_nonce_of_older_librdkafka_is_accepted() -> None:
+    client = Client(exchange())
+    client.begin()
+    client.server.step(client.final(nonce="theirstheirsOURS"))
+    assert client.server.outcome == Authenticated(Principal("User", "alice"))
 
 
 def test_a_recorded_exchange_is_of_no_use_again() -> None:
