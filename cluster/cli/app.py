@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from cordwood import __version__
 from cordwood.cluster.cli import (
+    acl,
     audit,
     cert,
     cluster,
@@ -24,9 +25,11 @@ from cordwood.cluster.cli import (
     produce,
     serve,
     status,
+    token,
     topic,
     transaction,
     up,
+    user,
 )
 from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
 
@@ -124,6 +127,9 @@ app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 app.add_typer(audit.app, name="audit")
+app.add_typer(user.app, name="user")
+app.add_typer(acl.app, name="acl")
+app.add_typer(token.app, name="token")
 app.add_typer(cert.app, name="cert")
 
 

@@ -70,8 +70,8 @@ def up(
         typer.Option(
             "--secure",
             help=(
-                "Create a closed cluster: TLS everywhere, users with passwords, and rights by ACLs. Clients connect with"
-                " DIR/client.properties."
+                "Create a closed cluster: TLS everywhere, users with passwords, and rights by ACLs. Clients connect"
+                " with DIR/client.properties."
             ),
         ),
     ] = False,

@@ -54,9 +54,7 @@ def _new_cluster(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBr
             f"--data-dir {directory.path}: the path of a log directory must not contain a comma.", ExitCode.USAGE
         )
     _require_in_range(kafka_port, http_port, brokers)
-    voter_ports = {
-        broker: _port_near(kafka_port + broker - 1 + VOTER_PORT_DISTANCE) for broker in range(1, voters + 1)
-    }
+    voter_ports = {broker: _port_near(kafka_port + broker - 1 + VOTER_PORT_DISTANCE) for broker in range(1, voters + 1)}
     shared = layout.shared_rows(brokers, voter_ports, secrets.token_hex(SECRET_BYTES))
     if wanted.secure:
         shared |= layout.secure_rows(str(directory.security / CA_CERTIFICATE), secrets.token_hex(SECRET_BYTES))
@@ -94,9 +92,7 @@ def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOp
 
 
 def _ports(kafka_port: int, http_port: int, *, is_secure: bool) -> layout.Ports:
-    return layout.Ports(
-        kafka_port, http_port, _port_near(kafka_port + BROKER_PORT_DISTANCE) if is_secure else None
-    )
+    return layout.Ports(kafka_port, http_port, _port_near(kafka_port + BROKER_PORT_DISTANCE) if is_secure else None)
 
 
 def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOptions) -> None:
