@@ -18,7 +18,7 @@ from cordwood.chaos.mutants.catalogue import (
     spark,
     stable_offsets,
     storage,
-    tokens,
+    tls,
     transactions,
 )
 from cordwood.chaos.mutants.mutant import Mutant
@@ -41,7 +41,7 @@ _MODULES = (
     spark,
     stable_offsets,
     storage,
-    tokens,
+    tls,
     transactions,
 )
 ALL: tuple[Mutant, ...] = tuple(mutant for module in _MODULES for mutant in module.MUTANTS)

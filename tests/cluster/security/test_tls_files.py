@@ -18,6 +18,7 @@ from cordwood.cluster.security.principal import ANONYMOUS, Principal
 from cordwood.cluster.security.tls import Tls
 from cordwood.cluster.security.tls_dial import connect
 from cordwood.cluster.security.tls_errors import TlsMistake, TlsRefused
+from cordwood.cluster.security.tls_options import options_of
 
 
 @pytest.fixture
@@ -214,9 +215,18 @@ def test_the_identity_of_a_client_certificate(stores: Stores) -> None:
     identity = tls.identity("10.0.0.1", der)
     assert (identity.principal, identity.host, identity.mechanism) == (Principal("User", "alice"), "10.0.0.1", "SSL")
     assert tls.identity("10.0.0.1", None).principal == ANONYMOUS
+    sasl = Tls(
+        options_of(stores.settings(listener_name_ssl_ssl_client_auth="required"), "SSL", is_sasl=True), lambda: 0
+    )
+    assert sasl.options.client_auth == "required"
+    assert sasl.identity("10.0.0.1", der).principal == ANONYMOUS
     strict = stores.tls(ssl_client_auth="requested", ssl_principal_mapping_rules="RULE:^CN=bob$/bob/")
     with pytest.raises(NoRuleMatches, match="alice"):
         strict.identity("10.0.0.1", der)
+
+
+def test_a_sasl_listener_asks_for_certificates_only_by_its_own_value(stores: Stores) -> None:
+    assert options_of(stores.settings(ssl_client_auth="required"), "SSL", is_sasl=True).client_auth == "none"
 
 
 def test_the_first_certificate_is_the_one_of_the_key(stores: Stores) -> None:
