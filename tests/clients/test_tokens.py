@@ -23,8 +23,6 @@ from sasl_client import Refusal, SaslClient
 CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
 METADATA = 3
 WAIT_S = 60.0
-SHORT_S = 4
-"""The life of a token that expires within a test: librdkafka asks for the next one after four fifths of it."""
 TOPIC = "flights"
 
 
@@ -88,23 +86,6 @@ def test_confluent_kafka_produces_with_a_bearer_token(broker: TokenBroker) -> No
     producer.produce(TOPIC, b"record", on_delivery=lambda error, _: outcomes.append(error))
     assert producer.flush(WAIT_S) == 0
     assert outcomes == [None]
-
-
-def test_confluent_kafka_authenticates_again_before_its_token_expires(broker: TokenBroker) -> None:
-    expiries_s: list[float] = []
-    errors: list[KafkaError] = []
-
-    def next_token() -> str:
-        expiries_s.append(time.time() + SHORT_S + 1)
-        return now_token(life_s=SHORT_S + 1)
-
-    producer = confluent(broker, next_token, life_s=SHORT_S, error_cb=errors.append)
-    while not expiries_s or time.time() <= expiries_s[0]:
-        producer.produce(TOPIC, b"record")
-        assert producer.flush(WAIT_S) == 0
-    assert len(expiries_s) > 1
-    assert errors == []
-    assert "the session has expired" not in broker.output
 
 
 def test_aiokafka_produces_with_a_bearer_token(broker: TokenBroker) -> None:
@@ -177,6 +158,30 @@ def test_a_session_ends_with_its_token(broker: TokenBroker) -> None:
     with broker.connect() as client:
         client.bearer(now_token(life_s=300))
         assert 290_000 < client.lifetime_ms <= 300_000
+    with broker.connect() as client:
+        client.bearer(now_token(life_s=2))
+        with pytest.raises(ConnectionError):
+            ask_without_end(client)
+    assert "the session has expired" in broker.output
+
+
+def ask_without_end(client: SaslClient) -> None:
+    while True:
+        assert client.ask(METADATA, 12, topics=None).brokers
+
+
+def test_a_newer_token_of_the_same_user_continues_a_session(broker: TokenBroker) -> None:
+    with broker.connect() as client:
+        client.bearer(now_token(life_s=200, sub="carol"))
+        client.bearer(now_token(life_s=300, sub="carol"))
+        assert client.lifetime_ms > 290_000
+        assert client.ask(METADATA, 12, topics=None).brokers
+    with broker.connect() as client:
+        client.bearer(now_token(life_s=200, sub="carol"))
+        with pytest.raises(Refusal, match="Cannot change principals"):
+            client.bearer(now_token(life_s=300, sub="dave"))
+        with pytest.raises(ConnectionError):
+            client.ask(METADATA, 12, topics=None)
 
 
 def test_a_new_key_of_the_provider_is_found(broker: TokenBroker) -> None:
