@@ -363,11 +363,10 @@ class Broker:
         self._peers = peers = Peers(self._end_of_tick, self._replicas.read_piece, self._run_blocking, self._rng)
 
         def leader_connection(leader: int) -> LeaderConnection:
-            peer_directory = self._peer_directory
             return LeaderConnection(
                 leader,
-                peer_directory.address,
-                peer_directory.hello,
+                self._peer_directory.address,
+                self._peer_directory.hello,
                 peers.dial,
                 self._end_of_tick,
                 self._wall_clock,
