@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pytest
-from closed_broker import PASSWORD, USER, ClosedBroker
+from secured_broker import PASSWORD, USER, SecuredBroker
 from identity_provider import claims, token
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -27,9 +27,9 @@ QUICK = {"retryTimeoutMs": "2s"}
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClosedBroker]:
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """Run one broker for all tests."""
-    broker = ClosedBroker(tmp_path_factory.mktemp("closed")).start()
+    broker = SecuredBroker(tmp_path_factory.mktemp("closed")).start()
     try:
         yield broker
     finally:
@@ -49,13 +49,13 @@ def write(options: Mapping[str, str], topic: str, *values: str) -> None:
     assert BatchSink(found).write(iter([rows])).records == len(values)
 
 
-def bearer(closed: ClosedBroker) -> dict[str, str]:
+def bearer(closed: SecuredBroker) -> dict[str, str]:
     text = token(claims(round(time.time() * 1000)))
     return closed.options("OAUTHBEARER", **{"kafka.sasl.oauthbearer.token": text})
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "a certificate"])
-def test_each_mechanism_reads_and_writes(closed: ClosedBroker, mechanism: str) -> None:
+def test_each_mechanism_reads_and_writes(closed: SecuredBroker, mechanism: str) -> None:
     of = {"OAUTHBEARER": lambda: bearer(closed), "a certificate": closed.as_certificate}
     options = of.get(mechanism, lambda: closed.as_user(mechanism))()
     topic = closed.log.topic()
@@ -63,7 +63,7 @@ def test_each_mechanism_reads_and_writes(closed: ClosedBroker, mechanism: str) -
     assert read(options, subscribe=topic) == ["a", "b"]
 
 
-def test_the_login_of_kafkas_own_clients(closed: ClosedBroker) -> None:
+def test_the_login_of_kafkas_own_clients(closed: SecuredBroker) -> None:
     escaped = PASSWORD.replace('"', '\\"')
     login = f'x.ScramLoginModule required username="{USER}" password="{escaped}";'
     topic = closed.log.topic()
@@ -71,7 +71,7 @@ def test_the_login_of_kafkas_own_clients(closed: ClosedBroker) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_refused_at_once(closed: ClosedBroker, mechanism: str) -> None:
+def test_a_wrong_password_is_refused_at_once(closed: SecuredBroker, mechanism: str) -> None:
     options, topic = closed.as_user(mechanism, "s3cret"), closed.log.topic()
     for use in (lambda: read(options, subscribe=topic), lambda: write(options, topic, "a")):
         with pytest.raises(RequestRefused, match=f"authentication with {mechanism} failed") as failed:
@@ -79,19 +79,19 @@ def test_a_wrong_password_is_refused_at_once(closed: ClosedBroker, mechanism: st
         assert "s3cret" not in str(failed.value)
 
 
-def test_a_mechanism_that_the_user_has_no_credential_of(closed: ClosedBroker) -> None:
+def test_a_mechanism_that_the_user_has_no_credential_of(closed: SecuredBroker) -> None:
     with pytest.raises(RequestRefused, match="authentication with SCRAM-SHA-512 failed"):
         read(closed.as_user("SCRAM-SHA-512"), subscribe="t")
 
 
-def test_an_expired_bearer_token_is_refused(closed: ClosedBroker) -> None:
+def test_an_expired_bearer_token_is_refused(closed: SecuredBroker) -> None:
     old = token(claims(round(time.time() * 1000) - 3_600_000))
     with pytest.raises(RequestRefused, match="OAUTHBEARER") as failed:
         read(closed.options("OAUTHBEARER", **{"kafka.sasl.oauthbearer.token": old}), subscribe="t")
     assert old not in str(failed.value)
 
 
-def test_without_a_certificate_or_with_the_wrong_ca_there_is_no_connection(closed: ClosedBroker) -> None:
+def test_without_a_certificate_or_with_the_wrong_ca_there_is_no_connection(closed: SecuredBroker) -> None:
     options = closed.as_certificate()
     del options["kafka.ssl.certificate.location"], options["kafka.ssl.key.location"]
     with pytest.raises(RequestRefused, match="refused the client's certificate"):
@@ -101,7 +101,7 @@ def test_without_a_certificate_or_with_the_wrong_ca_there_is_no_connection(close
         read(options, subscribe="t", **QUICK)
 
 
-def test_what_executors_get_has_no_credentials_of_the_user(closed: ClosedBroker) -> None:
+def test_what_executors_get_has_no_credentials_of_the_user(closed: SecuredBroker) -> None:
     topic = closed.log.topic()
     closed.log.append(topic, "a")
     given = {**closed.as_user(), "delegationTokens": "true", "subscribe": topic}
@@ -116,7 +116,7 @@ def test_what_executors_get_has_no_credentials_of_the_user(closed: ClosedBroker)
     assert PASSWORD.encode() not in pickle.dumps(source)
 
 
-def test_a_delegation_token_is_used_again(closed: ClosedBroker) -> None:
+def test_a_delegation_token_is_used_again(closed: SecuredBroker) -> None:
     client = read_options({**closed.as_user(), "delegationTokens": "true", "subscribe": "t"}).client
     first = for_executors(client).security.sasl
     assert first is not None
@@ -126,27 +126,14 @@ def test_a_delegation_token_is_used_again(closed: ClosedBroker) -> None:
     assert for_executors(other).security.sasl == first
 
 
-def test_a_client_with_a_token_passes_it_on(closed: ClosedBroker) -> None:
+def test_a_client_with_a_token_passes_it_on(closed: SecuredBroker) -> None:
     client = read_options({**closed.as_user(), "delegationTokens": "true", "subscribe": "t"}).client
     given = for_executors(client)
     assert for_executors(given) == given
 
 
-def test_librdkafka_names_a_token_in_place_of_a_user_and_needs_its_secret(closed: ClosedBroker) -> None:
-    topic = closed.log.topic()
-    client = read_options({**closed.as_user(), "delegationTokens": "true", "subscribe": "t"}).client
-    given = for_executors(client).security.for_librdkafka()
-    assert given["sasl.username"].startswith("delegation-token:")
-    named = {"kafka.sasl.username": given["sasl.username"], "kafka.sasl.password": given["sasl.password"]}
-    assert read(closed.options("SCRAM-SHA-256", **named), subscribe=topic) == []
-    unnamed = given["sasl.username"].removeprefix("delegation-token:")
-    for wrong in ({"kafka.sasl.password": "wrong"}, {"kafka.sasl.username": unnamed}):
-        with pytest.raises(RequestRefused, match="authentication with SCRAM-SHA-256 failed"):
-            read(closed.options("SCRAM-SHA-256", **{**named, **wrong}), subscribe=topic)
-
-
 def test_spark_reads_and_writes_with_delegation_tokens(
-    closed: ClosedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    closed: SecuredBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     source, target = closed.log.topic(2), closed.log.topic(2)
     closed.log.append(source, *"abc")
@@ -163,7 +150,7 @@ def test_spark_reads_and_writes_with_delegation_tokens(
     assert PASSWORD not in table._jdf.queryExecution().toString()
 
 
-def test_sparks_errors_have_no_password(closed: ClosedBroker, spark: SparkSession) -> None:
+def test_sparks_errors_have_no_password(closed: SecuredBroker, spark: SparkSession) -> None:
     table = spark.read.format("cordwood").options(**closed.as_user(password="s3cret"), subscribe="t").load()
     with pytest.raises(PySparkException, match="authentication with SCRAM-SHA-256 failed") as failed:
         table.collect()
