@@ -32,30 +32,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"), "localhost")
 
 
-class Server:
-    """A broker that answers Heartbeat, and takes any password with PLAIN. It keeps the order of the API keys."""
-
-    def __init__(self, lifetime_ms: int = 0) -> None:
-        self.seen: list[int] = []
-        self._lifetime_ms = lifetime_ms
-
-    def __call__(self, connected: socket.socket) -> None:
-        with connected.makefile("rb") as file:
-            while head := file.read(12):
-                size, key, _, correlation_id = struct.unpack(">ihhi", head)
-                file.read(size - 8)
-                self.seen.append(key)
-                body = struct.pack(">i", correlation_id) + self._body(key)
-                connected.sendall(struct.pack(">i", len(body)) + body)
-
-    def _body(self, key: int) -> bytes:
-        if key == HANDSHAKE:
-            return struct.pack(">hi", 0, 0)
-        if key == AUTHENTICATE:
-            return struct.pack(">hhiq", 0, -1, 0, self._lifetime_ms)
-        return struct.pack(">ih", 0, 0)
-
-
 def ask_once(port: int, security: ClientSecurity, host: str = "localhost") -> None:
     with connect(f"{host}:{port}", PATIENCE_S, "me", security) as connection:
         connection.ask(HEARTBEAT)
