@@ -132,6 +132,19 @@ def test_a_client_with_a_token_passes_it_on(closed: SecuredBroker) -> None:
     assert for_executors(given) == given
 
 
+def test_librdkafka_names_a_token_in_place_of_a_user_and_needs_its_secret(closed: ClosedBroker) -> None:
+    topic = closed.log.topic()
+    client = read_options({**closed.as_user(), "delegationTokens": "true", "subscribe": "t"}).client
+    given = for_executors(client).security.for_librdkafka()
+    assert given["sasl.username"].startswith("delegation-token:")
+    named = {"kafka.sasl.username": given["sasl.username"], "kafka.sasl.password": given["sasl.password"]}
+    assert read(closed.options("SCRAM-SHA-256", **named), subscribe=topic) == []
+    unnamed = given["sasl.username"].removeprefix("delegation-token:")
+    for wrong in ({"kafka.sasl.password": "wrong"}, {"kafka.sasl.username": unnamed}):
+        with pytest.raises(RequestRefused, match="authentication with SCRAM-SHA-256 failed"):
+            read(closed.options("SCRAM-SHA-256", **{**named, **wrong}), subscribe=topic)
+
+
 def test_spark_reads_and_writes_with_delegation_tokens(
     closed: SecuredBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
