@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pytest
-from secured_broker import PASSWORD, USER, SecuredBroker
 from identity_provider import claims, token
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StructField, StructType
+from secured_broker import PASSWORD, USER, SecuredBroker
 from spark_scenario import STREAM_S, read_batch
 
 from cordwood.spark.batch_source import BatchReader
@@ -132,7 +132,7 @@ def test_a_client_with_a_token_passes_it_on(closed: SecuredBroker) -> None:
     assert for_executors(given) == given
 
 
-def test_librdkafka_names_a_token_in_place_of_a_user_and_needs_its_secret(closed: ClosedBroker) -> None:
+def test_librdkafka_names_a_token_in_place_of_a_user_and_needs_its_secret(closed: SecuredBroker) -> None:
     topic = closed.log.topic()
     client = read_options({**closed.as_user(), "delegationTokens": "true", "subscribe": "t"}).client
     given = for_executors(client).security.for_librdkafka()
