@@ -1,8 +1,7 @@
 """The composition root of a broker: every component is built and wired here, and nowhere else."""
 
 import asyncio
-import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -10,11 +9,13 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster.broker import quorums
-from cordwood.cluster.broker.access import acl_authorizer
+from cordwood.cluster.broker.access import AclAccess
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.broker.authentication import Authentication
 from cordwood.cluster.broker.controller_runner import ControllerRunner
+from cordwood.cluster.broker.coordinators import Coordinators
 from cordwood.cluster.broker.credentials import Credentials
+from cordwood.cluster.broker.damage_reports import DamageReports
 from cordwood.cluster.broker.environment import Environment, share_out
 from cordwood.cluster.broker.founding import add_first_users
 from cordwood.cluster.broker.identity import claim, claim_all
@@ -31,9 +32,6 @@ from cordwood.cluster.config.listeners import (
     listeners_of,
 )
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.coordination.topic import ReplicatedTopic
-from cordwood.cluster.groups.coordinator import GroupCoordinator
-from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -65,18 +63,13 @@ from cordwood.cluster.repairs.unflushed import UnflushedReplicas
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
-from cordwood.cluster.security.audited_authorizer import AuditedAuthorizer
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
-from cordwood.cluster.security.principal import NO_IDENTITY
-from cordwood.cluster.transactions.coordinator import TransactionCoordinator
-from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX, Codes, MarkerRow
-from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
-from cordwood.cluster.transactions.transaction import AddedPartition
+from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
-from cordwood.replication.log_directory import TOPICS, LogDirectory
+from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.partition_context import PartitionContext
@@ -86,16 +79,12 @@ from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
-from cordwood.storage.errors import DamagedLog
 from cordwood.storage.open_segments import OpenSegments
-from cordwood.storage.scrub import Undecodable
 
 if TYPE_CHECKING:
     from cordwood.cluster.http.context import Context
     from cordwood.cluster.http.security.access import AccessControl
     from cordwood.cluster.http.server import HttpServer
-
-_PARTITION_PATH = re.compile(rf"/{TOPICS}/(?P<topic>[0-9a-f-]{{36}})/(?P<partition>[0-9]+)/")
 
 _events = structlog.get_logger("broker")
 
@@ -113,6 +102,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
+        self._reports = DamageReports(self._damage, lambda topic_id, index: self._replicas.with_id(topic_id, index))
         self._requests = RequestMeasures(environment.clock)
         self._watchdog = Watchdog(environment.clock, self._requests)
         self._memory = Memory.of(
@@ -125,8 +115,7 @@ class Broker:
         self._descriptors = share_out(
             environment.descriptors_max, settings.log_open_segments_max, settings.max_connections
         )
-        self._acls = acl_authorizer(settings)
-        self._authorizer = None if self._acls is None else AuditedAuthorizer(self._acls, self._audit)
+        self._access = AclAccess.of(settings, self._audit)
         self._http: HttpServer | None = None
         self._is_registered = False
         self.failure: asyncio.Future[str] = self._loop.create_future()
@@ -154,10 +143,14 @@ class Broker:
         self._authentication = Authentication(settings, self._environment, lambda: self._quorum.image)
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
-        self._groups = self._build_groups()
+        coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
+        self._groups = coordinators.of_groups()
         self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
         self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
-        self._transactions = self._build_transactions()
+        send_markers = MarkerTransport(
+            self._marker_client, lambda wanted: write_txn_markers.write_here(wanted, self._services)
+        ).send
+        self._transactions = coordinators.of_transactions(send_markers, self._producer_ids.next)
         self._verifier = TransactionVerifier(
             settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
         )
@@ -169,14 +162,16 @@ class Broker:
         await add_first_users(self._quorum, self._first_users)
         self.watched = watched
         for repaired in quorums.damage_of(self._quorum):
-            self._note_repaired(repaired)
+            self._reports.repaired(repaired)
         self._controller_runner.start()
         self._directory_ids = claim_all(
-            self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._note_repaired
+            self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._reports.repaired
         )
         await self._audit.start()
         bound = await self._server.bind(listeners_of(settings, self._environment.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
+        if self._access is not None:
+            self._access.enforce(self._quorum, self._server.close_brokers)
         self._is_registered = True
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
         await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
@@ -301,7 +296,7 @@ class Broker:
         here = InProcess(
             self._end_of_tick,
             self._replicas.read_piece,
-            self._damaged,
+            self._reports.damaged,
             self._settings.socket_request_max_bytes,
         )
         return ClusterClient(
@@ -311,7 +306,7 @@ class Broker:
             self._peers.dial,
             self._turns,
             client_id,
-            has_acls=self._acls is not None,
+            has_acls=self._access is not None,
         )
 
     def _take_part(self) -> None:
@@ -329,15 +324,6 @@ class Broker:
         self._groups.start()
         self._transactions.start()
         self._scrubber.start()
-
-    def _enforce_acls(self) -> None:
-        """Decide by the ACLs from here on. The registration is applied after all ACLs that were created before it.
-
-        Until then everyone but super users is refused, and no listener accepts connections.
-        """
-        if self._acls is not None:
-            self._acls.begin(self._quorum.image.acls)
-            self._quorum.subscribe(self._acls.on_metadata_change)
 
     def _build_replication(self, directories: list[LogDirectory]) -> None:
         settings, quorum = self._settings, self._quorum
@@ -396,7 +382,7 @@ class Broker:
             self._replicas, self._log_maintenance, self._repairs.follow, settings, self._wall_clock, self._roles_taken
         )
         rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
-        self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._undecodable, interval_s)
+        self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._reports.undecodable, interval_s)
 
     def _roles_taken(self) -> None:
         image = self._quorum.image
@@ -413,45 +399,6 @@ class Broker:
                 _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
                 return partition
         return None
-
-    def _build_groups(self) -> GroupCoordinator:
-        topic = ReplicatedTopic(
-            offsets_topic(self._settings), self._quorum, self._replicas, self._settings, self._wall_clock, self._rng
-        )
-        return GroupCoordinator(
-            settings=group_settings(self._settings),
-            topic=topic,
-            topic_exists=lambda name: name in self._quorum.image.topics_by_name,
-            wall_clock=self._wall_clock,
-            rng=self._rng,
-        )
-
-    def _build_transactions(self) -> TransactionCoordinator:
-        settings = self._settings
-        topic = ReplicatedTopic(
-            transaction_topic(settings), self._quorum, self._replicas, settings, self._wall_clock, self._rng
-        )
-        return TransactionCoordinator(
-            settings=transaction_settings(settings),
-            topic=topic,
-            topic_id=self._topic_id,
-            leader_of=self._leader_of,
-            send_markers=MarkerTransport(self._marker_client, self._write_markers).send,
-            next_producer_id=self._producer_ids.next,
-            wall_clock=self._wall_clock,
-        )
-
-    def _write_markers(self, wanted: Sequence[MarkerRow]) -> Awaitable[Codes]:
-        """Write markers to the partitions that this broker leads."""
-        return write_txn_markers.write_here(wanted, self._services)
-
-    def _topic_id(self, name: str) -> UUID | None:
-        topic = self._quorum.image.topics_by_name.get(name)
-        return None if topic is None else topic.id
-
-    def _leader_of(self, partition: AddedPartition) -> int | None:
-        known = self._quorum.image.partition(partition.topic_id, partition.partition)
-        return None if known is None else known.leader
 
     def _find_leader(self, topic: str, index: int, listener: str) -> Leader | None:
         return leader_in(self._quorum.image, topic, index, listener)
@@ -476,33 +423,14 @@ class Broker:
             features=FEATURES,
             audit=self._audit,
             tokens=self._credentials.tokens,
-            authorizer=OPEN_ACCESS if self._acls is None else AuditedAuthorizer(self._acls, self._audit),
-        )
-        # Without ACLs, Produce and Fetch save the question.
-        decides = None if self._acls is None else services.authorizer
-        producing = ProduceHandler(
-            self._replicas,
-            self._decoding,
-            self._wall_clock,
-            self._find_leader,
-            services.turns,
-            self._verifier,
-            decides,
+            authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
         )
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
-        fetching = FetchHandler(
-            self._replicas,
-            sessions,
-            self._wall_clock,
-            settings.fetch_max_bytes,
-            self._peer_directory.nearest,
-            services.turns,
-            decides,
-        )
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
-        fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
-        self._dispatcher = Dispatcher(services, fast_path, self._follower_connections, self._requests, answers)
+        self._dispatcher = Dispatcher(
+            services, self._fast_path(sessions), self._follower_connections, self._requests, answers
+        )
         mechanisms = mechanisms_of(settings, lambda: self._quorum.image, self._rng, self._credentials)
         self._authentication = Authentication(settings, services, mechanisms, self._dispatcher.handle)
         if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
@@ -516,13 +444,35 @@ class Broker:
             self._end_of_tick,
             self._replicas.read_piece,
             self._dispatcher.handle,
-            self._damaged,
+            self._reports.damaged,
             self._requests,
             self._memory,
             sessions,
             self._environment.tls,
             self._audit,
         )
+
+    def _fast_path(self, sessions: FetchSessions) -> dict[int, FastPathHandler]:
+        authorizer = None if self._access is None else self._access.authorizer
+        producing = ProduceHandler(
+            self._replicas,
+            self._decoding,
+            self._wall_clock,
+            self._find_leader,
+            self._turns,
+            self._verifier,
+            authorizer,
+        )
+        fetching = FetchHandler(
+            self._replicas,
+            sessions,
+            self._wall_clock,
+            self._settings.fetch_max_bytes,
+            self._peer_directory.nearest,
+            self._turns,
+            authorizer,
+        )
+        return {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
 
     def _uuid(self) -> UUID:
         return UUID(int=self._rng.getrandbits(128), version=4)
@@ -538,38 +488,14 @@ class Broker:
         if not self.failure.done():
             self.failure.set_result(reason)
 
-    def _undecodable(self, partition: Partition, found: Undecodable) -> None:
-        """Log an undecodable batch once. All replicas have the same bytes from the producer, so the batch is kept."""
-        if self._damage.note_undecodable(found.path, found.position):
-            _events.error(
-                "batch.undecodable",
-                topic=partition.topic,
-                partition=partition.index,
-                offset=found.offset,
-                end_offset=found.end_offset,
-                reason=found.reason,
-            )
-
-    def _damaged(self, damage: DamagedLog) -> None:
-        """Report damage to the partition whose log has the damaged file, if this broker holds that partition."""
-        match = _PARTITION_PATH.search(damage.path)
-        if match and (partition := self._replicas.with_id(UUID(match["topic"]), int(match["partition"]))) is not None:
-            partition.report_damage(damage)
-
     async def _scrub_the_rest(self) -> None:
         """Scrub the files outside the logs: metadata and identity files. Rewrite the damaged ones from memory."""
         for repaired in await quorums.scrub(self._quorum):
-            self._note_repaired(repaired)
+            self._reports.repaired(repaired)
         settings, cluster_id = self._settings, self._quorum.image.cluster_id
         for directory, text in zip(self._replicas.directories, self._directory_ids, strict=True):
             claimed = await directory.run_blocking(
                 claim, self._disk, directory.path, cluster_id, settings.node_id, UUID(text)
             )
             if claimed.damage is not None:
-                self._note_repaired(claimed.damage)
-
-    def _note_repaired(self, damage: DamagedLog) -> None:
-        """Record and log a damaged file that has been rewritten."""
-        self._damage.note(damage)
-        self._damage.done(damage)
-        _events.error("file.damaged", damage=str(damage))
+                self._reports.repaired(claimed.damage)

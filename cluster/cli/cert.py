@@ -62,7 +62,7 @@ def issue(
         raise Failure("a broker's certificate needs at least one --host, which its clients connect to.", ExitCode.USAGE)
     if not name or "/" in name:
         raise Failure(f"{name!r} cannot be a file's name: choose another.", ExitCode.USAGE)
-    made = certificates.issue(read_ca(ca_directory), name, hosts or (), days, is_client=client)
+    made = certificates.issue(read_ca(ca_directory), name, hosts or (), days, is_client=client, now=datetime.now(UTC))
     directory = ca_directory if out is None else out
     write_pair(directory, name, made, may_replace=replace)
     typer.echo(f"{directory / name}.pem: valid until {_day(made.certificate.not_valid_after_utc)}.")
@@ -100,7 +100,7 @@ def write_ca(directory: Path, name: str, days: int) -> None:
     """Make a CA, and write its key and its certificate. Raises Failure."""
     from cordwood.cluster.security.certificates import make_ca
 
-    made = make_ca(name, days)
+    made = make_ca(name, days, datetime.now(UTC))
     _write_new(directory / CA_KEY, made.key_pem, is_secret=True)
     _write_new(directory / CA_CERTIFICATE, made.certificate_pem)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 
 from cryptography import x509
@@ -38,7 +38,7 @@ class CertifiedKey:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def make_ca(name: str, days: int, now: datetime | None = None) -> CertifiedKey:
+def make_ca(name: str, days: int, now: datetime) -> CertifiedKey:
     """Make a certificate authority, which signs its own certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -58,7 +58,7 @@ def issue(
     days: int,
     *,
     is_client: bool = False,
-    now: datetime | None = None,
+    now: datetime,
 ) -> CertifiedKey:
     """Issue a certificate with the common name `name`.
 
@@ -98,17 +98,16 @@ def read(key_pem: bytes, certificate_pem: bytes) -> CertifiedKey:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int, now: datetime | None
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int, now: datetime
 ) -> x509.CertificateBuilder:
-    begins = now or datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(begins - BACKDATED)
-        .not_valid_after(begins + timedelta(days=days))
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 

@@ -101,5 +101,6 @@ class LocalSecurity:
         from cordwood.cluster.security import certificates
 
         name = layout.certificate_name(member.broker_id)
-        made = certificates.issue(cert.read_ca(self._path), name, [layout.HOST, "localhost", name], cert.DAYS)
+        hosts, now = [layout.HOST, "localhost", name], datetime.now(UTC)
+        made = certificates.issue(cert.read_ca(self._path), name, hosts, cert.DAYS, now=now)
         cert.write_pair(self._path, name, made, may_replace=True)
