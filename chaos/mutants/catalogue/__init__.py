@@ -1,7 +1,7 @@
 """The catalogue of all mutants, also by name."""
 
 from cordwood.chaos.mutants.catalogue import (
-    clients,
+    acls,
     follower,
     groups,
     http,
@@ -24,7 +24,7 @@ from cordwood.chaos.mutants.catalogue import (
 from cordwood.chaos.mutants.mutant import Mutant
 
 _MODULES = (
-    clients,
+    acls,
     follower,
     groups,
     http,
