@@ -89,7 +89,8 @@ _GENERAL = """
 - Record batches must have format 2 (Kafka 0.11 and newer). Older formats are refused.
 - Batches are stored as their producer compressed them: a topic's `compression.type` has no effect.
 - A topic with `cleanup.policy=compact` is not compacted. Only `__consumer_offsets` is, by the group coordinator.
-- ACLs are stored and described, but not enforced.
+- Without `authorizer.class.name`, ACLs are stored and not enforced; Kafka stores none. The only authorizer is one with
+  the decisions of Kafka's StandardAuthorizer ([required rights](rights.md)). It compares addresses, not their texts.
 - The table has the largest number of items in all arrays of one request together. A request other than Produce has at
   most 16 MiB, a response other than Fetch's at most 64 MiB. A request or response above a limit closes its connection,
   and the log has the reason.
