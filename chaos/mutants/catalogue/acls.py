@@ -115,9 +115,9 @@ MUTANTS = (
     ),
     Mutant(
         "replicas-need-no-right-to-fetch",
-        FETCH,
-        "                return acts_as_broker(authorizer, identity)\n",
-        "                return True\n",
+        "cluster/kafka/fetch_access.py",
+        "            return acts_as_broker(authorizer, identity)\n",
+        "            return True\n",
         "A Fetch that claims to be a replica's requires CLUSTER_ACTION.",
         "A client reads topics as a replica.",
         Scenario.BROKERS,

@@ -22,6 +22,7 @@ from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
+from cordwood.cluster.kafka.fetch_access import Find, decide_for, guarded
 from cordwood.cluster.kafka.fetch_request import FetchRequest, read_fetch
 from cordwood.cluster.kafka.fetch_response import NOTHING, Row, encode, encode_error
 from cordwood.cluster.kafka.fetch_sessions import (
@@ -35,13 +36,13 @@ from cordwood.cluster.kafka.fetch_sessions import (
     SessionNotFound,
     WrongSessionEpoch,
 )
-from cordwood.cluster.kafka.refusals import EXPECTED, TopicRefused, code_of
+from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.shared_pieces import Shared
-from cordwood.cluster.kafka.wire import Malformed, Topic, decoded_bytes
+from cordwood.cluster.kafka.watched_partition import WatchedPartition
+from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
-from cordwood.cluster.security.authorizer import Authorizer, acts_as_broker
-from cordwood.cluster.security.principal import Identity
+from cordwood.cluster.security.authorizer import Authorizer
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
@@ -149,30 +150,6 @@ class FetchHandler:
         find = self.replicas.readable if rack else self.replicas.led
         return find(topic, index, leader_epoch)
 
-    def finder(self, authorizer: Authorizer, identity: Identity, *, is_replica: bool) -> "Find":
-        """Return `find` with a decision about each topic, which raises TopicRefused. A topic is decided once.
-
-        As in Kafka, a request that claims to be a replica's requires CLUSTER_ACTION, and READ is not enough.
-        """
-        decided: dict[Topic, bool] = {}
-
-        def is_permitted(topic: Topic) -> bool:
-            if is_replica:
-                return acts_as_broker(authorizer, identity)
-            name = topic if isinstance(topic, str) else self.replicas.name_of(topic)
-            # An unknown topic id is refused as such.
-            return name is None or authorizer.may(identity, READ, TOPIC, name)
-
-        def find(key: PartitionKey, leader_epoch: int, rack: str) -> Partition:
-            topic = key[0]
-            if topic not in decided:
-                decided[topic] = is_permitted(topic)
-            if not decided[topic]:
-                raise TopicRefused
-            return self.find(key, leader_epoch, rack)
-
-        return find
-
     def _refuse(self, head: RequestHead, slot: Slot, code: ErrorCode) -> None:
         slot.refused(int(code))
         slot.fill([encode_error(head, code)])
@@ -194,28 +171,8 @@ class FetchHandler:
         return session, True
 
 
-Find = Callable[[PartitionKey, int, str], Partition]
 NONE_COLD: frozenset[LogDirectory] = frozenset()
 NOT_READ = (*EXPECTED, NotInMemory)
-
-
-class WatchedPartition:
-    """One partition of a long poll. When the partition changes, only this partition is read again."""
-
-    __slots__ = ("fetched", "key", "partition", "poll", "size")
-
-    def __init__(
-        self, poll: "DelayedFetch", partition: Partition, key: PartitionKey, fetched: FetchedPartition, size: int
-    ) -> None:
-        self.poll, self.partition, self.key, self.fetched = poll, partition, key, fetched
-        self.size = size
-        """Available bytes at the last read."""
-
-    def wake(self) -> None:
-        self.poll.moved(self)
-
-    def fail(self, error: Exception) -> None:
-        self.poll.fail(error)
 
 
 class DelayedFetch:
@@ -264,7 +221,9 @@ class DelayedFetch:
         if (authorizer := self._fetching.authorizer) is not None:
             # Decided again at each attempt: an ACL may change while a request waits.
             identity = self._slot.connection.identity
-            self._find = self._fetching.finder(authorizer, identity, is_replica=self._is_replica)
+            fetching = self._fetching
+            decide = decide_for(authorizer, identity, fetching.replicas.name_of, is_replica=self._is_replica)
+            self._find = guarded(fetching.find, decide)
         steps = self._attempt(is_enough, may_wait)
         if len(self._wanted) <= PARTITIONS_AT_ONCE:
             at_once(steps)
