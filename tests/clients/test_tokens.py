@@ -258,10 +258,19 @@ def test_a_token_is_no_password_and_its_secret_is_needed(broker: TokenBroker) ->
         ("carol", password, ",tokenauth=true"),
         ("unknown", password, ",tokenauth=true"),
         (token_id, password, ",tokenauth=false"),
+        (f"delegation-token:{token_id}", "wrong", ""),
+        ("delegation-token:", password, ""),
     )
     for user, secret, extensions in attempts:
         with broker.connect() as client, pytest.raises(Refusal, match="invalid credentials"):
             client.scram(user, secret, extensions)
+
+
+def test_librdkafka_names_a_token_in_place_of_a_user(broker: TokenBroker) -> None:
+    token_id, password, _ = created(broker, "carol")
+    with broker.connect() as client:
+        client.scram(f"delegation-token:{token_id}", password)
+        assert client.ask(CREATE, 2, renewers=()).error_code is ErrorCode.delegation_token_request_not_allowed
 
 
 def test_without_authentication_there_are_no_delegation_tokens(broker: TokenBroker) -> None:
