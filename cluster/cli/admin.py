@@ -119,4 +119,4 @@ def failure_of(error: Exception, target: Target) -> Failure:
             f" {why_silent(target)}Try again in a few seconds: the failover of a lost broker takes about one second.",
             ExitCode.UNREACHABLE,
         )
-    return Failure(f"the broker refused: {error}.")
+    return Failure(f"the broker refused: {str(error).rstrip('.')}.")

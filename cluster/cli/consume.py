@@ -228,7 +228,8 @@ class Reading:
 
         if error.code() == KafkaError._PARTITION_EOF:
             self._settle(name, offset)
-        elif not error.retriable():
+        elif not error.retriable() and (self._in_group or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED):
+            # The library looks for a coordinator also if the partitions are assigned: that needs no right to a group.
             raise KafkaException(error)
 
     def _settle(self, name: "TopicPartition", position: int) -> None:

@@ -9,6 +9,8 @@ import typer
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 if TYPE_CHECKING:
+    import ssl
+
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.metadata.commands import ScramUpsertion
 
@@ -110,20 +112,59 @@ def ready(config: ConfigFile = None, overrides: Overrides = None) -> None:
     """
     from cordwood.cluster.config.listeners import http_address
 
-    address = http_address(settings_of(config, overrides))
+    settings = settings_of(config, overrides)
+    address = http_address(settings)
     if address is None or address[1] == 0:
         raise Failure(
             "http.listen has no port: set it to HOST:PORT, which the health check connects to.", ExitCode.USAGE
         )
     host, port = address
-    typer.echo(answer(_WILDCARDS.get(host, host), port))
+    typer.echo(answer(_WILDCARDS.get(host, host), port, tls_context(settings)))
 
 
-def answer(host: str, port: int) -> str:
+def tls_context(settings: "Settings") -> "ssl.SSLContext | None":
+    """Return the TLS context for the broker's own HTTP listener; None if that has no TLS. Raises Failure.
+
+    The certificate is not checked: it may not have this machine's loopback address, and nothing secret is sent.
+    """
+    if settings.http_security_protocol != "SSL":
+        return None
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if settings.http_ssl_client_auth == "required":
+        _present_own_certificate(context, settings)
+    return context
+
+
+def _present_own_certificate(context: "ssl.SSLContext", settings: "Settings") -> None:
+    from cordwood.cluster.config.listeners import HTTP
+
+    location, kind, password = (
+        str(settings.listener_value(HTTP, key) or "")
+        for key in ("ssl.keystore.location", "ssl.keystore.type", "ssl.key.password")
+    )
+    if kind != "PEM" or not location:
+        raise Failure(
+            "http.ssl.client.auth is required: the health check needs ssl.keystore.location in PEM.", ExitCode.USAGE
+        )
+    try:
+        context.load_cert_chain(location, password=password)
+    except OSError as error:
+        raise Failure(f"cannot use the certificate in {location}: {error}.") from None
+
+
+def answer(host: str, port: int, tls: "ssl.SSLContext | None" = None) -> str:
     """Return the broker's answer if it is ready. Raises Failure with its reason if it is not."""
-    from http.client import HTTPConnection, HTTPException
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-    connection = HTTPConnection(host, port, timeout=ANSWER_TIMEOUT_S)
+    connection = (
+        HTTPConnection(host, port, timeout=ANSWER_TIMEOUT_S)
+        if tls is None
+        else HTTPSConnection(host, port, timeout=ANSWER_TIMEOUT_S, context=tls)
+    )
     try:
         connection.request("GET", "/readyz")
         response = connection.getresponse()
