@@ -21,6 +21,8 @@ class CommittedBatches:
         """The largest high watermark of any leader."""
         self._batches: dict[int, Batch] = {}
         self._known_end = 0
+        self._gaps: list[range] = []
+        """Offsets that were below the log start of the first replica that was looked at. Another may still have them."""
         self._sequences: dict[tuple[int, int], int] = {}
         self._cursors: dict[Partition, Cursor] = {}
 
@@ -47,11 +49,17 @@ class CommittedBatches:
 
     def _compare_batch(self, broker_id: int, header: BatchHeader) -> Iterator[tuple[str, str]]:
         batch = (header.base_offset, header.end, header.crc, header.leader_epoch)
-        if header.base_offset < self._known_end:
-            known = self._batches.get(header.base_offset)
-            if known != batch:
+        known = self._batches.get(header.base_offset)
+        if header.base_offset < self._known_end and known != batch:
+            if known is not None or not any(header.base_offset in gap for gap in self._gaps):
                 yield "rule-2", f"{self._name}: {known} was committed, and broker {broker_id} has {batch} there"
+            else:
+                self._batches[header.base_offset] = batch
+        if header.base_offset < self._known_end:
             return
+        if header.base_offset > self._known_end:
+            self._gaps.append(range(self._known_end, header.base_offset))
+            self._sequences.clear()
         self._batches[header.base_offset] = batch
         self._known_end = header.end
         yield from self._follow_sequence(header)
@@ -61,7 +69,8 @@ class CommittedBatches:
         if header.producer_id == NO_PRODUCER or header.base_sequence < 0:
             return
         key = (header.producer_id, header.producer_epoch)
-        due = self._sequences.get(key, 0)
+        # After a gap, a producer may have any sequence.
+        due = self._sequences.get(key, header.base_sequence if self._gaps else 0)
         if header.base_sequence != due:
             sentence = (
                 f"{self._name}: producer {header.producer_id} has sequence {header.base_sequence} at offset"

@@ -1,0 +1,32 @@
+"""The committed batches of a partition: what replicas have in common, and what one of them no longer has."""
+
+from cordwood.chaos.sim.committed import CommittedBatches
+from cordwood.storage.batch import BatchHeader
+
+FIRST = BatchHeader(0, 100, 1, 2, 11, 0, 3, 0, 0, 7, 0, 0, 4)
+SECOND = FIRST._replace(base_offset=4, crc=12, base_sequence=4)
+THIRD = FIRST._replace(base_offset=8, crc=13, base_sequence=8)
+
+
+def found(*looks: tuple[int, BatchHeader]) -> list[str]:
+    committed = CommittedBatches("t/0")
+    return [kind for broker, header in looks for kind, _ in committed._compare_batch(broker, header)]
+
+
+def test_replicas_with_equal_batches_are_as_they_should_be() -> None:
+    assert found((1, FIRST), (1, SECOND), (2, FIRST), (2, SECOND), (1, THIRD)) == []
+
+
+def test_another_batch_at_a_committed_offset_is_noticed() -> None:
+    assert found((1, FIRST), (1, SECOND), (2, SECOND._replace(crc=99))) == ["rule-2"]
+    assert found((1, FIRST), (1, SECOND), (2, FIRST._replace(base_offset=2))) == ["rule-2"]
+
+
+def test_a_gap_in_a_producers_sequence_is_noticed() -> None:
+    assert found((1, FIRST), (1, SECOND._replace(base_sequence=5))) == ["rule-9"]
+    assert found((1, FIRST._replace(base_sequence=4))) == ["rule-9"]
+
+
+def test_a_replica_that_begins_after_deleted_records_is_compared_with_those_that_still_have_them() -> None:
+    assert found((1, FIRST), (1, THIRD), (2, SECOND), (2, THIRD), (3, SECOND)) == []
+    assert found((1, FIRST), (1, THIRD), (2, SECOND), (3, SECOND._replace(crc=99))) == ["rule-2"]
