@@ -173,7 +173,7 @@ def test_a_refusal_of_the_certificate_after_the_handshake_is_noted() -> None:
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        handshakes = TlsListener("INTERNAL", lambda: server, OpenGate())
+        handshakes = TlsListener("INTERNAL", lambda: server, OpenGate(), loop.time)
         listening = await loop.create_server(lambda: handshakes.wrap(asyncio.Protocol()), "127.0.0.1", 0)
         port = listening.sockets[0].getsockname()[1]
         links = LinkSecurity(lambda: client)
