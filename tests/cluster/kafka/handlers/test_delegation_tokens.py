@@ -38,6 +38,8 @@ class Allowed:
     def may(self, identity: Identity, operation: AclOperation, resource: AclResource, name: str, /) -> bool:
         return (str(identity.principal), operation, resource, name) in self.rights
 
+    may_see = may
+
     def may_any(self, *_: Any) -> bool:
         return False
 
