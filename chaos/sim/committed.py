@@ -22,7 +22,7 @@ class CommittedBatches:
         self._batches: dict[int, Batch] = {}
         self._known_end = 0
         self._gaps: list[range] = []
-        """Offsets that were below the log start of the first replica that was looked at. Another may still have them."""
+        """Offsets below the log start of the replica that was compared first. Another may still have them."""
         self._sequences: dict[tuple[int, int], int] = {}
         self._cursors: dict[Partition, Cursor] = {}
 
