@@ -269,6 +269,14 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             if not count:
                 self._ended()
                 return
+            while count < size and incoming.pending:
+                try:
+                    more: int = tls.read(size - count, room[count:])  # type: ignore[assignment]
+                except ssl.SSLWantReadError:
+                    break
+                if not more:
+                    break
+                count += more
             app.buffer_updated(count)
             if not incoming.pending and not tls.pending():
                 return
