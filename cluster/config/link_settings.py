@@ -29,7 +29,8 @@ class LinkSettings(TlsSettings):
     sasl_jaas_config: str = setting(
         "",
         string(),
-        'User and password in the form of Kafka: MODULE required username="USER" password="PASSWORD"; as one text.',
+        "Kafka's form of sasl.username and sasl.password, as one text:"
+        ' MODULE required username="USER" password="PASSWORD"; ends with a semicolon.',
         is_secret=True,
         per_listener=True,
     )

@@ -3,10 +3,12 @@
 import signal
 from pathlib import Path
 
+import pytest
 from broker_fixture import RunningBroker, free_port
-from command import cordwood, start_cordwood
+from command import cordwood, in_process, start_cordwood
 
 from cordwood.cluster.cli.exits import ExitCode
+from cordwood.cluster.cli.serve import first_users_of
 
 
 def test_sigterm_is_a_clean_end_and_everything_is_there_afterwards(broker: RunningBroker) -> None:
@@ -59,3 +61,23 @@ def test_file_environment_and_options_are_read_in_this_order(tmp_path: Path) -> 
     assert topic["partitions"] == 3
     assert (tmp_path / "data").is_dir()
     assert not (tmp_path / "wrong").exists()
+
+
+@pytest.mark.parametrize("word", ["TopSecret", "SCRAM-SHA-256=[name=admin,color=TopSecret]", "@TopSecret"])
+def test_a_mistake_in_the_first_users_ends_the_start(word: str) -> None:
+    outcome = in_process("serve", "--add-scram", word)
+    assert outcome.exit_code == 2
+    assert ("TopSecret" in outcome.stderr) == word.startswith("@"), "the name of a file is no secret"
+
+
+def test_a_file_has_a_user_in_each_line(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text("admin=secret\n\nSCRAM-SHA-512=[name=alice,password=x y,iterations=8192]\n")
+    found = first_users_of([f"@{file}", "bob=geheim"])
+    assert [(user.user, int(user.mechanism), user.iterations) for user in found] == [
+        ("admin", 1, 4096),
+        ("admin", 2, 4096),
+        ("alice", 2, 8192),
+        ("bob", 1, 4096),
+        ("bob", 2, 4096),
+    ]
