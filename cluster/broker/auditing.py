@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cordwood.cluster.config.listeners import listeners_of
+from cordwood.cluster.config.listeners import http_requires_login, listeners_of
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.security.audit.files import AuditFiles
 from cordwood.cluster.security.audit.log import NO_AUDIT, AuditLog, NoAudit
@@ -29,6 +29,6 @@ def audit_log(
 def _is_wanted(settings: Settings) -> bool:
     if settings.audit_log_enable != "auto":
         return settings.audit_log_enable == "on"
-    if settings.authorizer_class_name:
+    if settings.authorizer_class_name or http_requires_login(settings):
         return True
     return any(listener.protocol != "PLAINTEXT" for listener in listeners_of(settings))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from cordwood.cluster.config.settings import LISTENER_PREFIX, SECURITY_PROTOCOLS, Settings, override_key
 from cordwood.cluster.metadata.commands import Endpoint
 
+REQUIRED = "required"
+"""The value of settings by which clients have to prove who they are."""
 HTTP = "HTTP"
 """The name of the HTTP listener in keys such as listener.name.http.ssl.keystore.location."""
 _ADDRESS = re.compile(
@@ -134,6 +136,21 @@ def http_address(settings: Settings) -> tuple[str, int] | None:
             f"http.listen is {settings.http_listen!r}: write it as HOST:PORT, such as 127.0.0.1:8080."
         )
     return match["v6"] or match["host"], int(match["port"])
+
+
+def http_requires_login(settings: Settings) -> bool:
+    """Return whether each request over HTTP has to prove who sends it. Raises ListenerMistake.
+
+    With `auto` it does as soon as one listener authenticates its clients: a cluster whose other doors are locked has no
+    open one.
+    """
+    if settings.http_authentication != "auto":
+        return settings.http_authentication == REQUIRED
+    return settings.http_ssl_client_auth == REQUIRED or any(
+        listener.protocol.startswith("SASL_")
+        or (listener.protocol == "SSL" and settings.listener_value(listener.name, "ssl.client.auth") == REQUIRED)
+        for listener in listeners_of(settings)
+    )
 
 
 def http_names(settings: Settings, hostname: str) -> frozenset[str]:

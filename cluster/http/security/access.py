@@ -7,7 +7,7 @@ import structlog
 from aiohttp import web
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config.listeners import listeners_of
+from cordwood.cluster.config.listeners import http_requires_login
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.guard import LOOPBACK_NAMES, SAFE_METHODS, is_loopback
 from cordwood.cluster.http.refusal import HttpRefusal, as_sentence
@@ -32,7 +32,6 @@ from cordwood.cluster.security.sasl.exchange import Authenticated, Authenticatio
 CSRF_HEADER = "X-CSRF-Token"
 PASSWORD, OAUTHBEARER, DELEGATION_TOKEN, CERTIFICATE = "PASSWORD", "OAUTHBEARER", "DELEGATION-TOKEN", "SSL"
 """The mechanisms of an identity over HTTP."""
-AUTHENTICATE = "AUTHENTICATE"
 WRONG_PASSWORD = "The user name or the password is not correct."
 
 _events = structlog.get_logger("http")
@@ -81,7 +80,7 @@ class AccessControl:
 
         `now` is in seconds, `wall_clock` in milliseconds since 1970.
         """
-        self.is_required = is_authentication_required(settings)
+        self.is_required = http_requires_login(settings)
         self._authorizer, self._checks, self._is_current, self._audit = authorizer, checks, is_current, audit
         self._now, self._wall_clock = now, wall_clock
         self._without_tls = settings.http_login_without_tls
@@ -256,16 +255,6 @@ def path_of(request: web.Request) -> str:
     """Return the path of the route that a request goes to, with the names of its parameters; empty for no route."""
     resource = request.match_info.route.resource
     return "" if resource is None else resource.canonical
-
-
-def is_authentication_required(settings: Settings) -> bool:
-    """Return whether HTTP requires a login.
-
-    With `auto` it does as soon as one listener for Kafka clients does: whoever closes that leaves no way around it.
-    """
-    if settings.http_authentication != "auto":
-        return settings.http_authentication == "required"
-    return any(listener.protocol.startswith("SASL_") for listener in listeners_of(settings))
 
 
 def _denied(principal: Principal, operation: AclOperation, resource: AclResource, name: str) -> HttpRefusal:

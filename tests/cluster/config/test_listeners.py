@@ -1,8 +1,10 @@
 """Listeners and advertised listeners: defaults, several of them, and invalid combinations."""
 
+from typing import Any
+
 import pytest
 
-from cordwood.cluster.config.listeners import Listener, ListenerMistake, http_address, listeners_of
+from cordwood.cluster.config.listeners import Listener, ListenerMistake, http_address, http_requires_login, listeners_of
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import Endpoint
 
@@ -105,3 +107,21 @@ def test_what_is_no_address_for_http_is_shown_how_to_write_one(address: str) -> 
     with pytest.raises(ListenerMistake) as refused:
         http_address(Settings(http_listen=address))
     assert str(refused.value) == f"http.listen is {address!r}: write it as HOST:PORT, such as 127.0.0.1:8080."
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_required"),
+    [
+        ({}, False),
+        ({"http_authentication": "none", "listeners": ("SASL_SSL://:9093",)}, False),
+        ({"http_authentication": "required"}, True),
+        ({"listeners": ("PLAINTEXT://:9092", "SASL_SSL://:9093")}, True),
+        ({"listeners": ("OUT://:9093",), "listener_security_protocol_map": ("OUT:SASL_PLAINTEXT",)}, True),
+        ({"listeners": ("SSL://:9093",)}, False),
+        ({"listeners": ("SSL://:9093",), "ssl_client_auth": "requested"}, False),
+        ({"listeners": ("SSL://:9093",), "ssl_client_auth": "required"}, True),
+        ({"http_ssl_client_auth": "required"}, True),
+    ],
+)
+def test_http_requires_a_login_as_soon_as_a_listener_does(settings: dict[str, Any], *, is_required: bool) -> None:
+    assert http_requires_login(Settings(**settings)) is is_required

@@ -13,7 +13,7 @@ from http_fixture import LOOPBACK, run
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.api.table import ROUTES
 from cordwood.cluster.http.refusal import HttpRefusal
-from cordwood.cluster.http.security.access import AccessControl, is_authentication_required
+from cordwood.cluster.http.security.access import AccessControl
 from cordwood.cluster.http.security.credentials import Checks
 from cordwood.cluster.http.security.rights import OPEN_PATHS, RIGHTS_OF_PATHS
 from cordwood.cluster.http.server import CONNECTIONS_MAX
@@ -295,9 +295,3 @@ def test_under_tls_the_cookie_is_this_hosts_alone() -> None:
     assert control_of(REQUIRED).cookie_name(forwarded) == "cordwood-1"
     assert not control_of(REQUIRED).has_tls(forwarded)
     assert control_of(Settings(http_login_without_tls=True)).has_tls(forwarded)
-
-
-def test_auto_requires_a_login_as_soon_as_a_listener_does() -> None:
-    assert not is_authentication_required(Settings())
-    assert not is_authentication_required(Settings(http_authentication="none"))
-    assert is_authentication_required(Settings(http_authentication="required"))
