@@ -143,17 +143,7 @@ class Broker:
         self._authentication = Authentication(settings, self._environment, lambda: self._quorum.image)
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
-        coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
-        self._groups = coordinators.of_groups()
-        self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
-        self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
-        send_markers = MarkerTransport(
-            self._marker_client, lambda wanted: write_txn_markers.write_here(wanted, self._services)
-        ).send
-        self._transactions = coordinators.of_transactions(send_markers, self._producer_ids.next)
-        self._verifier = TransactionVerifier(
-            settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
-        )
+        self._build_coordinators()
         self._build_server()
         await self._authentication.start()
         watched = self._watch()
@@ -402,6 +392,20 @@ class Broker:
 
     def _find_leader(self, topic: str, index: int, listener: str) -> Leader | None:
         return leader_in(self._quorum.image, topic, index, listener)
+
+    def _build_coordinators(self) -> None:
+        settings = self._settings
+        coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
+        self._groups = coordinators.of_groups()
+        self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
+        self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
+        send_markers = MarkerTransport(
+            self._marker_client, lambda wanted: write_txn_markers.write_here(wanted, self._services)
+        ).send
+        self._transactions = coordinators.of_transactions(send_markers, self._producer_ids.next)
+        self._verifier = TransactionVerifier(
+            settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
+        )
 
     def _build_server(self) -> None:
         settings = self._settings

@@ -370,7 +370,7 @@ MUTANTS = (
     Mutant(
         "list-offsets-answers-twice",
         "cluster/kafka/handlers/list_offsets.py",
-        "        if is_asked_once:\n",
+        "        if is_asked_once or not call.may(DESCRIBE, TOPIC, topic):\n",
         "        if True:\n",
         "ListOffsets refuses a partition that occurs twice in one request.",
         "A small request causes a large amount of work.",

@@ -9,7 +9,7 @@ MUTANTS = (
     Mutant(
         "nonces-of-scram-are-not-compared",
         SCRAM,
-        '        if match["nonce"] != self._nonce:\n',
+        '        if match["nonce"] not in (self._nonce, self._client_nonce + self._nonce):\n',
         '        if not match["nonce"].startswith(self._nonce[:1]):\n',
         "The final message of SCRAM has the nonce of this exchange.",
         "A client answers to another nonce than the server's.",
