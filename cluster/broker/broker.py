@@ -117,7 +117,6 @@ class Broker:
         )
         self._access = AclAccess.of(settings, self._audit)
         self._http: HttpServer | None = None
-        self._is_registered = False
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
         """The broker's observable state, for health and metrics; None until the cluster's metadata is known."""
@@ -162,7 +161,6 @@ class Broker:
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
         if self._access is not None:
             self._access.enforce(self._quorum, self._server.close_brokers)
-        self._is_registered = True
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
         await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
         self._take_part()
@@ -253,25 +251,12 @@ class Broker:
             names = http_names(self._settings, self._environment.hostname)
             self._http = HttpServer(watched, self._context(watched), names)
             certificates = self._environment.tls
-            await self._http.start(*address, None if certificates is None else certificates.of(HTTP))
-
-    def _access_control(self) -> "AccessControl":
-        """Return the decisions about HTTP requests. They wait for metadata that is as new as this start."""
-        from cordwood.cluster.broker.http_checks import checks_of
-        from cordwood.cluster.http.security.access import AccessControl
-        from cordwood.cluster.http.security.credentials import scram_credentials_of
-
-        return AccessControl(
-            settings=self._settings,
-            authorizer=self._services.authorizer,
-            checks=checks_of(self._credentials.tokens, self._credentials.bearer.validate, self._environment.tls),
-            credentials_of=lambda user: scram_credentials_of(user, self._quorum.image),
-            is_current=lambda: self._is_registered,
-            audit=self._audit,
-            now=self._loop.time,
-            wall_clock=self._wall_clock,
-            random_bytes=self._rng.randbytes,
-        )
+            tls = None if certificates is None else certificates.of(HTTP)
+            control = http_access(
+                self._services, self._credentials, tls, lambda: self._lifecycle.is_registered, self._loop.time
+            )
+            self._http = HttpServer(watched, control, self._context(watched, control), names)
+            await self._http.start(*address, tls)
 
     def _context(self, watched: Watched, access_control: "AccessControl") -> "Context":
         """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""

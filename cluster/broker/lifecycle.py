@@ -107,6 +107,11 @@ class Lifecycle:
                 return
             await asyncio.sleep(self._interval_s / 4)
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether this incarnation is in the image, which therefore has all that was committed before this start."""
+        return self._me is not None
+
     def why_not_ready(self) -> str | None:
         """Return a sentence why this broker is not ready; None if it is."""
         me = self._me
