@@ -12,7 +12,6 @@ from cordwood.cluster.cli.client import (
     address_text,
     parse_servers,
     require_reachable,
-    why_silent,
     why_unreachable,
 )
 from cordwood.cluster.cli.exits import ExitCode, Failure
@@ -116,7 +115,7 @@ def failure_of(error: Exception, target: Target) -> Failure:
     if isinstance(error, KafkaConnectionError | KafkaTimeoutError | NodeNotReadyError | RequestTimedOutError):
         return Failure(
             f"{target.servers} accepts connections, but a broker did not answer ({error})."
-            f" {why_silent(target)}Try again in a few seconds: the failover of a lost broker takes about one second.",
+            " Try again in a few seconds: the failover of a lost broker takes about one second.",
             ExitCode.UNREACHABLE,
         )
     return Failure(f"the broker refused: {str(error).rstrip('.')}.")

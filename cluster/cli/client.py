@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_S = 5.0
+PROBE_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 20.0
 
 T = TypeVar("T")
@@ -91,6 +92,9 @@ def require_reachable(target: Target) -> None:
         reason = why_unreachable(address)
         if reason is None and target.security != OPEN:
             reason = _why_not_authenticated(address, target.security)
+        elif reason is None and (wanted := _wanted_protocol(address)):
+            where = address_text(*address)
+            reason = f"{where} closed the connection: it seems to want security.protocol={wanted}, see --command-config"
         if reason is None:
             return
         reasons.append(reason)
@@ -123,26 +127,23 @@ def _why_not_authenticated(address: tuple[str, int], security: ClientSecurity) -
     return None
 
 
-def why_silent(target: Target) -> str:
-    """Return why a broker that takes connections may not answer: it wants TLS or SASL. Empty if that is not so."""
+def _wanted_protocol(address: tuple[str, int]) -> str:
+    """Return the security.protocol that a broker seems to want, since it closes a connection without; empty if none."""
     from kio.schema.api_versions.v0.request import ApiVersionsRequest
     from kio.schema.metadata.v4.request import MetadataRequest
 
     from cordwood.client.blocking import connect
 
-    if target.security != OPEN:
+    wanted = "SSL or SASL_SSL"
+    try:
+        with connect(address_text(*address), PROBE_TIMEOUT_S, "cordwood-cli") as connection:
+            connection.ask(ApiVersionsRequest())
+            wanted = "SASL_PLAINTEXT"
+            connection.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False))
+    except TimeoutError:
         return ""
-    for address in parse_servers(target.servers):
-        wanted = "SSL or SASL_SSL"
-        try:
-            with connect(address_text(*address), CONNECT_TIMEOUT_S, "cordwood-cli") as connection:
-                connection.ask(ApiVersionsRequest())
-                wanted = "SASL_PLAINTEXT"
-                connection.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False))
-        except TimeoutError:
-            continue
-        except OSError:
-            return f"It seems to want security.protocol={wanted}: give a file with it and more as --command-config. "
+    except OSError:
+        return wanted
     return ""
 
 
@@ -180,6 +181,11 @@ def talking_to(target: Target) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise failure_of(error.args[0], target) from None
+    except SystemError as error:
+        # The library raises an error that ends the client in its next callback, which Python takes for a bug of that.
+        if not isinstance(error.__cause__, KafkaException):
+            raise
+        raise failure_of(error.__cause__.args[0], target) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -215,7 +221,7 @@ def failure_of(error: "KafkaError", target: Target) -> Failure:
     if error.code() in unreachable:
         return Failure(
             f"{target.servers} accepts connections but does not answer ({error.str()})."
-            f" {why_silent(target)}Check that it is a Kafka broker, and that its advertised.listeners can be reached"
+            " Check that it is a Kafka broker, and that its advertised.listeners can be reached"
             " from this machine.",
             ExitCode.UNREACHABLE,
         )

@@ -109,7 +109,7 @@ def test_a_user_may_do_what_acls_allow_and_nothing_else(cluster: ClosedCluster) 
     assert cluster.run("topic", "describe", "orders", config=alice).exit_code == ExitCode.FAILED
     cluster.done("acl", "add", "--allow", "User:alice", "--producer", "--topic", "orders")
     cluster.done("acl", "add", "--allow", "User:alice", "--consumer", "--topic", "orders", "--group", "billing")
-    assert "1 of 1" in cluster.done("produce", "orders", config=alice, stdin=b"3 apples\n").stderr
+    assert "1 of 1" in cluster.done("produce", "orders", config=alice, stdin=b"3 apples\n").text
     assert cluster.done("consume", "orders", config=alice).text == "3 apples\n"
     assert cluster.done("consume", "orders", "--group", "billing", config=alice).text == "3 apples\n"
     assert [row["name"] for row in cluster.done("topic", "list", "--json", config=alice).json] == ["orders"]
