@@ -181,6 +181,7 @@ class Broker:
         self._watchdog.stop()
         if self._http is not None:
             await self._http.close()
+        await self._audit_topic.close()
         await self._groups.close()
         await self._transactions.close()
         await self._verifier.close()
@@ -299,6 +300,8 @@ class Broker:
         self._groups.start()
         self._transactions.start()
         self._scrubber.start()
+        if self._settings.audit_log_topic_enable:
+            self._audit_topic.start(self._audit)
 
     def _build_replication(self, directories: list[LogDirectory]) -> None:
         settings, quorum = self._settings, self._quorum
@@ -382,6 +385,7 @@ class Broker:
         settings = self._settings
         coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
         self._groups = coordinators.of_groups()
+        self._audit_topic = coordinators.of_audit()
         self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
         self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
         send_markers = MarkerTransport(

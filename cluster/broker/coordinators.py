@@ -1,9 +1,10 @@
-"""The coordinators of a broker: of consumer groups and of transactions."""
+"""The users of internal topics in a broker: the coordinators of groups and of transactions, and the audit topic."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
+from cordwood.cluster.broker.audit_topic import AuditTopic, audit_topic
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import ReplicatedTopic, TopicCreation
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -17,7 +18,7 @@ from cordwood.replication.replicas import Replicas
 
 
 class Coordinators:
-    """The factory of both coordinators."""
+    """The factory of them."""
 
     def __init__(
         self,
@@ -55,6 +56,10 @@ class Coordinators:
             next_producer_id=next_producer_id,
             wall_clock=self._wall_clock,
         )
+
+    def of_audit(self) -> AuditTopic:
+        """Return the writer of the audit topic."""
+        return AuditTopic(self._topic(audit_topic(self._settings)), self._wall_clock)
 
     def _topic(self, creation: TopicCreation) -> ReplicatedTopic:
         return ReplicatedTopic(creation, self._quorum, self._replicas, self._settings, self._wall_clock, self._rng)

@@ -189,6 +189,14 @@ class Settings(SaslSettings):
         " in front of the broker has TLS. This machine's clients need no TLS.",
     )
 
+    audit_log_topic_enable: bool = setting(
+        False, boolean(), "Whether the lines of the audit log are also written to the topic __audit."
+    )
+    audit_log_topic_num_partitions: int = setting(
+        16, integer(1), "Partitions of __audit. Each broker writes to one that it leads."
+    )
+    audit_log_topic_replication_factor: int = setting(1, integer(1), "Replicas of __audit.")
+
     logging_format: str = setting(
         "auto",
         string("auto", "text", "logfmt", "json"),

@@ -64,6 +64,7 @@ class TopicCreation(NamedTuple):
     partitions: int
     replication_factor: int
     segment_bytes: int
+    cleanup_policy: str = "compact"
 
 
 class InternalTopic(Protocol):
@@ -256,7 +257,7 @@ class ReplicatedTopic:
             partitions=self._creation.partitions,
             replication_factor=self._creation.replication_factor,
             configs={
-                "cleanup.policy": "compact",
+                "cleanup.policy": self._creation.cleanup_policy,
                 "compression.type": "producer",
                 "segment.bytes": str(self._creation.segment_bytes),
                 "max.message.bytes": str(RECORD_BYTES_MAX),

@@ -17,8 +17,9 @@ from cordwood.cluster.resources.turns import Steps
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+AUDIT = "__audit"
 
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, AUDIT})
 """Topics that only the broker creates, deletes or grows. All groups' offsets depend on the partition count."""
 
 PARTITIONS_PER_REQUEST_MAX = 10_000

@@ -6,7 +6,7 @@ memory is counted, and a line with the count takes its place.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -28,6 +28,10 @@ RETRY_S = 1.0
 _events = structlog.get_logger("audit")
 
 
+Publish = Callable[[Sequence[bytes]], None]
+"""Passes on lines that are in the file, for the audit topic. Does not wait."""
+
+
 class AuditSink(Protocol):
     """What takes note of audit events."""
 
@@ -38,6 +42,7 @@ class NoAudit:
     """The audit log of a broker that has none."""
 
     written = waiting = lost = 0
+    publish: Publish | None = None
 
     async def start(self) -> None:
         """Do nothing."""
@@ -51,9 +56,6 @@ class NoAudit:
 
 NO_AUDIT = NoAudit()
 
-Publish = Callable[[Sequence[bytes]], Awaitable[None]]
-"""Appends lines to the audit topic."""
-
 
 class AuditLog:
     """The audit log of one broker. `start` before the first event, `close` after the last."""
@@ -64,10 +66,10 @@ class AuditLog:
         broker_id: int,
         run_blocking: RunBlocking,
         wall_clock: Callable[[], int],
-        publish: Publish | None = None,
     ) -> None:
         self._open_files, self._broker_id = open_files, broker_id
-        self._run_blocking, self._wall_clock, self._publish = run_blocking, wall_clock, publish
+        self._run_blocking, self._wall_clock = run_blocking, wall_clock
+        self.publish: Publish | None = None
         self._files: AuditFiles | None = None
         self._waiting: deque[Mapping[str, Any]] = deque()
         self._alike: Counter[tuple[str, ...]] = Counter()
@@ -180,6 +182,6 @@ class AuditLog:
         self.written += len(batch)
         for _ in batch:
             self._waiting.popleft()
-        if self._publish is not None:
-            await self._publish(lines)
+        if self.publish is not None:
+            self.publish(lines)
         return True

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from broker_fixture import RunningBroker
+from broker_fixture import RunningBroker, wait_until
 from command import cordwood
 from quorum_fixture import run_here
 
@@ -40,3 +40,19 @@ def test_acts_over_a_restart_are_one_chain(tmp_path: Path) -> None:
     ]
     assert (rows[1]["principal"], rows[1]["host"]) == ("User:ANONYMOUS", "127.0.0.1")
     assert verify(RealDisk(), str(directory))[2] is None
+
+
+def test_lines_are_also_records_of_the_audit_topic_which_clients_only_read(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path / "data", audit_log_enable="on", audit_log_topic_enable="true").start()
+    try:
+        assert cordwood("topic", "create", "orders", bootstrap=broker.bootstrap).exit_code == 0
+
+        def is_there() -> bool:
+            read = cordwood("consume", "__audit", bootstrap=broker.bootstrap)
+            return any(json.loads(line)["resource"] == "TOPIC:orders" for line in read.lines)
+
+        wait_until(is_there, 60, "the line in the topic")
+        refused = cordwood("produce", "__audit", stdin=b"forged\n", bootstrap=broker.bootstrap)
+        assert refused.exit_code == 1
+    finally:
+        broker.stop()
