@@ -68,6 +68,7 @@ class Authentication:
     ) -> None:
         """`handle` takes the requests of authenticated connections."""
         self.mechanisms, self.handle, self._wall_clock = mechanisms, handle, services.wall_clock
+        self.turns = services.turns
         self.slow_steps = SlowSteps(services.run_blocking)
         self.delay_s = settings.connection_failed_authentication_delay_ms / 1000
         self._lifetime_max_ms = settings.connections_max_reauth_ms
@@ -203,6 +204,8 @@ class Authenticator:
     ) -> None:
         connection, lifetime_ms = self._connection, 0
         try:
+            # Clients that begin together, as those of an attack do, share an iteration of the loop with all others.
+            await self._shared.turns.turn()
             self._check_mechanism(mechanism.name)
             if mechanism.needs_thread(message):
                 reply = await self._shared.slow_steps.run(connection.client_host, exchange.step, message)
@@ -277,6 +280,7 @@ class Authenticator:
         )
         self._note(failure.detail, mechanism, failure.claimed[:USER_CHARS_SHOWN])
         await asyncio.sleep(self._shared.delay_s)
+        await self._shared.turns.turn()
         if head is None:
             slot.fill([])
         else:

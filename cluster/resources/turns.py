@@ -53,6 +53,11 @@ class Turns:
             result: _T = end.value
             return result
 
+    async def turn(self) -> None:
+        """Return when an iteration's slice has room for a step, which comes before the next suspension."""
+        if not self._has_time():
+            await self._later_turn()
+
     async def each(self, items: Iterable[_Item]) -> AsyncIterator[_Item]:
         """Yield the items; each counts as one step."""
         rest = iter(items)

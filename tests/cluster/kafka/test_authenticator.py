@@ -391,6 +391,24 @@ def test_an_expired_credential_gives_no_session() -> None:
     tell(story)
 
 
+def test_clients_that_authenticate_together_share_iterations_of_the_loop() -> None:
+    """A slice has 128 steps: the others wait for later iterations, one for each."""
+
+    async def story(broker: SaslFixture) -> None:
+        clients = [broker.stranger() for _ in range(300)]
+        for client in clients:
+            await client.shake("SCRIPTED")
+        for client in clients:
+            client.push_request(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"alice")
+        iterations = 0
+        while not all(client.has_answers for client in clients):
+            await asyncio.sleep(0)
+            iterations += 1
+        assert 100 < iterations < 1000
+
+    tell(story)
+
+
 def test_a_listener_closes_what_does_not_authenticate_in_time() -> None:
     async def story(broker: SaslFixture) -> None:
         loop = asyncio.get_running_loop()
