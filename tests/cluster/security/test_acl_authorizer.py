@@ -126,32 +126,6 @@ clients = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data(), st.booleans())
-def test_it_decides_as_the_model_does_after_every_change(data: st.DataObject, allows: bool) -> None:
-    made = AclAuthorizer(frozenset({"User:root"}), allows_if_no_acl=allows)
-    known = dict(enumerate(data.draw(st.lists(acls, max_size=8))))
-    image = Image(cluster_id="c", acls={UUID(int=number): one for number, one in known.items()})
-    made.begin(image.acls)
-    for _ in range(3):
-        model = Model(list(image.acls.values()), allows=allows, super_users=("User:root",))
-        for who in (*data.draw(st.lists(clients, min_size=1, max_size=3)), ROOT):
-            for resource in (On.TOPIC, On.GROUP):
-                assert made.may_any(who, Op.WRITE, resource) == model.may_write_any(who, resource), (who, resource)
-                for name in ("a", "ab", "abcd", "b", "c"):
-                    wanted = [op for op in Op if op > Op.ALL and model.may(who, op, resource, name)]
-                    assert [op for op in Op if op > Op.ALL and made.may(who, op, resource, name)] == wanted
-                    bits = sum(1 << op for op in wanted) & OPERATIONS_ON[resource]
-                    assert made.operations(who, resource, name) == bits
-        gone = data.draw(st.sets(st.sampled_from(list(image.acls)))) if image.acls else set()
-        left = {acl_id: one for acl_id, one in image.acls.items() if acl_id not in gone}
-        first = 1 + max((acl_id.int for acl_id in image.acls), default=0)
-        new = {UUID(int=first + number): one for number, one in enumerate(data.draw(st.lists(acls, max_size=3)))}
-        later = replace(image, acls={**left, **new})
-        made.on_metadata_change(image, later)
-        image = later
-
-
 def test_a_deny_wins_over_every_allow() -> None:
     made = authorizer(acl(Op.READ), acl(Op.ALL, "*"), acl(Op.READ, "a", pattern=Pattern.PREFIXED, denies=True))
     assert not made.may(ALICE, Op.READ, On.TOPIC, "a")
@@ -288,6 +262,32 @@ ANY_RESOURCE: tuple[tuple[str, tuple[Acl, ...], bool], ...] = (
 @pytest.mark.parametrize(("acls", "expected"), [row[1:] for row in ANY_RESOURCE], ids=[row[0] for row in ANY_RESOURCE])
 def test_any_resource_of_a_type(acls: tuple[Acl, ...], expected: bool) -> None:
     assert authorizer(*acls).may_any(ALICE, Op.WRITE, On.TOPIC) is expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.booleans())
+def test_it_decides_as_the_model_does_after_every_change(data: st.DataObject, allows: bool) -> None:
+    made = AclAuthorizer(frozenset({"User:root"}), allows_if_no_acl=allows)
+    known = dict(enumerate(data.draw(st.lists(acls, max_size=8))))
+    image = Image(cluster_id="c", acls={UUID(int=number): one for number, one in known.items()})
+    made.begin(image.acls)
+    for _ in range(3):
+        model = Model(list(image.acls.values()), allows=allows, super_users=("User:root",))
+        for who in (*data.draw(st.lists(clients, min_size=1, max_size=3)), ROOT):
+            for resource in (On.TOPIC, On.GROUP):
+                assert made.may_any(who, Op.WRITE, resource) == model.may_write_any(who, resource), (who, resource)
+                for name in ("a", "ab", "abcd", "b", "c"):
+                    wanted = [op for op in Op if op > Op.ALL and model.may(who, op, resource, name)]
+                    assert [op for op in Op if op > Op.ALL and made.may(who, op, resource, name)] == wanted
+                    bits = sum(1 << op for op in wanted) & OPERATIONS_ON[resource]
+                    assert made.operations(who, resource, name) == bits
+        gone = data.draw(st.sets(st.sampled_from(list(image.acls)))) if image.acls else set()
+        left = {acl_id: one for acl_id, one in image.acls.items() if acl_id not in gone}
+        first = 1 + max((acl_id.int for acl_id in image.acls), default=0)
+        new = {UUID(int=first + number): one for number, one in enumerate(data.draw(st.lists(acls, max_size=3)))}
+        later = replace(image, acls={**left, **new})
+        made.on_metadata_change(image, later)
+        image = later
 
 
 def test_names_and_hosts_that_clients_choose_take_bounded_memory() -> None:
