@@ -88,7 +88,7 @@ def test_a_certificate_that_ends_soon_is_renewed_and_a_users_own_is_not(
 ) -> None:
     first, second, _ = lay_out(security, UpOptions(secure=True))
     authority = cert.read_ca(security.directory.security)
-    ending = certificates.issue(authority, "broker-1", ["127.0.0.1"], days=10)
+    ending = certificates.issue(authority, "broker-1", ["127.0.0.1"], days=10, now=datetime.now(UTC))
     cert.write_pair(security.directory.security, "broker-1", ending, may_replace=True)
     cert.write_pair(tmp_path, "own", ending)
     second.config.write_text(
