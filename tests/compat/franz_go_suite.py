@@ -33,12 +33,12 @@ class FranzGo(Suite):
         pinned = re.search(r"twmb/franz-go v(\S+)", (MODULE / "go.mod").read_text())
         assert pinned is not None
         self.version = pinned[1]
-        self._program = CACHE / f"kgo-{self.version}.test"
+        self.program = CACHE / f"kgo-{self.version}.test"
 
     def prepare(self) -> None:
         if shutil.which("go") is None:
             raise Unmet(Requirement.GO, "there is no Go here")
-        build = ["go", "test", "-c", "-o", self._program, PACKAGE]
+        build = ["go", "test", "-c", "-o", self.program, PACKAGE]
         output = CACHE / "output" / f"{self.name}-build.log"
         if run_command(build, output, BUILD_LIMIT_S, cwd=MODULE) != 0:
             raise Unmet(Requirement.GO, f"Go could not build it.\n{output.read_text()[-2000:]}")
@@ -50,7 +50,7 @@ class FranzGo(Suite):
             "KGO_SEEDS": brokers.bootstrap,
         }
         events = place / "events"
-        test = ["go", "tool", "test2json", self._program, "-test.v=test2json", "-test.run=^TestTxnEtl$"]
+        test = ["go", "tool", "test2json", self.program, "-test.v=test2json", "-test.run=^TestTxnEtl$"]
         ended = run_command([*test, f"-test.timeout={LIMIT_S}s", *words], events, LIMIT_S + 10, environment=environment)
         lines = [line for line in events.read_text().splitlines() if line.endswith("}")]
         with output.open("a") as log:

@@ -14,24 +14,33 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-from brokers import running
 from franz_go_suite import FranzGo
 from kafka_python_suite import KafkaPython
 from kafka_tools_suite import KafkaTools
 from requirements import required
+from secured_suites import SecuredAiokafka, SecuredConfluent, SecuredFranzGo, SecuredKafkaPython, SecuredLibrdkafka
 from suite import CACHE, Suite, Unmet
 from suite_verdict import Verdict, judge
 
-SUITES: Sequence[Suite] = (KafkaPython(), FranzGo(), KafkaTools("3.9.2"), KafkaTools("4.3.1"))
+SUITES: Sequence[Suite] = (
+    KafkaPython(),
+    FranzGo(),
+    KafkaTools("3.9.2"),
+    KafkaTools("4.3.1"),
+    SecuredKafkaPython(),
+    SecuredAiokafka(),
+    SecuredConfluent(),
+    SecuredFranzGo(),
+    SecuredLibrdkafka(),
+)
 """Java clients before 4.0 speak the first version of the transaction protocol, later ones the second."""
-COUNTS = (1, 3)
 
 
 def main() -> int:
     names = sorted({suite.name for suite in SUITES})
     parser = argparse.ArgumentParser(prog="make compat", description=__doc__)
     parser.add_argument("suites", nargs="*", choices=[*names, []], help="suites to run; all, if none is named")
-    parser.add_argument("--brokers", type=int, choices=COUNTS, help="run against this number of brokers only")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), help="run against this number of brokers only")
     parser.add_argument("--words", nargs="*", default=[], help="arguments of the suites' own test runners")
     options = parser.parse_args()
     console = Console(highlight=False)
@@ -48,7 +57,7 @@ def main() -> int:
             console.print(f"{suite.name} {suite.version}: {'FAILED' if is_required else 'skipped'}: {unmet}")
             failed += is_required
             continue
-        for count in [options.brokers] if options.brokers else COUNTS:
+        for count in [options.brokers] if options.brokers else suite.counts:
             failed += not passes(suite, count, options.words, console)
     return 1 if failed else 0
 
@@ -60,7 +69,7 @@ def passes(suite: Suite, count: int, words: Sequence[str], console: Console) -> 
     stem = CACHE / "output" / f"{suite.name}-{suite.version}-{count}"
     Path(f"{stem}.log").unlink(missing_ok=True)
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="cordwood-compat-") as place, running(count, suite.settings) as brokers:
+    with tempfile.TemporaryDirectory(prefix="cordwood-compat-") as place, suite.brokers(count) as brokers:
         try:
             outcomes = suite.run(brokers, Path(place), Path(f"{stem}.log"), words)
         finally:

@@ -6,10 +6,11 @@ import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
 
-from brokers import Brokers
+from brokers import Brokers, running
 from requirements import Requirement
 from suite_verdict import Outcomes, allowed_failures
 
@@ -34,6 +35,12 @@ class Suite(ABC):
     version: str
     settings: ClassVar[Mapping[str, str]] = {}
     """The brokers' settings, as RunningBroker takes them."""
+    counts: Sequence[int] = (1, 3)
+    """Numbers of brokers that the suite runs against."""
+
+    def brokers(self, count: int) -> AbstractContextManager[Brokers]:
+        """Return running brokers."""
+        return running(count, self.settings)
 
     @abstractmethod
     def prepare(self) -> None:

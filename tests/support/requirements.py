@@ -24,6 +24,7 @@ class Requirement(StrEnum):
     KCAT = "kcat"
     LONG_TESTS = "long-tests"
     MAVEN = "maven"
+    NETWORK = "network"
     PROMTOOL = "promtool"
     PTRACE = "ptrace"
     ROOT = "root"
