@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from cordwood.chaos.live.flood.waits import NOTED_S, Wait
 from cordwood.chaos.live.process import wait_for
-from cordwood.chaos.live.steady_member import SteadyMember
+from cordwood.chaos.live.security import client_settings
+from cordwood.chaos.live.steady_member import SESSION_S, SteadyMember
 
 GROUP, MEMBERS_GROUP = "bystander", "bystander-member"
 PAUSE_S = 0.02
@@ -36,7 +37,7 @@ class Observed:
 class LiveBystander:
     """One idempotent producer, one group consumer and one group member, each in a thread of its own."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, session_s: float = SESSION_S) -> None:
         self.observed = Observed()
         self._topic = topic
         self._stopping = threading.Event()
@@ -44,13 +45,13 @@ class LiveBystander:
         self._sent_s: dict[int, float] = {}
         """The send time of each record that has not been read yet."""
         self._assignments = 0
-        common = {"bootstrap.servers": bootstrap, "error_cb": self._failed, "log_level": 0}
+        common = {**client_settings(bootstrap), "error_cb": self._failed}
         self._producer = Producer({**common, "enable.idempotence": True, "linger.ms": 0})
         self._consumer = Consumer(
             {**common, "group.id": GROUP, "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
         )
         self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
-        self._member = SteadyMember(bootstrap, MEMBERS_GROUP, self._heard, self.observed.errors.append)
+        self._member = SteadyMember(bootstrap, MEMBERS_GROUP, self._heard, self.observed.errors.append, session_s)
 
     def start(self) -> None:
         self._member.start()

@@ -39,12 +39,14 @@ class BrokerProcess:
         *,
         host: str = "127.0.0.1",
         inside: Sequence[str] = (),
+        options: Sequence[str] = (),
     ) -> None:
+        """`options` are further options of `cordwood serve`."""
         self.data = data
         self.host, self.port = host, free_port()
         self.output_path = data.with_name(f"{data.name}.broker.log")
         self._settings = settings or {}
-        self._inside = inside
+        self._inside, self._options = inside, options
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -132,7 +134,7 @@ class BrokerProcess:
         command = [*self._inside, sys.executable, "-m", "cordwood.cluster.cli", "serve"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
-        return command
+        return [*command, *self._options]
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:

@@ -11,7 +11,9 @@ from kio.schema.heartbeat.v3.request import HeartbeatRequest
 from kio.schema.join_group.v5.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.sync_group.v3.request import SyncGroupRequest, SyncGroupRequestAssignment
 
-from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
+from cordwood.chaos.live.flood.raw_connection import ANSWER_S, CLIENT_ID
+from cordwood.chaos.live.security import security
+from cordwood.client.blocking import BlockingConnection, connect
 
 HEARTBEAT_S = 0.1
 SESSION_S = 3.0
@@ -58,7 +60,7 @@ class SteadyMember:
         has_joined = False
         while not self._stopping.is_set():
             try:
-                with RawConnection(self._coordinator()) as connection:
+                with _connected(self._coordinator()) as connection:
                     member_id, generation = self._join(connection)
                     has_joined = True
                     self._heartbeat(connection, member_id, generation)
@@ -69,11 +71,12 @@ class SteadyMember:
                 self._stopping.wait(RETRY_S)
 
     def _coordinator(self) -> str:
-        answer = ask(self._bootstrap, FindCoordinatorRequest(key=self._group, key_type=0))
+        with _connected(self._bootstrap) as connection:
+            answer = connection.ask(FindCoordinatorRequest(key=self._group, key_type=0))
         _check("FindCoordinator", answer.error_code)
         return f"{answer.host}:{answer.port}"
 
-    def _join(self, connection: RawConnection) -> tuple[str, int]:
+    def _join(self, connection: BlockingConnection) -> tuple[str, int]:
         """Join the group and wait until it is stable. Return the member's id and generation. Raises NotAMember."""
         answer = connection.ask(self._join_request(""))
         if answer.error_code is ErrorCode.member_id_required:
@@ -103,7 +106,7 @@ class SteadyMember:
             protocols=(JoinGroupRequestProtocol(name=PROTOCOL, metadata=b""),),
         )
 
-    def _heartbeat(self, connection: RawConnection, member_id: str, generation: int) -> None:
+    def _heartbeat(self, connection: BlockingConnection, member_id: str, generation: int) -> None:
         request = HeartbeatRequest(
             group_id=self._group, generation_id=generation, member_id=member_id, group_instance_id=None
         )
@@ -112,6 +115,10 @@ class SteadyMember:
             answer = connection.ask(request)
             self._waited(began_s, time.monotonic())
             _check("Heartbeat", answer.error_code)
+
+
+def _connected(address: str) -> BlockingConnection:
+    return connect(address, ANSWER_S, CLIENT_ID, security())
 
 
 def _check(api: str, code: ErrorCode) -> None:
