@@ -19,20 +19,20 @@ class JavaTools:
 
     def __init__(self, version: str) -> None:
         self.version = version
-        self._jars = CACHE / f"kafka-tools-{version}"
+        self.jars = CACHE / f"kafka-tools-{version}"
 
     def fetch(self) -> None:
         """Fetch the jars. Raises Unmet."""
         if shutil.which("java") is None:
             raise Unmet(Requirement.MAVEN, "there is no Java here")
         try:
-            fetch_jars("The suite", (("org.apache.kafka", "kafka-tools", self.version),), self._jars)
+            fetch_jars("The suite", (("org.apache.kafka", "kafka-tools", self.version),), self.jars)
         except CannotRun as reason:
             raise Unmet(Requirement.MAVEN, str(reason)) from None
 
     def command(self, tool: str, *words: str) -> list[str]:
         """Return the command line of a class of org.apache.kafka.tools."""
-        return ["java", "-Xmx256m", "-cp", f"{self._jars}/*", f"org.apache.kafka.tools.{tool}", *words]
+        return ["java", "-Xmx256m", "-cp", f"{self.jars}/*", f"org.apache.kafka.tools.{tool}", *words]
 
     def start(self, output: Path, tool: str, *words: str) -> "subprocess.Popen[bytes]":
         """Start a tool with its output in a file."""

@@ -18,6 +18,7 @@ from franz_go_suite import FranzGo
 from kafka_python_suite import KafkaPython
 from kafka_tools_suite import KafkaTools
 from requirements import required
+from secured_clients_suite import SecuredClients
 from secured_suites import SecuredAiokafka, SecuredConfluent, SecuredFranzGo, SecuredKafkaPython, SecuredLibrdkafka
 from suite import CACHE, Suite, Unmet
 from suite_verdict import Verdict, judge
@@ -32,6 +33,7 @@ SUITES: Sequence[Suite] = (
     SecuredConfluent(),
     SecuredFranzGo(),
     SecuredLibrdkafka(),
+    SecuredClients(),
 )
 """Java clients before 4.0 speak the first version of the transaction protocol, later ones the second."""
 
