@@ -27,6 +27,8 @@ SCRATCH_BYTES = 256 << 10
 HELLO_BYTES_MAX = 16 << 10
 """OpenSSL allocates what the header of a ClientHello announces, up to 128 KiB."""
 HANDSHAKE_BYTES_MAX = 64 << 10
+NOTIFY_S = 1.0
+"""Maximum time for the close_notify of an aborted connection to be sent."""
 _HEADER_BYTES = 9
 """Header of a record, and of the handshake message in it."""
 
@@ -437,8 +439,15 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._finish()
 
     def abort(self) -> None:
-        self._is_closing = True
-        if self._plain is not None:
+        """Close at once. A peer that has read everything so far gets a close_notify, as from Kafka."""
+        is_first, self._is_closing = not self._is_closing, True
+        if self._plain is None:
+            return
+        has_sent_all = not self._backlog and not self._plain.get_write_buffer_size()
+        if is_first and has_sent_all and self.state is State.OPEN:
+            self._finish()
+            asyncio.get_running_loop().call_later(NOTIFY_S, self._plain.abort)
+        else:
             self._plain.abort()
 
     def _finish(self) -> None:

@@ -1,9 +1,8 @@
 """A rolling restart and a change of certificates under clients of every library with each of its mechanisms."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import trustme
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -24,7 +23,6 @@ class SecuredClients(SecuredSuite):
     """One outcome for each library and mechanism; `words` select libraries."""
 
     name, version = "secured_clients", "1"
-    settings: ClassVar[Mapping[str, str]] = {"connections_max_reauth_ms": "20000"}
 
     def __init__(self) -> None:
         self._tools = JavaTools("4.3.1")
@@ -61,7 +59,7 @@ class SecuredClients(SecuredSuite):
         try:
             for client in clients:
                 client.start()
-            wait_for(lambda: all(client.received for client in clients))
+            wait_for(lambda: all(client.received for client in clients), 60)
             late = [str(client) for client in clients if not client.received]
             cluster.authority = new
             cluster.issue("broker")
@@ -70,8 +68,10 @@ class SecuredClients(SecuredSuite):
                 assert broker.terminate() == 0
                 broker.start()
                 assert wait_for(lambda: _is_replicated(admin)), "the brokers do not get in sync"
+                received = {client: len(client.received) for client in clients}
+                wait_for(lambda before=received: all(len(client.received) > before[client] for client in clients), 20)
             marks = {client: len(client.received) + MORE for client in clients}
-            wait_for(lambda: all(len(client.received) >= marks[client] for client in clients))
+            wait_for(lambda: all(len(client.received) >= marks[client] for client in clients), 60)
             for client in clients:
                 client.end_sending()
             wait_for(lambda: all(client.received >= client.sent for client in clients))

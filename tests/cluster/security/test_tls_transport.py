@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -244,6 +245,29 @@ def test_either_side_may_end_a_connection(stores: Stores, run: Callable[[Awaitab
         await client.lost.wait()
         await accepted.lost.wait()
         accepted.transport.write(b"too late")
+        server.close()
+
+    run(scenario())
+
+
+def test_an_aborted_connection_ends_with_a_close_notify(stores: Stores, run: Callable[[Awaitable[None]], None]) -> None:
+    """Without it, a client of OpenSSL 3 reports an error of TLS where a broker restarts."""
+
+    def ends_of(port: int) -> tuple[bytes, bytes]:
+        with socket.create_connection(("127.0.0.1", port), 30) as plain:
+            context = stores.client_context()
+            with context.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False) as client:
+                return client.recv(100), client.recv(100)
+
+    async def scenario() -> None:
+        server = await TlsServer(stores.tls()).start()
+        ends = asyncio.ensure_future(asyncio.to_thread(ends_of, server.port))
+        await until(lambda: bool(server.accepted))
+        accepted = server.accepted[-1]
+        await accepted.made.wait()
+        accepted.transport.write(b"last")
+        accepted.transport.abort()
+        assert await ends == (b"last", b"")
         server.close()
 
     run(scenario())

@@ -39,8 +39,11 @@ func main() {
 		os.Exit(1)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	sending, noMore := context.WithCancel(ctx)
+	ended := make(chan struct{})
 	go func() {
-		for number := 0; ctx.Err() == nil; number++ {
+		defer close(ended)
+		for number := 0; sending.Err() == nil; number++ {
 			value := fmt.Sprint(number)
 			client.Produce(context.Background(), &kgo.Record{Value: []byte(value)}, func(_ *kgo.Record, err error) {
 				if err != nil {
@@ -69,12 +72,15 @@ func main() {
 	input := bufio.NewScanner(os.Stdin)
 	for input.Scan() {
 		if input.Text() == "flush" {
+			noMore()
+			<-ended
 			if err := client.Flush(context.Background()); err != nil {
 				say("error flush %v", err)
 			}
 			say("flushed")
 		}
 	}
+	noMore()
 	cancel()
 	client.Close()
 }
