@@ -36,7 +36,7 @@ GROWTH_MB_MAX = 48.0
 WARM_UP_CHUNKS = 6
 NICE = 10
 """Senders yield to the broker and the bystander."""
-COMPLAINTS_MAX = 10
+COMPLAINTS_MAX, COMPLAINT_CHARS_MAX = 10, 1500
 SECONDS_PER_MINUTE = 60.0
 KINDS = (KafkaAttempt, KafkaAttempt, KafkaAttempt, KafkaAttempt, HttpAttempt, HttpAttempt, TlsAttempt)
 
@@ -89,7 +89,7 @@ def attempted(target: ClosedTarget, names: list[str]) -> tuple[Counter[str], lis
                 found = [f"the attempt failed: {type(error).__name__}: {error}"]
             with lock:
                 outcomes[attempt.outcome] += 1
-                complaints.extend(f"--attempt {name}: {sentence}" for sentence in found)
+                complaints.extend(f"--attempt {name}: {_shortened(sentence)}" for sentence in found)
 
     threads = [threading.Thread(target=work) for _ in range(THREADS)]
     for thread in threads:
@@ -97,6 +97,10 @@ def attempted(target: ClosedTarget, names: list[str]) -> tuple[Counter[str], lis
     for thread in threads:
         thread.join()
     return outcomes, complaints
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= COMPLAINT_CHARS_MAX else f"{text[:COMPLAINT_CHARS_MAX]}…"
 
 
 def fuzz(
@@ -152,7 +156,6 @@ def fuzzed(place: Path, seed: int, seconds: float, processes: int) -> FuzzVerdic
                 console.print(
                     f"{(now_s - began_s) / SECONDS_PER_MINUTE:.0f} minutes: {attempts:,} attempts, {len(complaints)}"
                     f" complaints, memory +{stage.watch.growth_mb:.1f} MB",
-                    *complaints,
                     markup=False,
                 )
 

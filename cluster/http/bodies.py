@@ -31,6 +31,8 @@ def check_content_type(request: web.Request, allowed: tuple[str, ...]) -> None:
         raise HttpRefusal(415, f"Send the body as Content-Type: {' or '.join(allowed)}.")
     if (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
         raise HttpRefusal(415, "Send the body in UTF-8.")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise HttpRefusal(415, "Send the body without a Content-Encoding: it is not decompressed.")
 
 
 class Bodies:
@@ -63,6 +65,8 @@ class Bodies:
                     self._check(content, bytes_max)
         except TimeoutError:
             raise HttpRefusal(408, f"The body did not arrive within {BODY_S:.0f} s: send the request again.") from None
+        except web.RequestPayloadError:
+            raise HttpRefusal(400, "The body is malformed: its chunks are not those of HTTP/1.1.") from None
 
     def _check(self, content: bytearray, bytes_max: int) -> None:
         if len(content) > bytes_max:

@@ -95,6 +95,8 @@ class HttpServer:
             max_line_size=LINE_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
             max_headers=HEADERS_MAX,
+            # A client that has not logged in could otherwise keep the event loop busy with decompression.
+            auto_decompress=False,
             shutdown_timeout=CLOSE_S,
             # aiohttp otherwise notices a closed connection only on the next write, which may never happen.
             handler_cancellation=True,
@@ -231,6 +233,8 @@ class _Retelling(logging.Handler):
         if isinstance(error, HttpProcessingError):
             # The message quotes the request, which may have a password or a token.
             _events.warning("http.refused", reason=_QUOTED.split(error.message)[0].strip())
+        elif isinstance(error, web.RequestPayloadError):
+            _events.warning("http.refused", reason="the body of the request is malformed")
         else:
             _events.error("http.failed", message=record.getMessage(), exc_info=error)
 

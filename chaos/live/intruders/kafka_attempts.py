@@ -272,7 +272,13 @@ def _salted(hash_name: str, password: str, salt: bytes, iterations: int) -> byte
 
 
 def _meaning(message: bytes) -> bytes:
-    """Return a message without what may differ between equal ones: the last bits of a proof in base64."""
+    """Return a message without what may differ between equal ones.
+
+    That is the last bits of a proof in base64, and an authorization id that is the user's name.
+    """
+    authzid, _, words = message.partition(b"\0")
+    if words.startswith(authzid + b"\0"):
+        return b"\0" + words
     head, mark, proof = message.rpartition(b",p=")
     try:
         return head + mark + base64.b64decode(proof)

@@ -1,5 +1,7 @@
 """HTTP request guard: requests from other sites' pages are refused, also after DNS rebinding."""
 
+import socket
+
 import pytest
 from http_client import JSON, HttpClient
 
@@ -85,3 +87,19 @@ def test_tricks_with_paths_find_nothing(api: HttpClient, path: str) -> None:
     answer = api.get(path)
     answer.refused(404)
     assert "Set-Cookie" not in answer.headers
+
+
+def test_compressed_bodies_are_refused(api: HttpClient) -> None:
+    api.ask("POST", "/v1/topics", b"\x1f\x8b", {"Content-Type": JSON, "Content-Encoding": "gzip"}).refused(
+        415, "Content-Encoding"
+    )
+
+
+def test_a_body_that_turns_out_to_be_malformed_is_refused(api: HttpClient) -> None:
+    host, _, port = api.address.rpartition(":")
+    head = f"POST /v1/topics HTTP/1.1\r\nHost: {api.address}\r\nContent-Type: {JSON}\r\nExpect: 100-continue\r\n"
+    with socket.create_connection((host, int(port)), 30) as client:
+        client.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 100 ")
+        client.sendall(b"no length\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 400 ")

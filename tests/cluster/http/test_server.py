@@ -67,6 +67,25 @@ def test_what_is_no_request_is_refused_without_a_traceback(sent: bytes) -> None:
     run(story())
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nno gzip..",
+        b"Transfer-Encoding: chunked\r\n\r\nno length\r\n",
+    ],
+    ids=["an encoding", "a chunk"],
+)
+def test_an_unread_body_that_is_malformed_leaves_no_traceback(sent: bytes) -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            with capture_logs() as told:
+                await broker.send(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + sent)
+                assert (await broker.ask("/healthz")).status == 200
+            assert not any("exc_info" in line for line in told)
+
+    run(story())
+
+
 def test_connections_that_hang_keep_no_health_check_out() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
