@@ -121,22 +121,16 @@ class Authenticator:
         is_raw = self._exchange is not None and not self._has_headers
         key = -1 if is_raw or len(frame) < REQUEST_BYTES_MIN else int.from_bytes(frame[:KEY_BYTES], "big")
         if self._frames > FRAMES_MAX and self._state is not State.EXPIRED:
-            reason = f"{FRAMES_MAX} requests have not authenticated the client"
-            self._note(reason)
-            connection.close(reason)
+            self._close(f"{FRAMES_MAX} requests have not authenticated the client")
         elif is_raw:
             if slot.reserve(decoded_bytes(slot.size), alone=True):
                 self._take(bytes(frame), None, slot)
         elif key in self._allowed():
             self._shared.handle(connection, frame, slot)
         elif self._state is State.EXPIRED:
-            reason = "the session has expired, and the client has not authenticated again"
-            self._note(reason)
-            connection.close(reason)
+            self._close("the session has expired, and the client has not authenticated again")
         else:
-            reason = f"a request to API {key} while the authentication is {self._state.value}"
-            self._note(reason)
-            connection.close(reason)
+            self._close(f"a request to API {key} while the authentication is {self._state.value}")
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Handle SaslHandshake or SaslAuthenticate. Raises Malformed."""
@@ -151,7 +145,13 @@ class Authenticator:
             message = "SaslAuthenticate request received after successful authentication"
             _answer(slot, head, refusal(ErrorCode.illegal_sasl_state, message))
 
-    def _note(self, reason: str, mechanism: str = "", claimed: str = "") -> None:
+    def _close(self, reason: str) -> None:
+        """Close the connection, which takes note of the reason itself until the client is authenticated."""
+        if not self._connection.is_authenticating:
+            self.note(reason)
+        self._connection.close(reason)
+
+    def note(self, reason: str, mechanism: str = "", claimed: str = "") -> None:
         """Take note of a failed authentication. `claimed` is the user name that the client gave."""
         principal = Principal(USER, claimed) if claimed else ANONYMOUS
         who = self._identity or Identity(principal, self._connection.client_host, mechanism)
@@ -172,8 +172,10 @@ class Authenticator:
 
     def _handshake(self, name: str, version: int) -> SaslHandshakeResponse:
         if self._state is not State.NEW and not self._may_begin_again(version):
+            self.note("SaslHandshake in the middle of a session that does not end, or of an authentication")
             return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=self._offered)
         if name not in self._offered:
+            self.note("the mechanism is not offered on this listener", name[:USER_CHARS_SHOWN])
             return SaslHandshakeResponse(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=self._offered)
         self._mechanism = self._shared.mechanisms[name]
         self._exchange = self._mechanism.begin(self._connection.listener)
@@ -278,7 +280,7 @@ class Authenticator:
             user=failure.claimed[:USER_CHARS_SHOWN],
             reason=failure.detail,
         )
-        self._note(failure.detail, mechanism, failure.claimed[:USER_CHARS_SHOWN])
+        self.note(failure.detail, mechanism, failure.claimed[:USER_CHARS_SHOWN])
         await asyncio.sleep(self._shared.delay_s)
         await self._shared.turns.turn()
         if head is None:

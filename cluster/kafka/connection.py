@@ -157,6 +157,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             if reason is not None:
                 _events.warning("connection.closed", client=self.client_host, listener=self.listener, reason=reason)
+                if self.is_authenticating and self.authenticator is not None:
+                    self.authenticator.note(reason)
             self._transport.abort()
             self._release()
 

@@ -24,6 +24,8 @@ from cordwood.cluster.kafka.server import Server
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.resources.memory import Memory
+from cordwood.cluster.security.audit.event import AuditEvent
+from cordwood.cluster.security.delegation_tokens import DelegationTokens
 from cordwood.cluster.security.principal import Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated
 from cordwood.cluster.security.sasl.mechanisms import Mechanism
@@ -56,6 +58,8 @@ class SaslFixture(HandlersStory):
         services = self.services
         services.settings = replace(services.settings, sasl_enabled_mechanisms=(*ALL, "SCRIPTED"), **settings)
         services.served_apis, services.features = served_apis(), ()
+        self.audited: list[AuditEvent] = []
+        services.audit = self
         kinds = list(ScramMechanism)
         image = Image(
             scram_credentials={
@@ -67,6 +71,10 @@ class SaslFixture(HandlersStory):
         services.quorum = cast(Any, SimpleNamespace(image=image))
         known = {**mechanisms_of(services), "SCRIPTED": Mechanism("SCRIPTED", lambda _listener: Scripted("SCRIPTED"))}
         self.authentication = Authentication(services, known, self._dispatcher.handle)
+
+    def note(self, event: AuditEvent) -> None:
+        """Take an audit event."""
+        self.audited.append(event)
 
     def stranger(self) -> "SaslClient":
         """Return a new connection that is not authenticated."""

@@ -103,6 +103,8 @@ class ConsoleRoutes:
         except HttpRefusal as refused:
             if refused.status != 401:
                 raise
+            if "Authorization" in request.headers:
+                self._access_control.note_refusal(request, refused)
             # The browser keeps the part of the address after the #, which names the view.
             return web.Response(status=302, headers={**_HEADERS, **_NOT_STORED, "Location": "/login"})
         identity, session = access.identity, access.session

@@ -219,6 +219,8 @@ def test_refusals_and_logins_are_audited() -> None:
             await broker.log_in("alice", "secret")
             await broker.ask("/v1/cluster")
             await broker.ask("/v1/cluster", Authorization="Bearer bad")
+            await broker.ask("/", Authorization="Bearer bad")
+            await broker.ask("/")
             await broker.ask("/v1/cluster", Host="evil.example")
             rows = [
                 (str(event.identity.principal), event.identity.mechanism, event.outcome, event.is_refusal)
@@ -227,8 +229,7 @@ def test_refusals_and_logins_are_audited() -> None:
             assert rows == [
                 ("User:ANONYMOUS", "PASSWORD", "SASL_AUTHENTICATION_FAILED", True),
                 ("User:alice", "PASSWORD", "NONE", False),
-                ("User:ANONYMOUS", "", "SASL_AUTHENTICATION_FAILED", True),
-                ("User:ANONYMOUS", "", "SASL_AUTHENTICATION_FAILED", True),
+                *[("User:ANONYMOUS", "", "SASL_AUTHENTICATION_FAILED", True)] * 3,
                 ("User:ANONYMOUS", "", "INVALID_REQUEST", True),
             ]
             assert {event.identity.host for event in broker.audited} == {LOOPBACK}
