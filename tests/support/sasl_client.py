@@ -4,6 +4,8 @@ import base64
 import hashlib
 import hmac
 import socket
+import ssl
+from contextlib import suppress
 from typing import Any
 
 from admin_fixture import message_of, read_response, written
@@ -25,8 +27,12 @@ class Refusal(Exception):
 class SaslClient:
     """A connection. Requests and responses are of any API and version."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, own_host: str = "") -> None:
+        """Connect, with TLS if there is a context. `own_host` is the address of the client's end."""
+        own = (own_host, 0) if own_host else None
+        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S, own)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname="127.0.0.1")
         self._number = 0
         self.lifetime_ms = 0
         """The lifetime of the session, which the broker has named; 0 for no end."""
@@ -75,6 +81,15 @@ class SaslClient:
         proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
         last = self.step(f"{final},p={base64.b64encode(proof).decode()}".encode())
         assert last == b"v=" + base64.b64encode(hmac.digest(server_key, signed, hash_name))
+
+    def rest_after(self, content: bytes) -> bytes:
+        """Send any bytes. Return all that comes until the broker ends the connection."""
+        received = b""
+        with suppress(ConnectionError, ssl.SSLError):
+            self._socket.sendall(content)
+            while piece := self._socket.recv(1 << 16):
+                received += piece
+        return received
 
     def close(self) -> None:
         self._socket.close()
