@@ -13,7 +13,7 @@ MINUTES ?= 60
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage check docs compat bench bench-compare growth profile malformed valid-flood chaos mutants chaos-live chaos-hundredth clean
+.PHONY: help demo test test-fast coverage check docs compat bench bench-compare growth profile malformed valid-flood fuzz-security chaos mutants chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ malformed: $(READY) ## Flood a broker with a million malformed frames beside a c
 
 valid-flood: $(READY) ## Flood a broker with the largest valid requests beside a client that must not notice (MINUTES=60)
 	$(BIN)/python -m cordwood.chaos.live.valid_flood --minutes $(MINUTES)
+
+fuzz-security: $(READY) ## Try to get into a closed broker, beside a client that must not notice: authentication, TLS, tokens, logins (MINUTES=60)
+	$(BIN)/python -m cordwood.chaos.live.security_fuzz --minutes $(MINUTES)
 
 chaos: $(READY) ## A night of faults, simulated and real, and of planted bugs (NIGHT_MINUTES=480; as root for all faults)
 	$(BIN)/cordwood chaos sim --minutes $$(($(NIGHT_MINUTES) / 3))

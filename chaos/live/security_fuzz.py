@@ -31,9 +31,9 @@ from cordwood.chaos.live.intruders.stage import ClosedStage, ClosedTarget
 from cordwood.chaos.live.intruders.tls_attempts import TlsAttempt
 from cordwood.chaos.live.options import Keep, Seed, workplace
 
-ATTEMPTS_PER_CHUNK, THREADS = 100, 8
+ATTEMPTS_PER_CHUNK, THREADS = 40, 8
 GROWTH_MB_MAX = 48.0
-WARM_UP_CHUNKS = 6
+WARM_UP_CHUNKS = 15
 NICE = 10
 """Senders yield to the broker and the bystander."""
 COMPLAINTS_MAX, COMPLAINT_CHARS_MAX = 10, 1500

@@ -65,8 +65,6 @@ class Bodies:
                     self._check(content, bytes_max)
         except TimeoutError:
             raise HttpRefusal(408, f"The body did not arrive within {BODY_S:.0f} s: send the request again.") from None
-        except web.RequestPayloadError:
-            raise HttpRefusal(400, "The body is malformed: its chunks are not those of HTTP/1.1.") from None
 
     def _check(self, content: bytearray, bytes_max: int) -> None:
         if len(content) > bytes_max:

@@ -233,8 +233,6 @@ class _Retelling(logging.Handler):
         if isinstance(error, HttpProcessingError):
             # The message quotes the request, which may have a password or a token.
             _events.warning("http.refused", reason=_QUOTED.split(error.message)[0].strip())
-        elif isinstance(error, web.RequestPayloadError):
-            _events.warning("http.refused", reason="the body of the request is malformed")
         else:
             _events.error("http.failed", message=record.getMessage(), exc_info=error)
 

@@ -130,5 +130,5 @@ class HttpAttempt:
         """Return the body of a login with a wrong password."""
         password = self._target.user_password
         wrong = self._rng.choice(("", "x", password[:-1], password + "x", password + "\x00", password.swapcase() + "!"))
-        login = {"user": self._rng.choice((USER, ADMIN, "nobody")), "password": wrong}
+        login = {"user": self._rng.choice((USER, ADMIN, "unknown")), "password": wrong}
         return json.dumps(login).encode() if self._rng.random() < 0.3 else changed_json(self._rng, login)

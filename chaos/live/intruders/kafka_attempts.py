@@ -109,7 +109,7 @@ class KafkaAttempt:
 
     def _other_order(self, connection: IntruderConnection) -> None:
         """Send the steps of an authentication without a valid secret, in any order, with other frames among them."""
-        exchange = self._exchange(self._rng.choice((USER, ADMIN, "nobody")), "wrong")
+        exchange = self._exchange(self._rng.choice((USER, ADMIN, "unknown")), "wrong")
         waits = self._rng.random() < 0.6
         reply: bytes | None = None
         for step in self._steps():

@@ -165,10 +165,17 @@ class ClosedStage:
 
     def _content(self) -> dict[str, Any]:
         """Return all that an intruder could change: topics, users and ACLs, as the super user sees them."""
+        # confluent-kafka's annotations know neither filters without a name nor all users at once.
         everything = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]
+            ResourcePatternType.ANY,
+            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
         )
-        users = self._admin.describe_user_scram_credentials().result(ANSWER_S)
+        users = self._admin.describe_user_scram_credentials().result(ANSWER_S)  # type: ignore[union-attr]
         return {
             "topics": sorted(self._admin.list_topics(timeout=ANSWER_S).topics),
             "users": sorted(

@@ -1,4 +1,4 @@
-"""Attempts on TLS itself: changed records in a handshake and after it, and certificates of nobody the broker trusts."""
+"""Attempts on TLS itself: changed records in a handshake and after it, and certificates of a CA that is not trusted."""
 
 import random
 import ssl
