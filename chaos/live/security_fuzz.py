@@ -147,17 +147,19 @@ def fuzzed(place: Path, seed: int, seconds: float, processes: int) -> FuzzVerdic
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with ClosedStage(place) as stage:
         began_s = shown_s = time.monotonic()
+        shown = 0
 
         def show(attempts: int, complaints: list[str]) -> None:
-            nonlocal shown_s
+            nonlocal shown_s, shown
             now_s = time.monotonic()
-            if now_s - shown_s >= SECONDS_PER_MINUTE:
-                shown_s = now_s
+            if now_s - shown_s >= SECONDS_PER_MINUTE or len(complaints) > shown:
                 console.print(
                     f"{(now_s - began_s) / SECONDS_PER_MINUTE:.0f} minutes: {attempts:,} attempts, {len(complaints)}"
                     f" complaints, memory +{stage.watch.growth_mb:.1f} MB",
+                    *complaints[shown:],
                     markup=False,
                 )
+                shown_s, shown = now_s, len(complaints)
 
         return fuzz(stage, seed, seconds, processes, show)
 

@@ -15,6 +15,9 @@ RECEIVE_BYTES = 1 << 16
 SASL_APIS = (17, 18, 36)
 """SaslHandshake, ApiVersions, SaslAuthenticate: all that a client may use before it is authenticated."""
 HEAD_BYTES = 8
+"""API key, version and correlation id."""
+CORRELATION_IDS = 1 << 30
+"""The correlation ids of all requests are below."""
 
 
 class BrokerClosed(Exception):
@@ -100,8 +103,12 @@ class IntruderConnection:
         if MARKER.encode() in self.received:
             found.append(f"a response names the topic {MARKER}")
         if not may_send:
+            # Messages of SCRAM without a Kafka header are ASCII text: they begin above all of our correlation ids.
             forbidden = {
-                frame[4:8] for frame in frames_in(self.sent) if int.from_bytes(frame[:2], "big") not in SASL_APIS
+                frame[4:HEAD_BYTES]
+                for frame in frames_in(self.sent)
+                if int.from_bytes(frame[:2], "big") not in SASL_APIS
+                and int.from_bytes(frame[4:HEAD_BYTES], "big") < CORRELATION_IDS
             }
             found += [
                 f"a response to request {frame[:4].hex()} of a client that is not authenticated: {frame[:60]!r}"

@@ -18,7 +18,7 @@ from kio.schema.sasl_handshake.v0.request import SaslHandshakeRequest as RawHand
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from cordwood.chaos.live.intruders.changes import TEXTS, changed_bytes, changed_message, changed_token
-from cordwood.chaos.live.intruders.connection import BrokerClosed, IntruderConnection
+from cordwood.chaos.live.intruders.connection import CORRELATION_IDS, BrokerClosed, IntruderConnection
 from cordwood.chaos.live.intruders.keys import sign
 from cordwood.chaos.live.intruders.stage import ADMIN, CLIENTS, GUEST, READABLE, USER, ClosedTarget
 from cordwood.chaos.live.wild_requests import api_versions, known_apis, wild_request
@@ -211,7 +211,7 @@ class KafkaAttempt:
             self._send(connection, SaslAuthenticateRequest(auth_bytes=message))
 
     def _send(self, connection: IntruderConnection, request: Any) -> None:
-        connection.send(encode_request(request, self._rng.randrange(1, 1 << 30), CLIENT_ID))
+        connection.send(encode_request(request, self._rng.randrange(1, CORRELATION_IDS), CLIENT_ID))
 
     def _probe(self) -> Any:
         """Return a request that only an authenticated client gets a response to."""
