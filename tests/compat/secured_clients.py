@@ -253,7 +253,8 @@ class Processes(Client):
         lines.start()
         while not self._done.wait(0.2):
             if process.poll() is not None:
-                self.errors.append(f"the consumer ended with {process.returncode}")
+                last = self._log("consumer").read_text(errors="replace").splitlines()[-2:]
+                self.errors.append(f"the consumer ended with {process.returncode}: {last}")
                 break
         process.terminate()
         process.wait(ANSWER_S)
