@@ -71,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self.authenticator: Authenticator | None = None
         """The SASL authentication of this connection; None on a listener without SASL."""
         self.is_authenticating = False
+        self._is_on_behalf = False
+        """Whether the identity is that of a user for whom a broker sends the requests."""
         self._refusal: str | None = None
         """The reason for which only a broker is admitted, once it is authenticated."""
         self.number = 0
@@ -177,11 +179,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def authenticated(self, identity: Identity, handle: Handle) -> None:
         """Handle the requests of a client that has proved its identity."""
-        self.identity, self.is_authenticating = identity, False
+        self.is_authenticating = False
+        if not self._is_on_behalf:
+            # A broker that authenticates again goes on with the requests of its user.
+            self.identity = identity
         self.received.limit(self._owner.request_bytes_max, self._owner.other_bytes_max)
         self.handle_by(handle)
         if self._refusal is not None:
             self.admit_broker(self._refusal)
+
+    def act_for(self, identity: Identity) -> None:
+        """Handle all further requests as those of a user for whom a broker sends them."""
+        self.identity, self._is_on_behalf = identity, True
 
     def handle_by(self, handle: Handle) -> None:
         """Handle the next frames with another function."""

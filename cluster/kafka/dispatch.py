@@ -132,7 +132,7 @@ class Dispatcher:
         elif not acts_as_broker(self._services.authorizer, connection.identity):
             connection.close(f"{connection.identity.principal} is no broker: it may not do CLUSTER_ACTION")
         elif is_on_behalf(frame):
-            connection.identity = decode_on_behalf(frame)
+            connection.act_for(decode_on_behalf(frame))
         else:
             self._follower_connections.handle(connection, frame)
             connection.is_broker = connection.is_open

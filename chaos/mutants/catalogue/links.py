@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "on-behalf-changes-nothing",
         "cluster/kafka/dispatch.py",
-        "            connection.identity = decode_on_behalf(frame)\n",
+        "            connection.act_for(decode_on_behalf(frame))\n",
         "            decode_on_behalf(frame)\n",
         "After ON_BEHALF a connection has the rights of the user alone.",
         BORROWS,

@@ -10,9 +10,10 @@ from scramp import ScramClient
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authenticator import FRAME_BYTES_MAX, FRAMES_MAX
+from cordwood.cluster.kafka.on_behalf import encode_on_behalf
 from cordwood.cluster.kafka.registry import HANDLERS
 from cordwood.cluster.kafka.server import AUTHENTICATION_S_MAX
-from cordwood.cluster.security.principal import ANONYMOUS, Principal
+from cordwood.cluster.security.principal import ANONYMOUS, Identity, Principal
 from cordwood.replication.frames import FIRST_KEY_BYTE
 
 ALICE = Principal("User", "alice")
@@ -302,6 +303,24 @@ def test_a_client_authenticates_again_before_and_after_the_end_of_its_session(af
             await asyncio.sleep(after_s)
             assert (await client.log_in()).session_lifetime.total_seconds() == LIFETIME_MS / 1000
             assert await is_served(client)
+
+    tell(story, connections_max_reauth_ms=LIFETIME_MS)
+
+
+def test_a_broker_that_authenticates_again_still_acts_for_its_user() -> None:
+    user = Identity(Principal("User", "bob"), "10.0.0.8", "PASSWORD")
+
+    async def story(broker: SaslFixture) -> None:
+        client = broker.stranger()
+        await client.log_in()
+        client._channel.push([encode_on_behalf(user)])
+        assert await is_served(client)
+        assert client.connection.identity == user
+        for _ in range(2):
+            await asyncio.sleep(LIFETIME_MS / 1000 - 1)
+            assert (await client.log_in()).error_code is ErrorCode.none
+            assert client.connection.identity == user
+        assert await is_served(client)
 
     tell(story, connections_max_reauth_ms=LIFETIME_MS)
 
