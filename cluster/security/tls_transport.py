@@ -29,6 +29,8 @@ HELLO_BYTES_MAX = 16 << 10
 HANDSHAKE_BYTES_MAX = 64 << 10
 NOTIFY_S = 1.0
 """Maximum time for the close_notify of an aborted connection to be sent."""
+REPLY_BYTES_MAX = 64 << 10
+"""Answers to key updates in the life of a connection: some 2,400, where a client needs one for some 100 GB."""
 _HEADER_BYTES = 9
 """Header of a record, and of the handshake message in it."""
 
@@ -88,6 +90,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         "_owner",
         "_plain",
         "_received",
+        "_replied",
         "_server_hostname",
         "_ssl",
         "client_host",
@@ -106,7 +109,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._plain: asyncio.Transport | None = None
         self._ssl: ssl.SSLObject | None = None
         self._hello = b""
-        self._received = 0
+        self._received = self._replied = 0
         self._is_reading, self._is_closing = True, False
         self._is_plain_paused = self._is_app_paused = False
         self._backlog: deque[Bytes] = deque()
@@ -253,11 +256,20 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             else:
                 self._drain_as_bytes()
         except ssl.SSLWantReadError:
-            return
-        except ssl.SSLError:
+            if self._outgoing.pending:
+                self._reply()
+        except ssl.SSLError as error:
             # The bytes were changed on their way, or an alert has arrived.
             self._flush()
             self._abort()
+
+    def _reply(self) -> None:
+        """Send what OpenSSL answers to a key update. A client that asks for more and more would fill the memory."""
+        self._replied += self._outgoing.pending
+        if self._replied > REPLY_BYTES_MAX:
+            self.abort()
+        else:
+            self._flush()
 
     def _drain_into_buffers(self) -> None:
         app, tls, incoming = self._app, self._ssl, self._incoming

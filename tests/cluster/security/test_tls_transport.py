@@ -1,6 +1,8 @@
 """TLS between a TCP transport and a protocol: bytes, backpressure, failed handshakes and the end of connections."""
 
+import _ssl
 import asyncio
+import ctypes
 import os
 import random
 import socket
@@ -15,7 +17,7 @@ from tls_fixture import Recorder, Stores, TlsServer, until
 from cordwood.cluster.security import tls_listener
 from cordwood.cluster.security.tls_dial import connect
 from cordwood.cluster.security.tls_errors import NOT_TLS, TlsRefused
-from cordwood.cluster.security.tls_transport import RECORD_BYTES
+from cordwood.cluster.security.tls_transport import RECORD_BYTES, REPLY_BYTES_MAX, TlsTransport
 
 BIG = random.Random(7).randbytes(3_000_000)
 
@@ -281,6 +283,43 @@ def test_changed_bytes_end_the_connection(stores: Stores, run: Callable[[Awaitab
         os.write(plain.fileno(), b"\x17\x03\x03\x00\x30" + bytes(48))
         await accepted.lost.wait()
         assert not accepted.received
+        server.close()
+
+    run(scenario())
+
+
+def update_key(transport: TlsTransport) -> None:
+    """Send a key update of TLS 1.3 that asks for an answer. Python's ssl cannot do so: OpenSSL is called directly."""
+    assert transport._ssl is not None
+    openssl = ctypes.CDLL(_ssl.__file__)
+    # The address of OpenSSL's connection comes after the head and the first field of Python's object.
+    pointer = ctypes.c_void_p.from_address(id(transport._ssl._sslobj) + 24)  # type: ignore[attr-defined]
+    assert openssl.SSL_key_update(pointer, 1) == 1
+    assert openssl.SSL_do_handshake(pointer) == 1
+    transport._flush()
+
+
+def test_key_updates_are_answered_and_end_the_connection_if_there_are_too_many(
+    stores: Stores, run: Callable[[Awaitable[None]], None]
+) -> None:
+    async def scenario() -> None:
+        server = await TlsServer(stores.tls()).start()
+        client, accepted = await connected(server, stores)
+        for _ in range(10):
+            update_key(client.transport)
+        await until(lambda: accepted.transport._replied > 0)
+        client.transport.write(b"still here")
+        await until(lambda: bytes(accepted.received) == b"still here")
+        assert not accepted.transport._outgoing.pending
+        client.transport.pause_reading()
+        for count in range(REPLY_BYTES_MAX // 20):
+            if client.transport.is_closing():
+                break
+            update_key(client.transport)
+            if count % 100 == 0:
+                await asyncio.sleep(0)
+        client.transport.resume_reading()
+        await until(lambda: accepted.transport.is_closing())
         server.close()
 
     run(scenario())
