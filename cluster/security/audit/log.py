@@ -18,8 +18,13 @@ from cordwood.replication.tasks import RunBlocking, Tasks
 
 WAITING_MAX = 10_000
 """Lines in memory. Later ones are counted as lost."""
+REFUSALS_WAITING_MAX = 5_000
+"""Lines in memory with which refusals still get in: a flood of them takes no room from administrative acts."""
 ALIKE_MAX = 1_000
-"""Kinds of refusals that are counted apart within one interval; the others are counted together."""
+"""Kinds of refusals that are counted apart at once; the others are counted together."""
+ALIKE_PER_INTERVAL = 5
+"""Kinds that become free again in each interval: a client that fails under ever new names must not fill the files, of
+which the oldest are removed. One GiB lasts for more than a day of that."""
 INTERVAL_S = 1.0
 """The interval in which refusals that are alike are counted together."""
 BATCH_MAX = 1_000
@@ -75,6 +80,8 @@ class AuditLog:
         self._alike: Counter[tuple[str, ...]] = Counter()
         self._last_alike: dict[tuple[str, ...], AuditEvent] = {}
         self._others = 0
+        self._free = ALIKE_MAX
+        """Kinds of refusals that may still be counted apart."""
         self.lost = 0
         """Events that found no room in memory, since the start."""
         self.written = 0
@@ -117,14 +124,15 @@ class AuditLog:
                 self._alike[alike] += 1
                 self._last_alike[alike] = event
                 return
-            if len(self._alike) >= ALIKE_MAX:
+            if not self._free:
                 self._others += 1
                 return
+            self._free -= 1
             self._alike[alike] = 0
         self._add(event)
 
     def _add(self, event: AuditEvent, count: int = 1) -> None:
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= (REFUSALS_WAITING_MAX if event.is_refusal else WAITING_MAX):
             self.lost += 1
             self._unreported += 1
             return
@@ -144,6 +152,7 @@ class AuditLog:
         """End an interval: add a line for each kind of refusal that repeated."""
         alike, last, others = self._alike, self._last_alike, self._others
         self._alike, self._last_alike, self._others = Counter(), {}, 0
+        self._free = min(ALIKE_MAX, self._free + ALIKE_PER_INTERVAL)
         for key, count in alike.items():
             if count:
                 self._add(last[key], count)

@@ -135,3 +135,37 @@ def test_on_a_full_disk_lines_wait_and_what_found_no_room_is_counted() -> None:
     assert {row["action"] for row in rows} == {"CREATE_TOPICS", "AUDIT_LINES_LOST"}
     (lost,) = (row for row in rows if row["action"] == "AUDIT_LINES_LOST")
     assert lost["count"] == 7
+
+
+def test_ever_new_names_do_not_fill_the_files() -> None:
+    intervals = 100
+
+    async def scene(log: AuditLog) -> None:
+        for interval in range(intervals):
+            for number in range(500):
+                log.note(refused(identity=Identity(Principal("User", f"user-{interval}-{number}"))))
+            await asyncio.sleep(audit_log.INTERVAL_S)
+
+    rows = Scene().run(scene)
+    assert sum(row.get("count", 1) for row in rows) == intervals * 500
+    assert len(rows) <= audit_log.ALIKE_MAX + (audit_log.ALIKE_PER_INTERVAL + 1) * (intervals + 1)
+
+
+def test_refusals_leave_room_for_acts_while_the_disk_is_full() -> None:
+    scene_of = Scene()
+
+    async def scene(log: AuditLog) -> None:
+        await asyncio.sleep(0.1)
+        scene_of.disk.leave_free(0)
+        for number in range(20 * audit_log.WAITING_MAX):
+            log.note(refused(identity=Identity(Principal("User", f"user-{number % 900}"))))
+            if number % 900 == 899:
+                log._count_alike()
+                log._free = audit_log.ALIKE_MAX
+        for _ in range(100):
+            log.note(CREATED)
+        scene_of.disk.leave_free(1 << 30)
+        await asyncio.sleep(2 * audit_log.RETRY_S)
+
+    rows = scene_of.run(scene)
+    assert [row["action"] for row in rows].count("CREATE_TOPICS") == 100
