@@ -28,6 +28,7 @@ def processors_of(log_format: str, node_id: int, *, is_terminal: bool) -> list[A
         structlog.processors.TimeStamper(fmt="iso"),
         *origin,
         structlog.processors.ExceptionRenderer(),
+        _printable,
         _in_order,
         _renderer(log_format),
     ]
@@ -36,6 +37,17 @@ def processors_of(log_format: str, node_id: int, *, is_terminal: bool) -> list[A
 def _in_order(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
     """Put the timestamp, the level and the event first."""
     return {key: event[key] for key in _FIRST} | event
+
+
+def _printable(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Escape control characters: a client must not forge a line, or command a terminal, by its name."""
+    for key, text in event.items():
+        if isinstance(text, str) and not text.isprintable():
+            kept = "\n" if key == "exception" else ""
+            event[key] = "".join(
+                char if char.isprintable() or char in kept else char.encode("unicode_escape").decode() for char in text
+            )
+    return event
 
 
 def _renderer(log_format: str) -> Any:

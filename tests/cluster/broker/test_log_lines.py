@@ -46,6 +46,23 @@ def test_an_error_is_one_line_for_collectors() -> None:
             assert "\n" not in told
 
 
+@pytest.mark.parametrize("log_format", ["text", "logfmt", "json"])
+def test_no_name_of_a_client_forges_a_line_or_commands_a_terminal(log_format: str) -> None:
+    name = "eve\n2026-01-01 [info] authentication.succeeded\x1b[2J\r\u202e\x00\x85"
+    told = line(log_format, event="authentication.failed", user=name, reason=f"no user {name}")
+    assert told.isprintable()
+    assert "eve" in told
+
+
+def test_a_traceback_keeps_its_lines_on_a_terminal() -> None:
+    try:
+        raise RuntimeError("no\x1b[2J")
+    except RuntimeError as error:
+        told = line("text", event="request.failed", exc_info=error)
+    assert len(told.splitlines()) > 2
+    assert told.replace("\n", "").isprintable()
+
+
 def test_secrets_are_not_in_the_words_for_the_settings() -> None:
     assert "controller.quorum.secret" in SECRETS
     secrets: dict[str, Any] = {attribute_of(key): WORD for key in SECRETS}
