@@ -29,8 +29,12 @@ HELLO_BYTES_MAX = 16 << 10
 HANDSHAKE_BYTES_MAX = 64 << 10
 NOTIFY_S = 1.0
 """Maximum time for the close_notify of an aborted connection to be sent."""
-REPLY_BYTES_MAX = 64 << 10
-"""Answers to key updates in the life of a connection: some 2,400, where a client needs one for some 100 GB."""
+REPLY_BYTES_MAX = 8 << 10
+"""Answers to key updates in the life of a connection: some 300, where a client needs one for some 100 GB."""
+BARREN_BYTES_MAX = 36 << 10
+"""Received bytes without a byte for the protocol: more than two records. A key update of 27 bytes takes some 30 µs."""
+PER_PLAIN_BYTE = 128
+"""Received bytes that one decrypted byte accounts for: a record for a single byte has up to 90."""
 _HEADER_BYTES = 9
 """Header of a record, and of the handshake message in it."""
 
@@ -77,6 +81,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         "_app",
         "_backlog",
         "_backlog_bytes",
+        "_barren",
         "_hello",
         "_high",
         "_incoming",
@@ -109,7 +114,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._plain: asyncio.Transport | None = None
         self._ssl: ssl.SSLObject | None = None
         self._hello = b""
-        self._received = self._replied = 0
+        self._received = self._replied = self._barren = 0
         self._is_reading, self._is_closing = True, False
         self._is_plain_paused = self._is_app_paused = False
         self._backlog: deque[Bytes] = deque()
@@ -131,6 +136,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         if self.state is State.OPEN:
             if count <= RECORD_BYTES:
+                self._barren += count
                 self._incoming.write(_scratch[:count])
                 self._drain()
             else:
@@ -245,6 +251,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             if not self._is_reading or self.state is not State.OPEN:
                 self._incoming.write(data[start:])
                 return
+            if self._is_flooded:
+                return
+            self._barren += min(step, len(data) - start)
             self._incoming.write(data[start : start + step])
             self._drain()
 
@@ -258,18 +267,22 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             if self._outgoing.pending:
                 self._reply()
+            if self._is_flooded:
+                self.abort()
         except ssl.SSLError as error:
             # The bytes were changed on their way, or an alert has arrived.
             self._flush()
             self._abort()
 
     def _reply(self) -> None:
-        """Send what OpenSSL answers to a key update. A client that asks for more and more would fill the memory."""
+        """Send what OpenSSL answers to a key update, before a client that asks for more and more fills the memory."""
         self._replied += self._outgoing.pending
-        if self._replied > REPLY_BYTES_MAX:
-            self.abort()
-        else:
-            self._flush()
+        self._flush()
+
+    @property
+    def _is_flooded(self) -> bool:
+        """Whether the other side has sent too many key updates."""
+        return self._barren > BARREN_BYTES_MAX or self._replied > REPLY_BYTES_MAX
 
     def _drain_into_buffers(self) -> None:
         app, tls, incoming = self._app, self._ssl, self._incoming
@@ -291,6 +304,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 if not more:
                     break
                 count += more
+            self._barren = max(0, self._barren - PER_PLAIN_BYTE * count)
             app.buffer_updated(count)
             if not incoming.pending and not tls.pending():
                 return
@@ -302,6 +316,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             if not data:
                 self._ended()
                 return
+            self._barren = max(0, self._barren - PER_PLAIN_BYTE * len(data))
             self._app.data_received(data)
             if not self._incoming.pending and not (self._ssl is not None and self._ssl.pending()):
                 return

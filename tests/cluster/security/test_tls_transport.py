@@ -17,7 +17,7 @@ from tls_fixture import Recorder, Stores, TlsServer, until
 from cordwood.cluster.security import tls_listener
 from cordwood.cluster.security.tls_dial import connect
 from cordwood.cluster.security.tls_errors import NOT_TLS, TlsRefused
-from cordwood.cluster.security.tls_transport import RECORD_BYTES, REPLY_BYTES_MAX, TlsTransport
+from cordwood.cluster.security.tls_transport import BARREN_BYTES_MAX, RECORD_BYTES, REPLY_BYTES_MAX, TlsTransport
 
 BIG = random.Random(7).randbytes(3_000_000)
 
@@ -288,13 +288,13 @@ def test_changed_bytes_end_the_connection(stores: Stores, run: Callable[[Awaitab
     run(scenario())
 
 
-def update_key(transport: TlsTransport) -> None:
-    """Send a key update of TLS 1.3 that asks for an answer. Python's ssl cannot do so: OpenSSL is called directly."""
+def update_key(transport: TlsTransport, *, is_asking: bool = True) -> None:
+    """Send a key update of TLS 1.3, which may ask for an answer, by OpenSSL: Python's ssl cannot do so."""
     assert transport._ssl is not None
     openssl = ctypes.CDLL(_ssl.__file__)
     # The address of OpenSSL's connection comes after the head and the first field of Python's object.
     pointer = ctypes.c_void_p.from_address(id(transport._ssl._sslobj) + 24)  # type: ignore[attr-defined]
-    assert openssl.SSL_key_update(pointer, 1) == 1
+    assert openssl.SSL_key_update(pointer, int(is_asking)) == 1
     assert openssl.SSL_do_handshake(pointer) == 1
     transport._flush()
 
@@ -311,14 +311,25 @@ def test_key_updates_are_answered_and_end_the_connection_if_there_are_too_many(
         client.transport.write(b"still here")
         await until(lambda: bytes(accepted.received) == b"still here")
         assert not accepted.transport._outgoing.pending
-        client.transport.pause_reading()
-        for count in range(REPLY_BYTES_MAX // 20):
-            if client.transport.is_closing():
-                break
+        for _ in range(REPLY_BYTES_MAX // 20):
             update_key(client.transport)
-            if count % 100 == 0:
-                await asyncio.sleep(0)
-        client.transport.resume_reading()
+        await until(lambda: accepted.transport.is_closing())
+        server.close()
+
+    run(scenario())
+
+
+def test_key_updates_without_bytes_for_the_protocol_end_the_connection(
+    stores: Stores, run: Callable[[Awaitable[None]], None]
+) -> None:
+    async def scenario() -> None:
+        server = await TlsServer(stores.tls()).start()
+        client, accepted = await connected(server, stores)
+        for byte in range(BARREN_BYTES_MAX // 50):
+            client.transport.write(bytes((byte & 0xFF,)))
+        await until(lambda: len(accepted.received) == BARREN_BYTES_MAX // 50)
+        for _ in range(BARREN_BYTES_MAX // 20):
+            update_key(client.transport, is_asking=False)
         await until(lambda: accepted.transport.is_closing())
         server.close()
 
