@@ -29,7 +29,8 @@ from cordwood.cluster.http.security.access import Access, AccessControl
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.security.tls_listener import TlsListener
-from cordwood.cluster.security.tls_transport import State, TlsTransport
+from cordwood.cluster.security.tls_owner import State
+from cordwood.cluster.security.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
     from cordwood.cluster.security.tls import Tls

@@ -5,7 +5,8 @@ import ssl
 from collections.abc import Callable
 
 from cordwood.cluster.security.tls_errors import TlsRefused
-from cordwood.cluster.security.tls_transport import State, TlsTransport
+from cordwood.cluster.security.tls_owner import State
+from cordwood.cluster.security.tls_transport import TlsTransport
 
 
 class _Dial:

@@ -8,11 +8,11 @@ import asyncio
 import contextlib
 import ssl
 from collections import deque
-from collections.abc import Iterable
-from enum import Enum
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 from cordwood.cluster.security.tls_errors import NOT_TLS, sentence_of
+from cordwood.cluster.security.tls_owner import Owner, State
 
 RECORD_BYTES = 16 << 10
 """Plaintext of the largest TLS record."""
@@ -42,36 +42,6 @@ _scratch = memoryview(bytearray(SCRATCH_BYTES))
 """Ciphertext from the kernel, of all connections: it is consumed in the callback that receives it."""
 
 Bytes = bytes | bytearray | memoryview
-
-
-class State(Enum):
-    """A connection's state. A server waits for a ClientHello before it allocates anything."""
-
-    HELLO = 1
-    QUEUED = 2
-    HANDSHAKE = 3
-    OPEN = 4
-    CLOSED = 5
-
-
-class Owner(Protocol):
-    """The side that makes or accepts TLS connections."""
-
-    def arrived(self, transport: "TlsTransport") -> None:
-        """Take note of a connection without a handshake."""
-        ...
-
-    def hello(self, transport: "TlsTransport") -> None:
-        """Call `transport.begin`, now or later: a client has begun a handshake."""
-        ...
-
-    def failed(self, transport: "TlsTransport", sentence: str) -> float:
-        """Take note of a failed handshake. Return the seconds until the other side gets an answer."""
-        ...
-
-    def done(self, transport: "TlsTransport") -> None:
-        """Take note of the end of a handshake: it is complete, or the connection is closed."""
-        ...
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
