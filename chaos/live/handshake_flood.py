@@ -9,7 +9,7 @@ where a connection costs more than 64 KiB, or the p99 of the other client is twi
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from rich.console import Console
 
-from cordwood.chaos.live.flood.watch import BYTES_PER_MB, resident_mb
+from cordwood.chaos.live.flood.watch import BYTES_PER_MB, resident_mb, withheld_s
 from cordwood.chaos.live.intruders import handshake_clients
 from cordwood.chaos.live.intruders.stage import MARKER, ClosedStage
 from cordwood.chaos.live.options import Keep, Rounds, workplace
@@ -95,7 +95,7 @@ class LatencyProbe:
             self._producer.poll(0.1)
 
 
-def _acknowledged(began_s: float, into: Latencies):  # type: ignore[no-untyped-def]
+def _acknowledged(began_s: float, into: Latencies) -> Callable[[KafkaError | None, Message], None]:
     def acknowledged(error: KafkaError | None, _message: Message) -> None:
         into.produce.append(math.inf if error is not None else (time.monotonic() - began_s) * 1e3)
 
@@ -112,16 +112,23 @@ def flood(stage: ClosedStage, rounds: int, idle: int = IDLE, phase_s: float = PH
         quiet, attacked, lines, failed = Latencies(), Latencies(), list[str](), 0
         for number in range(rounds):
             here, there = Latencies(), Latencies()
+            starved_s = [_starved_s(stage)]
             probe.measure(phase_s, here)
+            starved_s.append(_starved_s(stage))
             _ask(commands, "idle", idle // 2, idle - idle // 2)
             _ask(commands, "attack")
+            starved_s.append(_starved_s(stage))
             probe.measure(phase_s, there)
+            starved_s.append(_starved_s(stage))
             failed = _ask(commands, "rest")
             time.sleep(SETTLE_S)
             for all_of_them, these in ((quiet, here), (attacked, there)):
                 all_of_them.produce += these.produce
                 all_of_them.metadata += these.metadata
-            lines.append(f"round {number + 1}: p99 of produce and metadata {_ms(here)} quiet, {_ms(there)} attacked")
+            lines.append(
+                f"round {number + 1}: p99 of produce and metadata {_ms(here)} quiet, {_ms(there)} attacked; the broker"
+                f" waited {starved_s[1] - starved_s[0]:.1f} s and {starved_s[3] - starved_s[2]:.1f} s for a processor"
+            )
     _, complaints = stage.verdict(GROWTH_MB_MAX)
     for what, kib in (("silent", silent_kib), ("encrypted", encrypted_kib)):
         if kib > KIB_MAX:
@@ -140,6 +147,11 @@ def _memory_kib(stage: ClosedStage, commands: Connection, silent: int, encrypted
     _ask(commands, "rest")
     time.sleep(SETTLE_S)
     return (after - before) * BYTES_PER_MB / BYTES_PER_KIB / (silent + encrypted)
+
+
+def _starved_s(stage: ClosedStage) -> float:
+    """Return the time for which the broker has waited for a processor, which other programs had."""
+    return withheld_s(stage.broker.pid, stage.broker.pid)
 
 
 def _ask(commands: Connection, *command: object) -> int:
