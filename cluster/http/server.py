@@ -297,4 +297,6 @@ async def _protect(_request: web.Request, response: web.StreamResponse) -> None:
 
 
 async def _tell(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers[REQUEST_ID] = id_of(request)
+    # aiohttp itself refuses an unknown Expect header, before the request has an id.
+    if _ID in request:
+        response.headers[REQUEST_ID] = id_of(request)

@@ -86,6 +86,17 @@ def test_an_unread_body_that_is_malformed_leaves_no_traceback(sent: bytes) -> No
     run(story())
 
 
+def test_an_unknown_expectation_is_refused_without_a_traceback() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            with capture_logs() as told:
+                sent = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: more\r\n\r\n"
+                assert b" 417 " in (await broker.send(sent)).splitlines()[0]
+            assert not any("exc_info" in line for line in told)
+
+    run(story())
+
+
 def test_connections_that_hang_keep_no_health_check_out() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
