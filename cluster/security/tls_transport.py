@@ -29,12 +29,8 @@ HELLO_BYTES_MAX = 16 << 10
 HANDSHAKE_BYTES_MAX = 64 << 10
 NOTIFY_S = 1.0
 """Maximum time for the close_notify of an aborted connection to be sent."""
-REPLY_BYTES_MAX = 8 << 10
-"""Answers to key updates in the life of a connection: some 300, where a client needs one for some 100 GB."""
-BARREN_BYTES_MAX = 36 << 10
-"""Received bytes without a byte for the protocol: more than two records. A key update of 27 bytes takes some 30 µs."""
-PER_PLAIN_BYTE = 128
-"""Received bytes that one decrypted byte accounts for: a record for a single byte has up to 90."""
+REPLY_BYTES_MAX, BARREN_BYTES_MAX, PER_PLAIN_BYTE = 8 << 10, 36 << 10, 128
+"""Key updates take 30 µs each: bytes of answers to them, and received bytes without, and for each, decrypted byte."""
 _HEADER_BYTES = 9
 """Header of a record, and of the handshake message in it."""
 
@@ -236,18 +232,14 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._drain_as_bytes()
         except ssl.SSLWantReadError:
             if self._outgoing.pending:
-                self._reply()
+                self._replied += self._outgoing.pending
+                self._flush()
             if self._is_flooded:
                 self.abort()
         except ssl.SSLError as error:
             # The bytes were changed on their way, or an alert has arrived.
             self._flush()
             self._abort()
-
-    def _reply(self) -> None:
-        """Send what OpenSSL answers to a key update, before a client that asks for more and more fills the memory."""
-        self._replied += self._outgoing.pending
-        self._flush()
 
     @property
     def _is_flooded(self) -> bool:
