@@ -38,8 +38,7 @@ from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError, Trun
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
 
-DIAL_TIMEOUT_S = 5.0
-"""With TLS and authentication. Without, the dialler gives up sooner."""
+DIAL_TIMEOUT_S = 1.0
 REDIAL_S = 0.1
 ASK_AGAIN_S = 0.05
 ASK_AGAIN_MAX_S = 2.0
@@ -67,8 +66,9 @@ class LeaderConnection:
         end_of_tick: EndOfTickScheduler,
         wall_clock: Callable[[], int],
         truncations: Truncations,
+        dial_timeout_s: float = DIAL_TIMEOUT_S,
     ) -> None:
-        self._truncations = truncations
+        self._truncations, self._dial_timeout_s = truncations, dial_timeout_s
         self._leader, self._address_of, self._hello, self._dial = leader, address_of, hello, dial
         self._end_of_tick, self._wall_clock = end_of_tick, wall_clock
         self._loop = asyncio.get_running_loop()
@@ -268,7 +268,7 @@ class LeaderConnection:
         address = self._address_of(self._leader)
         if address is not None:
             try:
-                async with asyncio.timeout(DIAL_TIMEOUT_S):
+                async with asyncio.timeout(self._dial_timeout_s):
                     channel = await self._dial(*address, self._received)
             except (OSError, TimeoutError):
                 pass

@@ -24,8 +24,7 @@ from cordwood.storage.slices import Slice
 
 READ_BYTES_MAX = 1 << 20
 """Bytes requested at a time; a single batch may be larger."""
-DIAL_TIMEOUT_S = 5.0
-"""With TLS and authentication. Without, the dialler gives up sooner."""
+DIAL_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 10.0
 WITHOUT_STREAM = 0
 
@@ -80,8 +79,15 @@ class RangeServer:
 class RangeReader:
     """Client of range reads, with one connection per broker. Leaving the `async with` closes the connections."""
 
-    def __init__(self, address_of: Callable[[int], Address | None], hello: Callable[[], Open], dial: Dial) -> None:
+    def __init__(
+        self,
+        address_of: Callable[[int], Address | None],
+        hello: Callable[[], Open],
+        dial: Dial,
+        dial_timeout_s: float = DIAL_TIMEOUT_S,
+    ) -> None:
         self._address_of, self._hello, self._dial = address_of, hello, dial
+        self._dial_timeout_s = dial_timeout_s
         self._connections: dict[int, _Connection] = {}
 
     async def __aenter__(self) -> Self:
@@ -113,7 +119,7 @@ class RangeReader:
         if address is None:
             raise OSError("its address is unknown")
         connection = _Connection()
-        async with asyncio.timeout(DIAL_TIMEOUT_S):
+        async with asyncio.timeout(self._dial_timeout_s):
             connection.begin(await self._dial(*address, connection.received))
         self._connections[broker_id] = connection
         return connection

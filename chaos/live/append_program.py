@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from cordwood.chaos.history import content_of
 from cordwood.chaos.live.client_rows import NONE, SendKind, SendRow, pack_send
 from cordwood.chaos.live.run_end import end_with_run
+from cordwood.chaos.live.security import client_settings
 from cordwood.chaos.workload import AppendWorkload, PlannedRecord
 
 TICK_S = 0.01

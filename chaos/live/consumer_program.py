@@ -13,6 +13,7 @@ from cordwood.chaos import transfers
 from cordwood.chaos.history import SEQUENCE_BITS, content_of, value_of
 from cordwood.chaos.live.client_rows import NONE, PollKind, PollRow, pack_poll
 from cordwood.chaos.live.run_end import end_with_run
+from cordwood.chaos.live.security import client_settings
 from cordwood.chaos.workload import decode
 
 POLL_S = 0.1

@@ -11,7 +11,7 @@ import structlog
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.access import AclAccess
 from cordwood.cluster.broker.assignments import Assignments
-from cordwood.cluster.broker.authentication import Authentication
+from cordwood.cluster.broker.auditing import audit_log
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.coordinators import Coordinators
 from cordwood.cluster.broker.credentials import Credentials
@@ -21,6 +21,7 @@ from cordwood.cluster.broker.founding import add_first_users
 from cordwood.cluster.broker.identity import claim, claim_all
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
+from cordwood.cluster.broker.links import link_security, quorum_tls
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.config.listeners import (
@@ -131,7 +132,7 @@ class Broker:
         self._end_of_tick = EndOfTickScheduler(self._loop)
         self._flushes = FlushMeasures()
         directories = [self._log_directory(path) for path in settings.log_dirs]
-        tls = quorum_tls(settings, self._environment.tls, lambda: self._services.authorizer)
+        tls = quorum_tls(settings, self._environment.tls)
         self._quorum = quorums.open_quorum(
             settings, self._disk, self._run_blocking, self._rng, self._fail, tls, self._audit
         )
@@ -139,12 +140,12 @@ class Broker:
         self._controller_runner = ControllerRunner(
             self._quorum, settings, lambda broker_id: self._peer_directory.is_refused(broker_id), self._wall_clock
         )
-        self._authentication = Authentication(settings, self._environment, lambda: self._quorum.image)
+        self._credentials = Credentials(settings, self._environment, lambda: self._quorum.image)
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._build_coordinators()
         self._build_server()
-        await self._authentication.start()
+        await self._credentials.start()
         watched = self._watch()
         await self._listen_for_http(watched)
         await quorums.begin(self._quorum)
@@ -177,7 +178,7 @@ class Broker:
         if self._settings.controlled_shutdown_enable:
             await self._lifecycle.begin_shutdown(self._settings.controlled_shutdown_max_wait_ms / 1000)
         await self._server.close()
-        await self._authentication.close()
+        await self._credentials.close()
         self._watchdog.stop()
         if self._http is not None:
             await self._http.close()
@@ -186,6 +187,7 @@ class Broker:
         await self._transactions.close()
         await self._verifier.close()
         await self._marker_client.close()
+        await self._authentication.close()
         await self._peers.close()
         await self._dispatcher.close()
         self._assignments.close()
@@ -247,10 +249,10 @@ class Broker:
         """
         address = http_address(self._settings)
         if address is not None:
+            from cordwood.cluster.broker.http_access import http_access
             from cordwood.cluster.http.server import HttpServer
 
             names = http_names(self._settings, self._environment.hostname)
-            self._http = HttpServer(watched, self._context(watched), names)
             certificates = self._environment.tls
             tls = None if certificates is None else certificates.of(HTTP)
             control = http_access(
@@ -263,8 +265,8 @@ class Broker:
         """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""
         from cordwood.cluster.http.context import Context
 
-        cluster = self._cluster_client("http").on_behalf_of(NO_IDENTITY)
-        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock)
+        cluster = self._cluster_client("http")
+        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock, access_control)
 
     def _cluster_client(self, client_id: str) -> ClusterClient:
         """Return a Kafka client of this broker and all others."""
@@ -324,7 +326,8 @@ class Broker:
         )
         limits, why_not = FollowerLimits(settings.replica_catchup_max_bytes_per_second), self._peer_directory.why_not
         self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, limits, why_not)
-        self._peers = peers = Peers(self._end_of_tick, self._replicas.read_piece, self._run_blocking, self._rng)
+        links = link_security(settings, self._environment.tls)
+        self._peers = peers = Peers(self._end_of_tick, self._replicas.read_piece, self._run_blocking, self._rng, links)
 
         def leader_connection(leader: int) -> LeaderConnection:
             return LeaderConnection(
@@ -335,6 +338,7 @@ class Broker:
                 self._end_of_tick,
                 self._wall_clock,
                 self._truncations,
+                peers.dial_s,
             )
 
         self._truncations = Truncations()
@@ -354,7 +358,7 @@ class Broker:
             self._truncations,
             lambda: self._assignments.open_more(quorum.image),
             self._damage,
-            lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial),
+            lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial, peers.dial_s),
         )
         self._assignments = Assignments(
             self._replicas, self._log_maintenance, self._repairs.follow, settings, self._wall_clock, self._roles_taken
@@ -441,6 +445,7 @@ class Broker:
             self._requests,
             self._memory,
             sessions,
+            self._authentication,
             self._environment.tls,
             self._audit,
         )

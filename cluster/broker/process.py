@@ -94,7 +94,7 @@ async def _serve(settings: Settings, disk: Disk, first_users: Sequence[ScramUpse
     started = loop.time()
     environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
     tls = TlsListeners(settings, environment.wall_clock, environment.run_blocking)
-    broker = Broker(settings, replace(environment, tls=tls))
+    broker = Broker(settings, replace(environment, tls=tls), first_users)
     loop.set_exception_handler(exception_handler(broker.failure))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -8,7 +8,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.config.voters import metadata_address, voters_of
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.file_measures import FileMeasures
-from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions, SingleVoter, Timing
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions, QuorumTls, SingleVoter, Timing
 from cordwood.cluster.metadata.raft.observer import Observer
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
 from cordwood.cluster.proposals.admission import admission
@@ -63,6 +63,7 @@ def open_quorum(
         bind=metadata_address(settings) if node_id in voters else ("", 0),
         cluster_id=settings.cluster_id or (cluster_of(disk, settings.log_dirs) if voters else ""),
         secret=settings.controller_quorum_secret,
+        tls=tls,
         snapshot_interval_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
         timing=Timing(election_s / 2, election_s, election_s / 10),
         admit=admission(settings),

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
+from cordwood.cluster.config.http_settings import HttpSettings
 from cordwood.cluster.config.setting import setting
-from cordwood.cluster.config.tls_settings import TlsSettings
 from cordwood.cluster.metadata.config_values import boolean, string
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings(TlsSettings):
+class LinkSettings(HttpSettings):
     """How this broker proves to others that it is one."""
 
     sasl_mechanism_inter_broker_protocol: str = setting(
@@ -29,8 +29,7 @@ class LinkSettings(TlsSettings):
     sasl_jaas_config: str = setting(
         "",
         string(),
-        "Kafka's form of sasl.username and sasl.password, as one text:"
-        ' MODULE required username="USER" password="PASSWORD"; ends with a semicolon.',
+        'User and password in the form of Kafka: MODULE required username="USER" password="PASSWORD"; as one text.',
         is_secret=True,
         per_listener=True,
     )

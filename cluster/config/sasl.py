@@ -6,9 +6,16 @@ from cordwood.cluster.config.settings import Settings
 _WITHOUT_TLS = "SASL_PLAINTEXT"
 
 
-def mechanisms_on(settings: Settings, _listener: str) -> tuple[str, ...]:
+def mechanisms_on(settings: Settings, listener: str) -> tuple[str, ...]:
     """Return the names of the mechanisms on a listener."""
-    return settings.sasl_enabled_mechanisms
+    names = settings.listener_value(listener, "sasl.enabled.mechanisms")
+    return names if isinstance(names, tuple) else ()
+
+
+def session_ms_max(settings: Settings, listener: str, mechanism: str) -> int:
+    """Return the longest session of a mechanism on a listener; 0 for no limit."""
+    limit_ms = settings.listener_value(listener, "connections.max.reauth.ms", mechanism)
+    return limit_ms if isinstance(limit_ms, int) else 0
 
 
 def check_mechanisms(settings: Settings) -> None:

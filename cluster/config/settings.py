@@ -7,9 +7,8 @@ Keys have Kafka's names where Kafka has them. An attribute is its key with under
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from cordwood.cluster.config.sasl_settings import SaslSettings
+from cordwood.cluster.config.authentication_settings import AuthenticationSettings
 from cordwood.cluster.config.setting import Setting, setting, topic_default
-from cordwood.cluster.config.tls_settings import TlsSettings
 from cordwood.cluster.metadata.config_values import (
     INT_MAX,
     LONG_MAX,
@@ -28,6 +27,9 @@ SECOND_MS = 1000
 HOUR_MS = 3600 * SECOND_MS
 DAY_MS = 24 * HOUR_MS
 
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENER_PREFIX = "listener.name."
+"""Start of a key that counts for one listener: `listener.name.external.ssl.keystore.location`."""
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The value of `authorizer.class.name` that enforces ACLs: the name of Kafka's authorizer with the same decisions."""
 
@@ -35,7 +37,7 @@ COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(SaslSettings):
+class Settings(AuthenticationSettings):
     """The static configuration of a broker. Times are in milliseconds, sizes in bytes, unless the name has a unit.
 
     The default is one broker on 127.0.0.1:9092 with its data in ./cordwood-data.
@@ -98,21 +100,21 @@ class Settings(SaslSettings):
         "A broker without a heartbeat for this long is fenced, and its partitions get other leaders. A"
         " broker whose process was killed is fenced sooner.",
     )
-    authorizer_class_name: str = _setting(
+    authorizer_class_name: str = setting(
         "",
         string("", STANDARD_AUTHORIZER),
         f"{STANDARD_AUTHORIZER} enforces ACLs. If empty, every client may do everything, and ACLs are only stored.",
     )
-    super_users: str = _setting(
+    super_users: str = setting(
         "",
         string(),
         "Principals that may do everything, whatever the ACLs are, separated by semicolons:"
         " User:admin;User:CN=broker-1,O=example. The principals of brokers belong here.",
     )
-    allow_everyone_if_no_acl_found: bool = _setting(
+    allow_everyone_if_no_acl_found: bool = setting(
         False, boolean(), "Whether everyone may use a resource that no ACL names."
     )
-    controlled_shutdown_enable: bool = _setting(
+    controlled_shutdown_enable: bool = setting(
         True, boolean(), "Whether a broker moves the leadership of its partitions to other brokers before it stops."
     )
     controlled_shutdown_max_wait_ms: int = setting(
@@ -168,25 +170,21 @@ class Settings(SaslSettings):
         " addresses, localhost, the machine's name and the advertised hosts are always accepted. * accepts"
         " any name; use it only if no browser can reach the listener.",
     )
-    http_authentication: str = _setting(
+
+    audit_log_enable: str = setting(
         "auto",
-        string("auto", "none", "required"),
-        "Whether HTTP requires a login, a token or a client certificate. auto: as soon as one listener does, by SASL"
-        " or by a required client certificate. none: a client without them is User:ANONYMOUS, and ACLs apply to it.",
+        string("auto", "on", "off"),
+        "Whether administrative acts and refusals are written to an audit log. auto: if clients authenticate, or if"
+        " authorizer.class.name is set.",
     )
-    http_metrics_public: bool = _setting(
-        False, boolean(), "Whether /metrics is served to every client, even if HTTP requires a login."
+    audit_log_dir: str = setting(
+        "", string(), "The directory of the audit log; empty for the directory audit in the first of log.dirs."
     )
-    http_session_lifetime_ms: int = _setting(
-        12 * HOUR_MS,
-        long(SECOND_MS),
-        "The longest time from a login to the end of its session. A session without a request ends after one hour.",
+    audit_log_file_bytes: int = setting(
+        64 * MIB, long(KIB), "The size at which the audit log begins another file. The hash chain goes on."
     )
-    http_login_without_tls: bool = _setting(
-        False,
-        boolean(),
-        "Whether passwords and tokens are accepted over HTTP without TLS from other machines: set it only if a proxy"
-        " in front of the broker has TLS. This machine's clients need no TLS.",
+    audit_log_files: int = setting(
+        16, integer(2), "The number of files of the audit log that are kept; the oldest are removed."
     )
 
     audit_log_topic_enable: bool = setting(
@@ -453,7 +451,7 @@ def key_of(attribute: str) -> str:
 
 SETTINGS: Mapping[str, Setting] = {
     key_of(row.name): Setting(key_of(row.name), *row.metadata["row"])
-    for row in sorted(fields(Settings), key=lambda row: row.name in SaslSettings.__dataclass_fields__)
+    for row in sorted(fields(Settings), key=lambda row: row.name in AuthenticationSettings.__dataclass_fields__)
     if row.metadata
 }
 """The table by key, in the order of the fields."""

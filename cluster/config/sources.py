@@ -8,7 +8,17 @@ from typing import Any
 from cordwood.cluster.config.link_credentials import credentials_of
 from cordwood.cluster.config.listeners import ListenerMistake, check_overrides, http_address
 from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
-from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
+from cordwood.cluster.config.sasl import check_mechanisms
+from cordwood.cluster.config.settings import (
+    LISTENER_PREFIX,
+    SECRETS,
+    SETTINGS,
+    Settings,
+    attribute_of,
+    key_of,
+    overridden,
+    override_key,
+)
 from cordwood.cluster.config.super_users import SuperUserMistake, super_users_of
 from cordwood.cluster.config.voters import VoterMistake, check_secret
 from cordwood.cluster.metadata.config_values import Kind, Value
@@ -153,6 +163,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
     try:
         if settings.listeners:
             credentials_of(settings)
+            check_mechanisms(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
     yield from oauthbearer_mistakes(settings)

@@ -4,7 +4,13 @@ import ipaddress
 import re
 from collections.abc import Mapping
 
-from cordwood.cluster.config.listeners import ListenerMistake, controller_listener
+from cordwood.cluster.config.listeners import (
+    ListenerMistake,
+    controller_listener,
+    controller_name,
+    is_tls,
+    protocol_of,
+)
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 
@@ -38,15 +44,28 @@ def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
 
 
 def check_secret(settings: Settings) -> None:
-    """Raise VoterMistake if other machines can reach the quorum's ports and the quorum has no secret."""
+    """Raise VoterMistake if other machines can reach the quorum's ports, and neither secret nor certificate is asked.
+
+    Raises ListenerMistake for a malformed listener.security.protocol.map.
+    """
     hosts = [host for host, _ in voters_of(settings).values()]
-    if not hosts or settings.controller_quorum_secret:
+    if not hosts:
+        return
+    protocol = protocol_of(settings, controller_name(settings))
+    if protocol.startswith("SASL_"):
+        raise VoterMistake(
+            f"The controller listener {controller_name(settings)} is {protocol}, but users are in the metadata that it"
+            " carries: use SSL, with certificates for brokers, or PLAINTEXT, and controller.quorum.secret with either."
+        )
+    is_proved = is_tls(protocol) and not settings.controller_quorum_plaintext_allowed
+    if settings.controller_quorum_secret or is_proved:
         return
     listener = controller_listener(settings)
     if not all(map(_is_loopback, hosts if listener is None else [*hosts, listener[0]])):
         raise VoterMistake(
             "controller.quorum.secret is empty, and other machines can reach the metadata quorum and could"
-            " change the metadata. Set the same long random text on all brokers of the cluster."
+            " change the metadata. Set the same long random text on all brokers of the cluster, or use SSL for the"
+            " controller listener."
         )
 
 

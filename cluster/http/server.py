@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -79,7 +79,7 @@ class HttpServer:
         self._access_control, self._names, self._context = access_control, names, context
         self._proved: set[RequestHandler] = set()
         """The connections with a request that had valid credentials. Closed ones go when the next client connects."""
-        self._pauses = watched.pauses
+        self._pauses, self._clock = watched.pauses, watched.requests.clock
         application = web.Application(middlewares=[_mistakes_in_words, self._guarded])
         RequestIds().join(application)
         application.add_routes(Routes(watched).table())
@@ -167,7 +167,7 @@ class HttpServer:
     def _factory(self, tls: "Tls | None") -> Callable[[], asyncio.BaseProtocol]:
         if tls is None:
             return self._connection
-        self._handshakes = TlsListener(HTTP, tls.server_context, self)
+        self._handshakes = TlsListener(HTTP, tls.server_context, self, self._clock)
         return self._handshake
 
     def _handshake(self) -> asyncio.BaseProtocol:
@@ -186,19 +186,23 @@ class HttpServer:
         if transport.state is State.OPEN:
             self._make_room()
 
-    def _connection(self) -> asyncio.Protocol:
-        """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through.
+    def failed(self, _listener: str, host: str, reason: str) -> None:
+        """Take note of a TLS handshake that failed."""
+        self._access_control.note_handshake(host, reason)
 
-        Strangers go first: they cannot cut off the streams of users.
-        """
+    def _connection(self) -> asyncio.Protocol:
+        """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through."""
         server = self._runner.server
         assert server is not None, "no client connects before the start"
         self._make_room()
         return server()
 
     def _make_room(self) -> None:
+        """Abort the oldest connections above CONNECTIONS_MAX. Strangers go first: they cut off no streams of users."""
         connections = self._connections()
-        for oldest in connections[: max(0, len(connections) + 1 - CONNECTIONS_MAX)]:
+        self._proved.intersection_update(connections)
+        count = max(0, len(connections) + 1 - CONNECTIONS_MAX)
+        for oldest in sorted(connections, key=self._proved.__contains__)[:count] if count else ():
             if oldest.transport is not None:
                 oldest.transport.abort()
 

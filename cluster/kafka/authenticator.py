@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
-from cordwood.cluster.config.sasl import mechanisms_on
+from cordwood.cluster.config.sasl import mechanisms_on, session_ms_max
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -71,7 +71,6 @@ class Authentication:
         self.turns = services.turns
         self.slow_steps = SlowSteps(services.run_blocking)
         self.delay_s = settings.connection_failed_authentication_delay_ms / 1000
-        self._lifetime_max_ms = settings.connections_max_reauth_ms
         self.tasks = Tasks()
         self._settings, self.audit = settings, services.audit
 
@@ -81,9 +80,10 @@ class Authentication:
         authenticator = Authenticator(self, connection, tuple(offered))
         connection.guard(authenticator, FRAME_BYTES_MAX)
 
-    def lifetime_ms(self, outcome: Authenticated) -> int | None:
+    def lifetime_ms(self, outcome: Authenticated, listener: str, mechanism: str) -> int | None:
         """Return the lifetime of a session that begins now; None if it has no end."""
-        limits = [self._lifetime_max_ms] if self._lifetime_max_ms else []
+        limit_ms = session_ms_max(self._settings, listener, mechanism)
+        limits = [limit_ms] if limit_ms else []
         if outcome.expires_at_ms is not None:
             limits.append(max(0, outcome.expires_at_ms - self._wall_clock()))
         return min(limits, default=None)
@@ -256,7 +256,7 @@ class Authenticator:
             raise AuthenticationFailed(message, claimed=now.name)
         self._exchange, self._state = None, State.AUTHENTICATED
         self._identity = Identity(outcome.principal, self._connection.client_host, mechanism, outcome.is_token)
-        lifetime_ms = self._shared.lifetime_ms(outcome)
+        lifetime_ms = self._shared.lifetime_ms(outcome, self._connection.listener, mechanism)
         self.closed()
         self._expiry = None if lifetime_ms is None else self._loop.call_later(lifetime_ms / 1000, self._expire)
         self._connection.authenticated(self._identity, self._shared.handle)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.cluster.kafka.rights import refusal_of
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
+from cordwood.cluster.security.audit.log import NO_AUDIT
 from cordwood.cluster.security.authorizer import CLUSTER_NAME, OPEN_ACCESS
 from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 

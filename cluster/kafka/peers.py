@@ -30,11 +30,11 @@ CLIENT_ID = "broker"
 
 FRAME_BYTES_MAX = (1 << 31) - 1
 """Frames of any size are accepted from a leader: a single batch may be as large as a topic allows."""
-CONNECT_S = 1.0
-"""How long a connection without TLS may take to open. Callers limit the time for TLS and authentication too."""
 DIAL_AGAIN_S = 1.0
 """How long a broker is not dialled after it was not authenticated, or did not authenticate this one."""
 LOGGED_AGAIN_S = 60.0
+DIAL_S, SECURE_DIAL_S = 1.0, 5.0
+"""How long a connection may take to open, without and with TLS or authentication."""
 FIRST_ID_BYTE = 0x70
 """The first byte of the correlation ids of authentication. Other responses and pushes begin with lower bytes."""
 RENEWED_AFTER = (0.85, 0.95)
@@ -82,6 +82,8 @@ class Peers:
         self.request_bytes_max = self.other_bytes_max = FRAME_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
         self._run_blocking, self._rng, self._security = run_blocking, rng, security
+        self.dial_s = DIAL_S if security is OPEN_LINKS else SECURE_DIAL_S
+        """How long a caller waits for `dial`."""
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._failures: dict[tuple[str, int], _Failure] = {}
@@ -91,7 +93,7 @@ class Peers:
         self._check_failure(host, port)
         try:
             return await self._dial(host, port, received)
-        except (NotAuthenticated, ssl.SSLError) as error:
+        except (NotAuthenticated, TlsRefused) as error:
             self._note_failure(host, port, error)
             raise
 
@@ -112,12 +114,9 @@ class Peers:
         tls, credentials = self._security.tls, self._security.credentials
         link = Link(received)
 
-        def connection() -> Connection:
-            return Connection(self, PEER, link.handle)
-
+        opened = Connection(self, PEER, link.handle)
         if tls is None:
-            async with asyncio.timeout(CONNECT_S):
-                _, opened = await self._loop.create_connection(connection, host, port)
+            await self._loop.create_connection(lambda: opened, host, port)
         else:
             encrypted, _ = await connect(lambda: opened, host, port, tls(), timeout_s=SECURE_DIAL_S)
             encrypted.on_failure = lambda reason: self._note_failure(host, port, TlsRefused(reason))

@@ -4,7 +4,6 @@ import asyncio
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable
-from functools import partial
 
 import structlog
 
@@ -61,6 +60,7 @@ class Server:
         measures: RequestMeasures,
         memory: Memory,
         sessions: FetchSessions,
+        authentication: Authentication,
         tls: TlsListeners | None = None,
         audit: AuditSink = NO_AUDIT,
     ) -> None:
@@ -90,7 +90,7 @@ class Server:
         for listener in listeners:
             try:
                 server = await loop.create_server(
-                    partial(self._accept, listener),
+                    self._factory(listener),
                     listener.host or None,
                     listener.port,
                     backlog=BACKLOG,
@@ -256,13 +256,19 @@ class Server:
         found = heapq.nsmallest(EVICTED_AT_ONCE, idle, key=lambda connection: connection.last_active)
         return [(connection, connection.last_active) for connection in found]
 
-    def _factory(self, listener: str) -> Callable[[], asyncio.BaseProtocol]:
-        tls = None if self._tls is None else self._tls.of(listener)
+    def _factory(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
+        tls = None if self._tls is None else self._tls.of(listener.name)
         if tls is None:
             return lambda: self._accept(listener)
         handshakes = TlsListener(listener.name, tls.server_context, self, self._measures.clock)
         self._handshakes.append(handshakes)
-        return lambda: handshakes.wrap(Connection(self, listener, self._handle))
+        return lambda: handshakes.wrap(self._accept(listener))
+
+    def _accept(self, listener: Listener) -> Connection:
+        connection = Connection(self, listener.name, self._handle)
+        if listener.protocol.startswith("SASL_"):
+            self._authentication.begin(connection)
+        return connection
 
     def _sweep_later(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep_idle)

@@ -11,8 +11,8 @@ from cordwood.cluster.metadata.credentials import DelegationToken
 from cordwood.cluster.security.delegation_tokens import is_expired, may_renew
 from cordwood.cluster.security.principal import USER, Principal
 
-NEVER_MS = -1
-"""The times in the response to a refused request, as in Kafka."""
+NEVER_MS = 0
+"""The times in the response to a refused request: -1 in Kafka, which kio refuses to read."""
 NAME_CHARS_MAX = 255
 ATTEMPTS_MAX = 5
 

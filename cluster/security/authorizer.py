@@ -6,10 +6,6 @@ from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.security.principal import Identity
 
 CLUSTER_NAME = "kafka-cluster"
-"""The name of the one resource of type CLUSTER."""
-
-
-CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type CLUSTER, as in Kafka."""
 
 

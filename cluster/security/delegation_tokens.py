@@ -49,6 +49,10 @@ class DelegationTokens:
         token = self._image().delegation_tokens.get(token_id) if self._key else None
         return None if token is None or is_expired(token, self._wall_clock()) else token
 
+    def password(self, token_id: str) -> str:
+        """Return the SCRAM password of a token id, whether there is such a token or not."""
+        return base64.b64encode(self.secret(token_id)).decode()
+
     def credential(self, token_id: str, mechanism: ScramMechanism) -> TokenCredential | None:
         """Return the SCRAM credential of a valid token; None if there is none. Takes milliseconds: for a thread.
 
@@ -57,8 +61,7 @@ class DelegationTokens:
         if not self._key:
             return None
         salt = hmac.digest(self._key, b"salt " + token_id.encode(), hashlib.sha512)[:SALT_BYTES]
-        password = base64.b64encode(self.secret(token_id)).decode()
-        credential = credential_of(password, salt, ITERATIONS_MIN, mechanism)
+        credential = credential_of(self.password(token_id), salt, ITERATIONS_MIN, mechanism)
         token = self.valid(token_id)
         if token is None:
             return None

@@ -43,6 +43,5 @@ class Identity:
 
 
 NO_IDENTITY = Identity()
-
-THIS_BROKER = Identity(Principal("Broker", "this"))
-"""The sender of a broker's requests to itself. It is this object, not its name, that proves the identity."""
+THIS_BROKER = Identity(Principal("Broker", "itself"))
+"""The broker itself, for its own requests to itself: they may do everything. Compare with `is`: no client has it."""

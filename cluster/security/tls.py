@@ -36,6 +36,8 @@ class Loaded:
     expires_at_s: float
     subject: str
     stamps: tuple[Stamp | None, ...]
+    certificate: bytes
+    """The broker's own certificate (DER)."""
 
 
 class Tls:
@@ -62,6 +64,11 @@ class Tls:
         if certificate is None or self.options.is_sasl:
             return Identity(host=host)
         return Identity(self.options.rules.principal(distinguished_name(certificate)), host, "SSL")
+
+    @property
+    def certificate(self) -> bytes:
+        """The broker's own certificate (DER)."""
+        return self._loaded.certificate
 
     @property
     def expires_at_s(self) -> float:
@@ -123,7 +130,9 @@ class Tls:
         if not trusted:
             client.load_default_certs(ssl.Purpose.SERVER_AUTH)
         own = chain[0]
-        return Loaded(server, client, own.not_valid_after_utc.timestamp(), own.subject.rfc4514_string(), stamps)
+        expires_at_s, subject = own.not_valid_after_utc.timestamp(), own.subject.rfc4514_string()
+        encoded = own.public_bytes(serialization.Encoding.DER)
+        return Loaded(server, client, expires_at_s, subject, stamps, encoded)
 
     def _context(
         self, protocol: int, key: bytes, chain: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate]

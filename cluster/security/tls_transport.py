@@ -239,7 +239,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         except ssl.SSLError as error:
             # The bytes were changed on their way, or an alert has arrived.
             self._flush()
-            self._abort()
+            self._abort(error)
 
     @property
     def _is_flooded(self) -> bool:
@@ -317,8 +317,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         assert self._plain is not None
         try:
             self._ssl.write(data)
-        except ssl.SSLError:
-            self._abort()
+        except ssl.SSLError as error:
+            self._abort(error)
             return
         self._plain.write(self._outgoing.read())
         if self._is_plain_paused:
@@ -330,8 +330,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         try:
             while self._backlog and not self._is_plain_paused:
                 self._plain.writelines(self._encrypted_burst())
-        except ssl.SSLError:
-            self._abort()
+        except ssl.SSLError as error:
+            self._abort(error)
             return
         if self._is_closing and not self._backlog:
             self._finish()

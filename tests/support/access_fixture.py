@@ -99,7 +99,7 @@ class SecuredStory(HttpStory):
     async def status(self, path: str, method: str = "GET", content: Any = None, **headers: str) -> int:
         return (await self.ask(path, method, content, **headers)).status
 
-    async def _check_password(self, user: str, password: str) -> Principal | None:
+    async def _check_password(self, user: str, password: str, _host: str) -> Principal | None:
         if self.is_busy:
             raise TooManyChecks
         return Principal(USER, user) if self.passwords.get(user) == password else None

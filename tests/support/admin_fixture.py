@@ -34,7 +34,7 @@ from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audit.event import AuditEvent
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
-from cordwood.cluster.security.principal import NO_IDENTITY
+from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
@@ -79,6 +79,8 @@ class AdminFixture:
             ),
         }
         self.services = Services(**services_with(here))
+        self.acts: list[AuditEvent] = []
+        """The audit events of all requests so far."""
 
     @property
     def image(self) -> Image:
@@ -140,6 +142,8 @@ class AdminFixture:
         decoded = await turns.run(called.decoding(head, memoryview(written(request))))
         call = Call(self.services, version, "test", "127.0.0.1", listener, connection, identity)
         response = await api.handle(decoded, call)
+        if api.KEY in ACTS:
+            self.acts += events_of(ApiKey(api.KEY), decoded, response, identity)
         return read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
 
     def close(self) -> None:

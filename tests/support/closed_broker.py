@@ -1,77 +1,114 @@
-"""A broker whose clients authenticate over TLS, next to an open listener for the test itself."""
+"""A whole broker with access control, in simulated time. Clients have any identity: nothing has to prove it."""
 
-from pathlib import Path
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
 
-from broker_fixture import RunningBroker, free_port
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from identity_provider import AUDIENCE, ISSUER, key_set_text
-from spark_scenario import Log
-from tls_peer import Certificates
+from admin_fixture import message_of
+from kio.index import load_request_schema
 
-USER, PASSWORD = "alice", 's3cret "of", alice='
-ANSWER_S = 15.0
-MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+from cordwood.chaos.sim.cut_jobs import CutJobs
+from cordwood.chaos.sim.host import DATA, KAFKA_PORT, SimulatedHost, host_name
+from cordwood.chaos.sim.loop import SimulatedLoop, run
+from cordwood.chaos.sim.network import SimulatedNetwork
+from cordwood.cluster.broker.broker import Broker
+from cordwood.cluster.config.settings import STANDARD_AUTHORIZER, Settings
+from cordwood.cluster.kafka.client_connection import ClientConnection
+from cordwood.cluster.kafka.in_process import InProcess
+from cordwood.cluster.metadata.acls import Acl
+from cordwood.cluster.metadata.commands import CreateAcls, DeleteAcls
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.security.principal import Identity, Principal
+
+LISTENER = "PLAINTEXT"
+START_S, ANSWER_S = 60.0, 100.0
+"""Simulated seconds."""
+REQUEST_BYTES_MAX = 100 << 20
+
+ALICE = Identity(Principal("User", "alice"), "10.0.0.1")
+ROOT = Identity(Principal("User", "root"), "10.0.0.9")
+"""A super user."""
 
 
 class ClosedBroker:
-    """One broker with the listeners PLAINTEXT, SSL (with a client certificate) and SASL_SSL, and one user."""
+    """One broker that enforces ACLs. `settings` are further ones."""
 
-    def __init__(self, directory: Path) -> None:
-        """Make the certificates. Do not start yet."""
-        self.certificates = Certificates(directory, "127.0.0.1")
-        server = directory / "server.pem"
-        server.write_bytes(self.certificates.server.private_key_and_cert_chain_pem.bytes())
-        keys = directory / "keys.json"
-        keys.write_bytes(key_set_text())
-        self.ports = {name: free_port() for name in ("PLAINTEXT", "SSL", "SASL_SSL")}
-        settings = {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
-            "inter.broker.listener.name": "PLAINTEXT",
-            "ssl.keystore.location": str(server),
-            "ssl.truststore.location": str(self.certificates.ca_file),
-            "listener.name.ssl.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": MECHANISMS,
-            "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
-            "sasl.oauthbearer.expected.audience": AUDIENCE,
-            "sasl.oauthbearer.expected.issuer": ISSUER,
-            "delegation.token.secret.key": "a long secret that makes the tokens of this test",
+    def __init__(self, **settings: Any) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop), "the broker lives in simulated time"
+        network = SimulatedNetwork(loop, random.Random(1))
+        enforced = {"authorizer_class_name": STANDARD_AUTHORIZER, "super_users": str(ROOT.principal)}
+        usual = {
+            "node_id": 1,
+            "log_dirs": (DATA,),
+            "listeners": (f"{LISTENER}://{host_name(1)}:{KAFKA_PORT}",),
+            "auto_create_topics_enable": True,
+            "offsets_topic_num_partitions": 1,
+            "transaction_state_log_num_partitions": 1,
         }
-        self.broker = RunningBroker(directory / "data", **settings)
+        jobs = CutJobs(loop, random.Random(2), 0.0)
+        loop.at_end.append(jobs.abandon)
+        self._host = SimulatedHost(
+            network, Settings(**{**usual, **enforced, **settings}), random.Random(3), [(0.0, 0.0)], jobs, self._ended
+        )
+        self._ids = 0
+        self._acls: dict[Acl, UUID] = {}
+        self._connections: dict[Identity, ClientConnection] = {}
 
-    def start(self) -> "ClosedBroker":
-        """Start the broker, and add the user."""
-        self.broker.start()
-        self.log = Log(self.address("PLAINTEXT"))
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-        added = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
-        admin = AdminClient({"bootstrap.servers": self.log.bootstrap})
-        admin.alter_user_scram_credentials([added])[USER].result(ANSWER_S)
+    async def start(self) -> "ClosedBroker":
+        self._host.start()
+        async with asyncio.timeout(START_S):
+            await asyncio.wait([self._host._starting])
+        broker = self.broker
+        self._here = InProcess(broker._end_of_tick, broker._replicas.read_piece, lambda _: None, REQUEST_BYTES_MAX)
         return self
 
-    def address(self, listener: str) -> str:
-        """Return host and port of a listener."""
-        return f"127.0.0.1:{self.ports[listener]}"
+    @property
+    def broker(self) -> Broker:
+        assert self._host.broker is not None, "the broker has ended"
+        return self._host.broker
 
-    def options(self, mechanism: str, **others: str) -> dict[str, str]:
-        """Return the options of a Spark client that authenticates with a mechanism over TLS."""
-        return {
-            "bootstrapServers": self.address("SASL_SSL"),
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.ssl.ca.location": str(self.certificates.ca_file),
-            "kafka.sasl.mechanism": mechanism,
-            **others,
-        }
+    @property
+    def image(self) -> Image:
+        return self.broker._quorum.image
 
-    def as_user(self, mechanism: str = "SCRAM-SHA-256", password: str = PASSWORD) -> dict[str, str]:
-        """Return the options of the user."""
-        return self.options(mechanism, **{"kafka.sasl.username": USER, "kafka.sasl.password": password})
+    async def ask(self, who: Identity, api: int, version: int, **fields: Any) -> Any:
+        """Send a request of one version. Nested fields are dicts; fields that the version lacks are left out."""
+        return await self.send(who, message_of(load_request_schema(api, version), fields))
 
-    def as_certificate(self) -> dict[str, str]:
-        """Return the options of a client with a certificate, and without SASL."""
-        return {
-            "bootstrapServers": self.address("SSL"),
-            "kafka.security.protocol": "SSL",
-            "kafka.ssl.ca.location": str(self.certificates.ca_file),
-            "kafka.ssl.certificate.location": str(self.certificates.certificate_file),
-            "kafka.ssl.key.location": str(self.certificates.key_file),
-        }
+    async def send(self, who: Identity, request: Any) -> Any:
+        connection = self._connections.get(who)
+        if connection is None or not connection.is_open:
+            connection = self._connections[who] = ClientConnection("test")
+            connection.begin(self._here.open(LISTENER, self.broker._dispatcher.handle, connection.received, who))
+        async with asyncio.timeout(ANSWER_S):
+            return await connection.ask(request)
+
+    async def allow(self, *acls: Acl) -> None:
+        """Create ACLs."""
+        ids = {}
+        for acl in acls:
+            self._ids += 1
+            ids[acl] = UUID(int=self._ids)
+        self._acls |= ids
+        await self.broker._quorum.propose(CreateAcls(tuple((acl_id, acl) for acl, acl_id in ids.items())))
+
+    async def forget(self, *acls: Acl) -> None:
+        """Delete these ACLs; all that were created, if there are none."""
+        gone = acls or tuple(self._acls)
+        if gone:
+            await self.broker._quorum.propose(DeleteAcls(tuple(self._acls.pop(acl) for acl in gone)))
+
+    def _ended(self, _host: SimulatedHost, why: str) -> None:
+        raise AssertionError(why)
+
+
+def with_broker(story: Callable[[ClosedBroker], Awaitable[None]], **settings: Any) -> None:
+    """Run a scenario of a broker in simulated time."""
+
+    async def told() -> None:
+        await story(await ClosedBroker(**settings).start())
+
+    run(told())

@@ -107,7 +107,6 @@ class HandlersStory(RolesFixture):
         turns, decoding = Turns(lambda: 0.0), DecodeQueue(run_here, Memory.unlimited().decoding)
         here: dict[str, Any] = {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
         here |= {"run_blocking": run_here, "wall_clock": self._clock, "rng": random.Random(1)}
-        here |= {"authorizer": OPEN_ACCESS}
         pool = MemoryPool("sessions", 4 * SESSION_PARTITIONS_MAX * SESSION_PARTITION_BYTES)
         self.sessions = FetchSessions(sessions, pool, random.Random(1))
         fetching = FetchHandler(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)

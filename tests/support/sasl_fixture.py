@@ -69,8 +69,11 @@ class SaslFixture(HandlersStory):
             }
         )
         services.quorum = cast(Any, SimpleNamespace(image=image))
-        known = {**mechanisms_of(services), "SCRIPTED": Mechanism("SCRIPTED", lambda _listener: Scripted("SCRIPTED"))}
-        self.authentication = Authentication(services, known, self._dispatcher.handle)
+        tokens = DelegationTokens("", lambda: image, self._clock)
+        credentials = cast(Any, SimpleNamespace(tokens=tokens, bearer=SimpleNamespace(validate=None)))
+        mechanisms = mechanisms_of(services.settings, lambda: image, services.rng, credentials)
+        known = {**mechanisms, "SCRIPTED": Mechanism("SCRIPTED", lambda _listener: Scripted("SCRIPTED"))}
+        self.authentication = Authentication(services.settings, services, known, self._dispatcher.handle)
 
     def note(self, event: AuditEvent) -> None:
         """Take an audit event."""

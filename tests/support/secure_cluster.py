@@ -1,4 +1,4 @@
-"""Three broker processes whose connections to each other are authenticated, and strangers who try to pose as brokers."""
+"""Three broker processes that authenticate each other, and strangers who pose as brokers."""
 
 import os
 import signal

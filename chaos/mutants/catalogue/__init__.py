@@ -2,6 +2,7 @@
 
 from cordwood.chaos.mutants.catalogue import (
     acls,
+    clients,
     follower,
     groups,
     http,
@@ -19,12 +20,14 @@ from cordwood.chaos.mutants.catalogue import (
     stable_offsets,
     storage,
     tls,
+    tokens,
     transactions,
 )
 from cordwood.chaos.mutants.mutant import Mutant
 
 _MODULES = (
     acls,
+    clients,
     follower,
     groups,
     http,
@@ -41,6 +44,7 @@ _MODULES = (
     spark,
     stable_offsets,
     storage,
+    tokens,
     tls,
     transactions,
 )

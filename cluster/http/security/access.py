@@ -23,7 +23,7 @@ from cordwood.cluster.http.security.credentials import (
 from cordwood.cluster.http.security.rights import CODES, METRICS_PATH, OPEN_PATHS, OPEN_ROUTES, RIGHTS_OF_PATHS, Right
 from cordwood.cluster.http.security.sessions import Session, Sessions
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
-from cordwood.cluster.security.audit.event import FAILED, AuditEvent
+from cordwood.cluster.security.audit.event import AUTHENTICATE, FAILED, AuditEvent
 from cordwood.cluster.security.audit.log import AuditSink
 from cordwood.cluster.security.authorizer import CLUSTER_NAME, OPEN_ACCESS, Authorizer
 from cordwood.cluster.security.principal import ANONYMOUS, Identity, Principal
@@ -126,7 +126,10 @@ class AccessControl:
         session = self.session_of(request)
         if session is not None:
             return self._by_session(request, session)
-        principal = self._checks.certificate(request)
+        try:
+            principal = self._checks.certificate(request)
+        except AuthenticationFailed as failed:
+            raise unauthenticated(as_sentence(failed.message)) from None
         if principal is not None:
             return Access(Identity(principal, request.remote or "", CERTIFICATE), self._authorizer)
         if self.is_required:
@@ -161,7 +164,7 @@ class AccessControl:
             raise _too_many(wait_s)
         # From before the check: if the password changes meanwhile, the session has ended at once.
         credentials = self._credentials_of(user)
-        principal = await self._principal(user, password)
+        principal = await self._principal(user, password, host)
         if principal is None:
             raise unauthenticated(WRONG_PASSWORD)
         self._attempts.succeeded(host, user)
@@ -181,12 +184,12 @@ class AccessControl:
         """Return whether the browser speaks TLS, to this listener or to the proxy in front of it."""
         return request.secure or (self._without_tls and request.headers.get("X-Forwarded-Proto") == "https")
 
-    async def _principal(self, user: str, password: str) -> Principal | None:
+    async def _principal(self, user: str, password: str, host: str) -> Principal | None:
         check = self._checks.password
         if check is None:
             return None
         try:
-            return await check(user, password)
+            return await check(user, password, host)
         except TooManyChecks:
             raise _too_many(1.0) from None
 
@@ -233,6 +236,11 @@ class AccessControl:
         outcome = refused.code.name.upper()
         _events.warning("access.refused", host=identity.host, path=path_of(request), reason=refused.sentence)
         self._audit.note(AuditEvent(AUTHENTICATE, identity, "", outcome, refused.sentence, is_refusal=True))
+
+    def note_handshake(self, host: str, reason: str) -> None:
+        """Take note of a TLS handshake that failed."""
+        identity = Identity(host=host, mechanism=CERTIFICATE)
+        self._audit.note(AuditEvent(AUTHENTICATE, identity, "", FAILED, f"HTTP: {reason}", is_refusal=True))
 
     def _check_current(self) -> None:
         """Raise HttpRefusal if this broker may know an older password, or an older ACL, than the other brokers."""

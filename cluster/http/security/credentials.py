@@ -16,14 +16,14 @@ from cordwood.cluster.security.sasl.exchange import Authenticated
 
 BEARER, BASIC = "bearer", "basic"
 
-PasswordCheck = Callable[[str, str], Awaitable[Principal | None]]
-"""Takes user and password. It takes the same steps for an unknown user. Raises TooManyChecks."""
+PasswordCheck = Callable[[str, str, str], Awaitable[Principal | None]]
+"""Takes user, password and the client's address. Its steps are the same for an unknown user. Raises TooManyChecks."""
 BearerCheck = Callable[[str], Authenticated]
 """Takes a JSON Web Token. Raises AuthenticationFailed."""
 TokenCheck = Callable[[str, str], Authenticated]
 """Takes the id of a delegation token and its secret. Raises AuthenticationFailed."""
 CertificateCheck = Callable[[web.Request], Principal | None]
-"""Returns the principal of the client's certificate; None without one."""
+"""Returns the principal of the client's certificate; None without one. Raises AuthenticationFailed."""
 
 
 class TooManyChecks(Exception):

@@ -89,8 +89,8 @@ async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResp
     timeout_s = min(max(request.timeout.total_seconds(), 0.0), TIMEOUT_MAX_S)
     deadline = asyncio.get_running_loop().time() + timeout_s
     deletions = Deletions()
-    async for topic, wanted in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
-        deletions.begin(topic, wanted, call)
+    async for name, wanted in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
+        deletions.begin(name, wanted, call)
     async for number in call.turns.each(range(len(deletions.codes))):
         await deletions.end(number, deadline)
 

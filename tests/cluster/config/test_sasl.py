@@ -2,6 +2,7 @@
 
 import pytest
 
+from cordwood.cluster.config.sasl import mechanisms_on, session_ms_max
 from cordwood.cluster.config.sources import ConfigMistakes, load
 
 TWO_LISTENERS = """
@@ -35,3 +36,24 @@ def test_plain_is_no_concern_of_a_listener_without_sasl() -> None:
 def test_an_unknown_mechanism_is_a_mistake(name: str) -> None:
     with pytest.raises(ConfigMistakes, match=r"sasl\.enabled\.mechanisms is"):
         load(overrides=[f"sasl.enabled.mechanisms={name}"])
+
+
+def test_a_listener_has_mechanisms_and_sessions_of_its_own() -> None:
+    overrides = [
+        "listener.name.clients.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        "listener.name.clients.connections.max.reauth.ms=5000",
+        "listener.name.clients.scram-sha-512.connections.max.reauth.ms=7000",
+        "connections.max.reauth.ms=3000",
+    ]
+    settings = load(TWO_LISTENERS, overrides=overrides)
+    assert mechanisms_on(settings, "CLIENTS") == ("SCRAM-SHA-512",)
+    assert mechanisms_on(settings, "OTHER") == ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    found = [
+        session_ms_max(settings, *at) for at in (("CLIENTS", "SCRAM-SHA-512"), ("CLIENTS", "PLAIN"), ("X", "PLAIN"))
+    ]
+    assert found == [7000, 5000, 3000]
+
+
+def test_plain_without_tls_is_refused_on_one_listener() -> None:
+    with pytest.raises(ConfigMistakes, match="Listener CLIENTS has no TLS"):
+        load(TWO_LISTENERS, overrides=["listener.name.clients.sasl.enabled.mechanisms=PLAIN"])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from broker_fixture import RunningBroker, free_port
-from closed_broker import ClosedBroker, closed_broker
+from closed_http_broker import ClosedBroker, closed_broker
 from http_client import HttpClient
 
 

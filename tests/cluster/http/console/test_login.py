@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from closed_broker import CLUSTER, ClosedBroker
+from closed_http_broker import CLUSTER, ClosedBroker
 from console_fixture import Console
 from playwright.sync_api import Browser, expect
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from closed_broker import ClosedBroker
+from closed_http_broker import ClosedBroker
 from http_client import Following, HttpClient
 
 
