@@ -52,6 +52,8 @@ class SecuredCluster(SecureCluster):
             "delegation.token.secret.key": "the secret of these tests",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow.everyone.if.no.acl.found": "true",
+            "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT",
             "super.users": "User:broker;User:admin;User:ANONYMOUS",
         }
