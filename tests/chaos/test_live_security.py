@@ -28,7 +28,7 @@ def without_a_file() -> Iterator[None]:
 def test_without_a_file_clients_are_open() -> None:
     use(None)
     assert security() == OPEN
-    assert client_settings("b:1") == {"bootstrap.servers": "b:1", "log_level": 0, "security.protocol": "plaintext"}
+    assert client_settings("b:1") == {"bootstrap.servers": "b:1", "log_level": 0}
 
 
 def test_client_processes_connect_as_the_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
