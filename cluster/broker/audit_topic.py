@@ -7,6 +7,7 @@ stopped, and have a line twice, which its sequence number and hash show.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -21,7 +22,8 @@ from cordwood.storage.records import Record, encode
 
 WAITING_MAX = 10_000
 """Lines in memory. The oldest give way: they are in the file."""
-BATCH_MAX = 500
+BATCH_MAX = 100
+"""Lines in a batch, which is encoded on the event loop: some 40 KB, at most 1.6 MB."""
 RETRY_S = 1.0
 SEGMENT_BYTES = 100 << 20
 
@@ -63,21 +65,22 @@ class AuditTopic:
         self._arrived.set()
 
     async def _write(self) -> None:
-        await self._arrived.wait()
-        self._arrived.clear()
-        while self._waiting:
-            lines = [self._waiting[index] for index in range(min(BATCH_MAX, len(self._waiting)))]
-            try:
-                await self._topic.create()
-                await self._append(self._leadership(), lines)
-            except Refused as refusal:
-                self._log_once(str(refusal))
-                await asyncio.sleep(RETRY_S)
-            else:
-                self._log_once("")
-                while self._waiting and lines and self._waiting[0] is lines[0]:
-                    self._waiting.popleft()
-                    lines.pop(0)
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        lines = list(islice(self._waiting, BATCH_MAX))
+        try:
+            await self._topic.create()
+            await self._append(self._leadership(), lines)
+        except Refused as refusal:
+            self._log_once(str(refusal))
+            await asyncio.sleep(RETRY_S)
+            return
+        self._log_once("")
+        for line in lines:
+            # Lines that came meanwhile may have pushed out the oldest.
+            if self._waiting and self._waiting[0] is line:
+                self._waiting.popleft()
 
     async def _append(self, leadership: PartitionLeadership, lines: Sequence[bytes]) -> None:
         now = self._wall_clock()

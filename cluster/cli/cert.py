@@ -33,7 +33,7 @@ def ca(
     name: Annotated[str, typer.Option(help="The common name of the CA.")] = "Cordwood CA",
     days: Annotated[int, typer.Option(min=1, help="How long the CA is valid.")] = CA_DAYS,
 ) -> None:
-    """Make a CA. Keep its key on one machine that no client can reach: whoever has it can issue certificates."""
+    """Make a CA. Keep its key on one machine that no client can reach: with it one can issue certificates."""
     write_ca(directory, name, days)
     typer.echo(f"{directory / CA_CERTIFICATE}: give it to brokers and clients (ssl.ca.location).")
     typer.echo(f"{directory / CA_KEY}: keep it secret.")

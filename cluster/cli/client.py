@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cordwood.client.properties import read_properties
 from cordwood.client.sasl import NotAuthenticated
 from cordwood.client.security import OPEN, ClientSecurity, client_security
 from cordwood.client.tls import TlsFailed, WrongSetting
@@ -51,35 +52,22 @@ class Target:
 
 
 def target_of(servers: str, config: Path | None) -> Target:
-    """Return the target of the options --bootstrap-server and --command-config. Raises Failure with exit code 2."""
-    given = {} if config is None else read_properties(config)
+    """Return the target of the options --bootstrap-server and --command-config. Raises Failure with exit code 2.
+
+    Relative paths in the file are relative to the working directory, as in librdkafka.
+    """
+    try:
+        given = {} if config is None else read_properties(config)
+    except OSError as error:
+        raise Failure(f"cannot read --command-config {config}: {error.strerror}.", ExitCode.USAGE) from None
+    except WrongSetting as mistake:
+        raise Failure(f"--command-config {mistake}.", ExitCode.USAGE) from None
     if servers == DEFAULT_SERVERS:
         servers = given.get("bootstrap.servers", servers)
     try:
         return Target(servers, client_security(given))
     except WrongSetting as mistake:
         raise Failure(f"{config}: {mistake}.", ExitCode.USAGE) from None
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """Return the keys and values of a properties file. Raises Failure with exit code 2.
-
-    Relative paths in values are relative to the working directory, as in librdkafka.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise Failure(f"cannot read --command-config {path}: {error.strerror}.", ExitCode.USAGE) from None
-    except UnicodeDecodeError:
-        raise Failure(f"--command-config {path} is not UTF-8 text.", ExitCode.USAGE) from None
-    given = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if line and line[0] not in "#!":
-            key, separator, value = line.partition("=")
-            if not separator:
-                raise Failure(f"{path}, line {number}: write it as key=value.", ExitCode.USAGE)
-            given[key.strip()] = value.strip()
-    return given
 
 
 def require_reachable(target: Target) -> None:

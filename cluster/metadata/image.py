@@ -110,7 +110,7 @@ class Image:
     scram_credentials: Mapping[tuple[str, ScramMechanism], ScramCredential] = field(default_factory=dict)
     """By user and mechanism."""
     delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
-    """By token id. An expired token stays until it is removed: whoever reads one compares its expiry."""
+    """By token id. An expired token stays until it is removed: its readers compare its expiry."""
     passed_over: int = 0
     """The index of the first entry that this version does not know and has passed over; 0 for none (docs/adr/0024).
 

@@ -78,7 +78,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "whoever-is-called-like-the-broker-is-it",
+        "a-name-makes-a-client-the-broker",
         AUTHORIZER,
         "        if identity is THIS_BROKER:\n",
         "        if identity == THIS_BROKER:\n",
@@ -141,7 +141,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "unknown-topics-are-told-from-hidden-ones",
+        "unknown-topics-differ-from-hidden-ones",
         "cluster/kafka/handlers/delete_topics.py",
         "            if topic.name is not None and not may_delete_all:\n",
         "            if False:\n",

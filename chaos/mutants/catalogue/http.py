@@ -47,7 +47,7 @@ MUTANTS = (
         ACCESS,
         "        if self._is_gated and not self._is_current():\n",
         "        if not self._is_gated:\n",
-        "A broker that does not know the newest users and ACLs lets nobody in.",
+        "A broker that does not know the newest users and ACLs refuses everyone.",
         REVOKED,
     ),
     Mutant(

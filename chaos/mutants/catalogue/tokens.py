@@ -137,7 +137,7 @@ MUTANTS = (
         "    if not may_renew(token, call.identity.principal):\n",
         "    if False:\n",
         "Only the owner and the renewers of a delegation token renew and expire it (KIP-48).",
-        "Whoever reads a token's secret keeps the token valid.",
+        "A thief of a token's secret keeps the token valid.",
         Scenario.BROKERS,
     ),
     Mutant(

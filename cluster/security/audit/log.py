@@ -7,6 +7,7 @@ memory is counted, and a line with the count takes its place.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import structlog
@@ -160,12 +161,12 @@ class AuditLog:
             self._add(AuditEvent("OTHER_REFUSALS", Identity(), "", is_refusal=True), others)
 
     async def _write(self) -> None:
-        await self._arrived.wait()
-        self._arrived.clear()
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
         assert self._files is not None, "the task begins after the files are open"
-        while self._waiting:
-            if not await self._write_batch(self._files):
-                await asyncio.sleep(RETRY_S)
+        if not await self._write_batch(self._files):
+            await asyncio.sleep(RETRY_S)
 
     async def _write_batch(self, files: AuditFiles) -> bool:
         """Write what waits, up to BATCH_MAX lines. Return False if the disk refuses: the lines stay in memory."""
@@ -177,7 +178,7 @@ class AuditLog:
         if self._unreported and len(self._waiting) < WAITING_MAX:
             lost, self._unreported = self._unreported, 0
             self._add(AuditEvent("AUDIT_LINES_LOST", Identity(), "", detail="there was no room in memory"), lost)
-        batch = [self._waiting[index] for index in range(min(BATCH_MAX, len(self._waiting)))]
+        batch = list(islice(self._waiting, BATCH_MAX))
         try:
             lines = await self._run_blocking(files.append, batch)
         except OSError as error:
