@@ -34,5 +34,15 @@ class LogConfig:
     log_append_time: bool = False
     timestamp_before_max_ms: int = (1 << 63) - 1
     timestamp_after_max_ms: int = (1 << 63) - 1
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = (1 << 63) - 1
+    min_cleanable_dirty_ratio: float = 0.5
+    delete_retention_ms: int = 24 * 3600 * 1000
+    """Time for which a tombstone or a transaction marker is kept after the log cleaner has found it to be needless."""
+    is_archived: bool = False
+    """Whether sealed segments are copied to the archive (`remote.storage.enable`)."""
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
+    """Retention of archived segments on this disk; -2: like `retention_ms` and `retention_bytes`."""
     delete_delay_ms: int | None = None
     """Delay before the files of removed segments and partitions are deleted; None for the broker's default."""

@@ -62,6 +62,8 @@ class Log:
         self.log_start = self.log_end = self.flushed_end = 0
         self.flushed_start = 0
         """Log start offset that a restart would find."""
+        self.clean_end = 0
+        """End of what the log cleaner has compacted."""
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.damage: list[DamagedLog] = []
@@ -86,6 +88,11 @@ class Log:
     def size(self) -> int:
         """Size of all batches in bytes."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def local_start(self) -> int:
+        """First offset that this disk has: records from the log start offset up to here are only in the archive."""
+        return max(self.log_start, self.segments[0].base_offset) if self.segments else self.log_end
 
     def append(
         self,
@@ -274,7 +281,7 @@ class Log:
             segment.aborted.truncate(end)
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end, again)
-        self.recovery_point = min(self.recovery_point, end)
+        self.recovery_point, self.clean_end = min(self.recovery_point, end), min(self.clean_end, end)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])
             self.segments.pop()
@@ -313,7 +320,7 @@ class Log:
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.flushed_start = offset
         self._covered_end = min(self._covered_end, offset)
         self.has_unsynced_truncation, self._covers_truncation = True, False
-        self.epochs, self.producers = LeaderEpochs(), Producers()
+        self.epochs, self.producers, self.clean_end = LeaderEpochs(), Producers(), 0
         self.damage = []
 
     def raise_log_start(self, offset: int) -> None:

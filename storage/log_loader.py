@@ -58,7 +58,7 @@ def open_log(
 def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     recovered = load(log.disk, log.directory)
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
-    log.producers, log.epochs = recovered.producers, recovered.epochs
+    log.producers, log.epochs, log.clean_end = recovered.producers, recovered.epochs, recovered.clean_end
     # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not.
     log.epochs.truncate_end(log.recovery_point)
     # A crash may have interrupted a checkpoint with a higher log start offset, after its epochs: they begin there
@@ -66,7 +66,7 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active)
-    opening.run(bases_in(log.disk, log.directory), recovered.segments)
+    opening.run(bases_in(log.disk, log.directory), recovered.segments, max(log.log_start, recovered.local_start))
 
 
 def _remove(log: Log, base: int) -> None:
@@ -90,9 +90,10 @@ class _Opening:
         self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point
 
-    def run(self, bases: list[int], manifest: Manifest | None) -> None:
+    def run(self, bases: list[int], manifest: Manifest | None, local_start: int) -> None:
+        self._local_start = local_start
         if manifest is not None:
-            layout = lay_out(manifest, bases, self._log.log_start)
+            layout = lay_out(manifest, bases, local_start)
             self._take_listed(layout)
             self._take(layout.others)
         else:
@@ -269,7 +270,7 @@ class _Opening:
     def _settle(self) -> None:
         """Set the log's ends, and sync what was found past the flushed end: it counts as flushed from now on."""
         log = self._log
-        found = log.segments[-1].end_offset if log.segments else log.log_start
+        found = log.segments[-1].end_offset if log.segments else self._local_start
         log.log_end = max(found, log.log_start, self._flushed_end)
         if log.log_end > max(found, log.log_start):
             if log.segments:
@@ -279,7 +280,8 @@ class _Opening:
                 _continue_after(log, log.log_end)
         log.must_roll |= log.log_end > found
         if log.segments:
-            log.log_start = max(log.log_start, log.segments[0].base_offset)
+            if self._local_start == log.log_start:
+                log.log_start = max(log.log_start, log.segments[0].base_offset)
             log.must_roll |= log.segments[-1].is_sealed
         log.epochs.truncate_end(log.log_end)
         log.flushed_start = log.log_start

@@ -7,10 +7,12 @@ the manifest lists above the log start offset therefore exists, or was lost.
 
 import struct
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 _COUNT = struct.Struct(">I")
-_ROW = struct.Struct(">qqqqqI")
+_ROW = struct.Struct(">qqqqqII")
+_ROW_BEFORE_COMPACTION = struct.Struct(">qqqqqI")
 _ROW_BEFORE_TRANSACTIONS = struct.Struct(">qqqq")
 
 
@@ -28,6 +30,8 @@ class SealedSegment(NamedTuple):
     """First offset of the oldest transaction that was undecided at the base offset; that offset if there was none."""
     aborted: int = 0
     """Number of aborted transactions in the segment's aborted index."""
+    generation: int = 0
+    """How often the log cleaner has rewritten it: a part of the names of its files. Gaps in its offsets are no loss."""
 
 
 UNKNOWN_TIMESTAMP = -2
@@ -68,21 +72,36 @@ def lay_out(manifest: Manifest, bases: Sequence[int], log_start: int) -> Layout:
     )
 
 
-def encode(manifest: Manifest, *, has_transactions: bool = True) -> bytes:
+class RowLayout(IntEnum):
+    """Versions of the manifest's rows. Each has more fields than the one before."""
+
+    FIRST = 1
+    WITH_TRANSACTIONS = 2
+    WITH_COMPACTION = 3
+
+
+_ROWS = {
+    RowLayout.FIRST: _ROW_BEFORE_TRANSACTIONS,
+    RowLayout.WITH_TRANSACTIONS: _ROW_BEFORE_COMPACTION,
+    RowLayout.WITH_COMPACTION: _ROW,
+}
+_FIELDS = {RowLayout.FIRST: 4, RowLayout.WITH_TRANSACTIONS: 6, RowLayout.WITH_COMPACTION: 7}
+
+
+def encode(manifest: Manifest, layout: RowLayout = RowLayout.WITH_COMPACTION) -> bytes:
     """Return the manifest as `decode` reads it."""
-    if has_transactions:
-        rows = [_ROW.pack(*row) for row in manifest]
-    else:
-        rows = [_ROW_BEFORE_TRANSACTIONS.pack(*row[:4]) for row in manifest]
-    return _COUNT.pack(len(manifest)) + b"".join(rows)
+    row, fields = _ROWS[layout], _FIELDS[layout]
+    return _COUNT.pack(len(manifest)) + b"".join([row.pack(*segment[:fields]) for segment in manifest])
 
 
-def decode(content: bytes, *, has_transactions: bool = True) -> tuple[Manifest, bytes]:
+def decode(content: bytes, layout: RowLayout = RowLayout.WITH_COMPACTION) -> tuple[Manifest, bytes]:
     """Return the manifest that `content` begins with, and the bytes after it. Raises struct.error if a row is cut."""
     (count,) = _COUNT.unpack_from(content)
-    row = _ROW if has_transactions else _ROW_BEFORE_TRANSACTIONS
+    row = _ROWS[layout]
     end = _COUNT.size + count * row.size
     rows = row.iter_unpack(content[_COUNT.size : end])
-    if has_transactions:
-        return tuple(map(SealedSegment._make, rows)), content[end:]
-    return tuple([SealedSegment._make((*fields, fields[0], 0)) for fields in rows]), content[end:]
+    if layout is RowLayout.FIRST:
+        return tuple([SealedSegment._make((*fields, fields[0], 0, 0)) for fields in rows]), content[end:]
+    if layout is RowLayout.WITH_TRANSACTIONS:
+        return tuple([SealedSegment._make((*fields, 0)) for fields in rows]), content[end:]
+    return tuple(map(SealedSegment._make, rows)), content[end:]

@@ -2,7 +2,8 @@
 
 `recovery`: log start offset i64, recovery point i64 (everything below it was on disk, and the rest of the file is the
 state as of there), the manifest of the sealed segments (see `manifest.py`; none in version 1), the segment with the
-recovery point (from version 3 on), idempotent producers. `leader-epochs`: each epoch with its start offset.
+recovery point (from version 3 on), local log start offset i64 and clean end i64 (from version 4 on), idempotent
+producers. `leader-epochs`: each epoch with its start offset.
 """
 
 import struct
@@ -14,7 +15,7 @@ from cordwood.storage.checkpoint import Checkpoint
 from cordwood.storage.disk import Disk
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.manifest import Manifest
+from cordwood.storage.manifest import Manifest, RowLayout
 from cordwood.storage.producers import Producers, ProducersSnapshot, before_transactions
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ WITH_MANIFEST = 2
 """First version of `recovery` that has a manifest."""
 WITH_TRANSACTIONS = 3
 """First version of `recovery` that has transactions. A log without any has the version before."""
+WITH_COMPACTION = 4
+"""First version of `recovery` that has compacted segments, or whose beginning is only in the archive."""
 _ACTIVE = struct.Struct(">qI")
+_ENDS = struct.Struct(">qq")
+_ROW_LAYOUTS = {WITH_MANIFEST: RowLayout.FIRST, WITH_TRANSACTIONS: RowLayout.WITH_TRANSACTIONS}
 
 
 class ActiveSegment(NamedTuple):
@@ -50,6 +55,10 @@ class LogState(NamedTuple):
     active: ActiveSegment = ActiveSegment()
     aborted: tuple[UnsavedRows, ...] = ()
     """Rows of aborted indexes that are not on disk."""
+    local_start: int = 0
+    """First offset that this disk has. Records from the log start offset up to here are only in the archive."""
+    clean_end: int = 0
+    """End of what the log cleaner has compacted: below it each key has one record, that of the highest offset."""
 
 
 class Recovered(NamedTuple):
@@ -64,13 +73,15 @@ class Recovered(NamedTuple):
     """None if there is no manifest."""
     active: ActiveSegment | None = None
     """None if it is not known."""
+    local_start: int = 0
+    clean_end: int = 0
 
 
 def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
     """Return the state of a log as of `end`, its flushed end."""
     rows = tuple([rows for segment in log.segments if (rows := segment.aborted.unsaved(end)) is not None])
-    producers = log.producers.snapshot(end)
-    return LogState(log.log_start, end, producers, epochs, _sealed(log, end), _active(log, end), rows)
+    producers, sealed, active = log.producers.snapshot(end), _sealed(log, end), _active(log, end)
+    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, log.local_start, log.clean_end)
 
 
 def state_after_truncation(log: "Log", end: int, again: Producers | None) -> LogState:
@@ -83,7 +94,8 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     producers = Producers.decode(log.producers.snapshot(log.log_end).encode())
     producers.truncate_end(end, again)
     state = LogState(min(log.log_start, end), end, producers.snapshot(end), log.epochs.encode(), _sealed(log, end))
-    return state._replace(active=_active(log, end), aborted=rows)
+    starts = min(log.local_start, end), min(log.clean_end, end)
+    return state._replace(active=_active(log, end), aborted=rows, local_start=starts[0], clean_end=starts[1])
 
 
 def _sealed(log: "Log", end: int) -> Manifest:
@@ -136,15 +148,18 @@ def load(disk: Disk, directory: str) -> Recovered:
     rest, segments, active = recovery.payload[HEAD.size :], None, None
     has_transactions = recovery.version >= WITH_TRANSACTIONS
     if recovery.version >= WITH_MANIFEST:
-        segments, rest = manifest.decode(rest, has_transactions=has_transactions)
+        segments, rest = manifest.decode(rest, _ROW_LAYOUTS.get(recovery.version, RowLayout.WITH_COMPACTION))
     if has_transactions:
         active, rest = ActiveSegment._make(_ACTIVE.unpack_from(rest)), rest[_ACTIVE.size :]
+    local_start = clean_end = 0
+    if recovery.version >= WITH_COMPACTION:
+        (local_start, clean_end), rest = _ENDS.unpack_from(rest), rest[_ENDS.size :]
     if epochs is None:
         # Likewise. All segments are read, but the log start offset is known.
         return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, None if segments is None else ())
     decoded = LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
-    return Recovered(log_start, recovery_point, producers, decoded, damage, segments, active)
+    return Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
 
 
 def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
@@ -155,12 +170,18 @@ def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:
     path, head = f"{directory}/{RECOVERY_FILE}", HEAD.pack(state.log_start, state.recovery_point)
     encoded = state.producers.encode()
+    if state.clean_end or state.local_start > state.log_start or any(row.generation for row in state.segments):
+        ends = _ENDS.pack(max(state.local_start, state.log_start), state.clean_end)
+        payload = head + manifest.encode(state.segments) + _ACTIVE.pack(*state.active) + ends + encoded
+        checkpoint.write(disk, path, payload, WITH_COMPACTION)
+        return
     if (producers := before_transactions(encoded)) is not None:
         # The same for less space, and earlier versions of Cordwood read it.
-        segments = manifest.encode(state.segments, has_transactions=False)
+        segments = manifest.encode(state.segments, RowLayout.FIRST)
         checkpoint.write(disk, path, head + segments + producers, WITH_MANIFEST)
         return
-    payload = head + manifest.encode(state.segments) + _ACTIVE.pack(*state.active) + encoded
+    rows = manifest.encode(state.segments, RowLayout.WITH_TRANSACTIONS)
+    payload = head + rows + _ACTIVE.pack(*state.active) + encoded
     checkpoint.write(disk, path, payload, WITH_TRANSACTIONS)
 
 

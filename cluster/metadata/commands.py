@@ -12,8 +12,10 @@ from uuid import UUID
 
 import msgpack
 
+from cordwood.archive.manifest import ArchivedSegment, PartitionArchive, RemovedSegment, Upload
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.credentials import ScramMechanism
+from cordwood.cluster.metadata.cuts import Cut, CutPartition
 from cordwood.cluster.metadata.fields import record_reader, text
 
 BrokerId = NewType("BrokerId", int)
@@ -324,6 +326,85 @@ class RemoveDelegationTokens:
     tokens: tuple[tuple[str, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class BeginUpload:
+    """Announce the upload of a partition's segments to the archive, before their first byte. Expects the leader."""
+
+    KIND: ClassVar[int] = 22
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    uploads: tuple[Upload, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitUpload:
+    """Add uploaded segments to a partition's archive, in place of `replaced` ones if there are any.
+
+    Expects the leader, and that the uploads were announced and fit the archive as it is.
+    """
+
+    KIND: ClassVar[int] = 23
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    segments: tuple[ArchivedSegment, ...]
+    replaced: tuple[UUID, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveArchived:
+    """Remove the archived segments that end at or below `below`, or above `above`. Expects the leader.
+
+    Their objects are deleted later (`ForgetArchived`).
+    """
+
+    KIND: ClassVar[int] = 24
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    below: int
+    above: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetArchived:
+    """Forget uploads that were never committed, and removed segments: their objects have been deleted.
+
+    The topic may have been deleted, too.
+    """
+
+    KIND: ClassVar[int] = 25
+    topic_id: UUID
+    partition: int
+    ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCut:
+    """Create a cut: the committed records of these partitions, which stay readable until it is dropped or expires.
+
+    Expects that no cut has its name. Times are ms since 1970; -1 for a cut that does not expire.
+    """
+
+    KIND: ClassVar[int] = 26
+    name: str
+    created_ms: int
+    expires_ms: int
+    partitions: tuple[CutPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropCut:
+    """Drop a cut, which was created at `created_ms`: a late command cannot drop a newer cut of the same name."""
+
+    KIND: ClassVar[int] = 27
+    name: str
+    created_ms: int
+
+
 Command = (
     FormatCluster
     | RegisterBroker
@@ -346,6 +427,12 @@ Command = (
     | AlterScramCredentials
     | PutDelegationToken
     | RemoveDelegationTokens
+    | BeginUpload
+    | CommitUpload
+    | RemoveArchived
+    | ForgetArchived
+    | CreateCut
+    | DropCut
 )
 
 
@@ -413,6 +500,8 @@ def _pack_ours(value: object) -> object:
             return (topic_id, partition, leader_epoch, partition_epoch, isr)
         case ScramUpsertion(user, mechanism, salt, stored_key, server_key, iterations):
             return (user, mechanism, salt, stored_key, server_key, iterations)
+        case ArchivedSegment() | Upload() | RemovedSegment() | PartitionArchive() | Cut() | CutPartition():
+            return tuple([getattr(value, name) for name in value.__slots__])
         case ScramDeletion(user, mechanism):
             return (user, mechanism)
         case Acl(ResourcePattern(resource, name, pattern), principal, host, operation, permission):

@@ -9,10 +9,12 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.archive.manifest import PartitionArchive
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
 from cordwood.cluster.metadata.config_values import integer
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
+from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.recent import RecentEntries
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -111,6 +113,10 @@ class Image:
     """By user and mechanism."""
     delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
     """By token id. An expired token stays until it is removed: its readers compare its expiry."""
+    archives: Mapping[tuple[UUID, int], PartitionArchive] = field(default_factory=dict)
+    """By topic id and partition. An archive stays after its topic, until its objects are deleted."""
+    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    """By name. An expired cut stays until it is removed: its readers compare its expiry."""
     passed_over: int = 0
     """The index of the first entry that this version does not know and has passed over; 0 for none (docs/adr/0024).
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.metadata import elections
+from cordwood.cluster.metadata import archives, cut_changes, elections
 from cordwood.cluster.metadata.commands import (
     NEVER_REGISTERED,
     AllocateProducerIds,
@@ -18,23 +18,29 @@ from cordwood.cluster.metadata.commands import (
     AlterScramCredentials,
     Assignment,
     BeginControlledShutdown,
+    BeginUpload,
     BrokerId,
     Command,
+    CommitUpload,
     ConfigChange,
     CreateAcls,
+    CreateCut,
     CreatePartitions,
     CreateTopic,
     DeleteAcls,
     DeleteTopic,
+    DropCut,
     DropReplicas,
     Election,
     ElectLeaders,
     FenceBroker,
+    ForgetArchived,
     FormatCluster,
     IsrChange,
     PutDelegationToken,
     ReassignPartition,
     RegisterBroker,
+    RemoveArchived,
     RemoveDelegationTokens,
     ReportUnflushed,
     ResourceType,
@@ -141,6 +147,10 @@ class ImageBuilder:
                 self._put_token(command)
             case RemoveDelegationTokens():
                 self._remove_tokens(command)
+            case BeginUpload() | CommitUpload() | RemoveArchived() | ForgetArchived():
+                self._delta.rest = replace(self._delta.rest, archives=archives.after(self._delta, command))
+            case CreateCut() | DropCut():
+                self._delta.rest = replace(self._delta.rest, cuts=cut_changes.after(self._delta, command))
             case _:
                 assert_never(command)
 

@@ -5,20 +5,24 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from cordwood.archive.manifest import PartitionArchive
 from cordwood.cluster.metadata.commands import Endpoint, acl_of, pack, unpack
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
+from cordwood.cluster.metadata.cuts import Cut
+from cordwood.cluster.metadata.fields import record_reader
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
-VERSION = 5
+VERSION = 6
 
 _FIRST_WITH_ACLS = 2
 _FIRST_WITH_FENCES = 3
 _FIRST_WITH_RECENT = 4
 _FIRST_WITH_CREDENTIALS = 5
+_FIRST_WITH_ARCHIVES = 6
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -88,11 +92,14 @@ def encode(image: Image) -> bytes:
         [(user, mechanism, *astuple(one)) for (user, mechanism), one in image.scram_credentials.items()],
         [astuple(token) for token in image.delegation_tokens.values()],
     ]
-    # Brokers of the version before read an image without credentials during a rolling upgrade.
-    has_credentials = any(credentials)
+    archives = [list(image.archives.items()), list(image.cuts.values())]
+    # Brokers of the versions before read an image without these during a rolling upgrade.
+    has_archives = any(archives)
+    has_credentials = any(credentials) or has_archives
+    version = VERSION if has_archives else _FIRST_WITH_CREDENTIALS if has_credentials else _FIRST_WITH_RECENT
     return pack(
         [
-            VERSION if has_credentials else _FIRST_WITH_RECENT,
+            version,
             image.index,
             image.cluster_id,
             image.next_producer_id,
@@ -102,6 +109,7 @@ def encode(image: Image) -> bytes:
             list(image.acls.items()),
             [(number, sorted(tags)) for number, tags in image.recent.chunks],
             *(credentials if has_credentials else ()),
+            *(archives if has_archives else ()),
         ]
     )
 
@@ -117,7 +125,10 @@ def decode(payload: bytes) -> Image:
         rest.append(())
     if version < _FIRST_WITH_CREDENTIALS:
         rest.extend(((), ()))
-    index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent, credentials, tokens = rest
+    if version < _FIRST_WITH_ARCHIVES:
+        rest.extend(((), ()))
+    index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent, *rest = rest
+    credentials, tokens, archives, cuts = rest
     alike: dict[Any, PartitionImage] = {}
     by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
@@ -132,7 +143,13 @@ def decode(payload: bytes) -> Image:
         RecentEntries(tuple((number, frozenset(tags)) for number, tags in recent)),
         {(user, ScramMechanism(number)): ScramCredential(*keys) for user, number, *keys in credentials},
         {fields[0]: DelegationToken(*fields) for fields in tokens},
+        {place: _archive(fields) for place, fields in archives},
+        {fields[0]: _cut(fields) for fields in cuts},
     )
+
+
+_archive = record_reader(PartitionArchive, {})
+_cut = record_reader(Cut, {})
 
 
 def _broker_fields(broker: BrokerImage) -> list[object]:
