@@ -280,7 +280,7 @@ class FollowerConnection:
             self._tasks.spawn(self._verify(stream, log.log_start))
             return
         if row.log_end < start:
-            self._answers.append(PushRow(row.stream, PushKind.TOO_OLD, 0, start))
+            self._answers.append(PushRow(row.stream, PushKind.TOO_OLD, start - min(log.log_start, start), start))
             return
         difference = first_difference(log.epochs, log.log_end, row.last_epoch, row.log_end)
         if start < row.log_end <= log.log_start:

@@ -13,6 +13,7 @@ from cordwood.replication.truncation import Truncation, full_truncation, truncat
 from cordwood.storage.batch import headers
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DiskFailed
+from cordwood.storage.state import ArchivedBeginning
 
 if TYPE_CHECKING:
     from cordwood.replication.leader_connection import LeaderConnection
@@ -90,17 +91,21 @@ class FollowerRole:
         partition = self._truncatable()
         log = partition.log
         end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)
-        if end < log.log_start:
-            return full_truncation(partition, leader_end, self._is_current)
+        if end < log.local_start:
+            # With an archived beginning, the log continues from the leader's local start, or from its own log start.
+            return full_truncation(partition, min(leader_end, log.log_start), self._is_current)
         return truncation_to(partition, end, self._is_current)
 
-    def full_truncation(self, offset: int) -> Truncation:
-        """Return the removal of the whole log, since the leader's log begins at `offset`. Raises as `truncation`."""
+    def full_truncation(self, offset: int, before: ArchivedBeginning | None = None) -> Truncation:
+        """Return the removal of the whole log, since the leader's log begins at `offset`. Raises as `truncation`.
+
+        `before` is what only the archive has of the leader's log.
+        """
         partition = self._truncatable()
         log_end = partition.log.log_end
         if offset <= log_end:
             raise ImpossibleAnswer(f"the leader has no records before {offset}, but this log ends at {log_end}")
-        return full_truncation(partition, offset, self._is_current)
+        return full_truncation(partition, offset, self._is_current, before)
 
     def _is_current(self) -> bool:
         return self.partition.following is self

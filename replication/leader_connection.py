@@ -224,6 +224,8 @@ class LeaderConnection:
                 following.replicate(data, row.first, row.second, now_ms)
             case PushKind.DIFFERS:
                 self._truncate(following, following.truncation(row.first, row.second))
+            case PushKind.TOO_OLD if row.first:
+                self._begin_after_archive(following, row.second - row.first, row.second)
             case PushKind.TOO_OLD:
                 self._truncate(following, following.full_truncation(row.second))
             case PushKind.REFUSED:
@@ -235,6 +237,25 @@ class LeaderConnection:
         self._truncations.add(
             truncation, lambda is_truncated: self._truncation_ended(following, is_truncated=is_truncated)
         )
+
+    def _begin_after_archive(self, following: FollowerRole, log_start: int, offset: int) -> None:
+        """Begin the log again at `offset`. The archive has the state of the records from `log_start` up to there."""
+        if not 0 <= log_start < offset:
+            raise ImpossibleAnswer(f"a log from offset {log_start} on that begins at {offset}")
+        self.leave(following)
+        self._tasks.spawn(self._learn_beginning(following, log_start, offset))
+
+    async def _learn_beginning(self, following: FollowerRole, log_start: int, offset: int) -> None:
+        partition = following.partition
+        try:
+            before = await partition.context.archive.beginning(partition, log_start, offset)
+            if partition.following is following and not partition.is_offline:
+                self._truncate(following, following.full_truncation(offset, before))
+        except (CheckpointUnderWay, ImpossibleAnswer, StorageError, OSError) as error:
+            _events.warning("archive.not_read", topic=partition.topic, partition=partition.index, reason=str(error))
+            self._try_later(following)
+        except Exception as error:
+            partition.fail(error)
 
     def _truncation_ended(self, following: FollowerRole, *, is_truncated: bool) -> None:
         if not is_truncated:

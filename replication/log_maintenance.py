@@ -166,7 +166,8 @@ class LogMaintenance:
 
     async def _drop_old(self, partition: Partition, now_ms: int) -> None:
         await self._load_timestamps(partition)
-        dropped = partition.log.drop(partition.high_watermark, now_ms)
+        archived_end = partition.context.archive.end_of(partition)
+        dropped = partition.log.drop(partition.high_watermark, now_ms, archived_end)
         if dropped:
             self._tasks.spawn(
                 self._remove_segments(

@@ -117,7 +117,7 @@ def truncation_at_damage(
     end = _first_damaged_offset(log, damage)
     if end >= log.log_end:
         return None
-    if end <= log.log_start:
+    if end <= log.local_start:
         return full_truncation(partition, log.log_start, is_wanted)
     return truncation_to(partition, end, is_wanted)
 

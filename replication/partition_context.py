@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cordwood.replication.archive_view import ArchiveView, NoArchive
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.open_segments import OpenSegments
@@ -30,3 +31,4 @@ class PartitionContext:
     partition_failed: Callable[["Partition"], None]
     """Callback for a replica that serves nothing any more: another broker has to lead it."""
     open_segments: OpenSegments = field(default_factory=OpenSegments)
+    archive: ArchiveView = field(default_factory=NoArchive)

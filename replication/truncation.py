@@ -18,7 +18,7 @@ from cordwood.replication.tasks import Tasks
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
 from cordwood.storage.producers import Producers
-from cordwood.storage.state import LogState, lower_checkpoint, state_of_new_log
+from cordwood.storage.state import ArchivedBeginning, LogState, lower_checkpoint, state_of_new_log
 from cordwood.storage.transaction_log import must_read_again
 from cordwood.storage.types import NO_EPOCH
 
@@ -48,6 +48,8 @@ class Truncation:
     """Whether `prepare` makes the checkpoint: batches have to be read, or there are many producers."""
     again: Producers | None = None
     """What `prepare` has read: the transactional producers at `end`."""
+    before: ArchivedBeginning | None = None
+    """What only the archive has of a log that is removed whole."""
 
 
 OnTruncated = Callable[[bool], None]
@@ -63,10 +65,16 @@ def truncation_to(partition: "Partition", end: int, is_wanted: Callable[[], bool
     return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted, is_long=is_long)
 
 
-def full_truncation(partition: "Partition", offset: int, is_wanted: Callable[[], bool]) -> Truncation:
-    """Return a removal of the whole log, after which it begins at `offset`. Otherwise as `truncation_to`."""
+def full_truncation(
+    partition: "Partition", offset: int, is_wanted: Callable[[], bool], before: ArchivedBeginning | None = None
+) -> Truncation:
+    """Return a removal of the whole log, after which it begins at `offset`. Otherwise as `truncation_to`.
+
+    `before` is what only the archive has of the log.
+    """
     partition.flush_mark.note(0, NO_EPOCH)
-    return Truncation(partition, offset, is_full=True, state=state_of_new_log(offset), is_wanted=is_wanted)
+    state = state_of_new_log(offset, before)
+    return Truncation(partition, offset, is_full=True, state=state, is_wanted=is_wanted, before=before)
 
 
 def lower_flushed_end(partition: "Partition", end: int) -> None:
@@ -175,7 +183,7 @@ def finish(truncation: Truncation, failure: Exception | None = None) -> bool:
     partition.is_checkpoint_locked = False
     if partition.error is None and not partition.is_deleted:
         with partition.contained():
-            if truncation.is_wanted() and (truncation.is_full or truncation.end >= partition.log.log_start):
+            if truncation.is_wanted() and (truncation.is_full or truncation.end >= partition.log.local_start):
                 return _truncate(truncation, failure)
             # The replica has another role by now, or retention came first: its log stays as it is.
             partition.note_flushed()
@@ -192,7 +200,7 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
         return _truncation_failed(partition, failure)
     try:
         if truncation.is_full:
-            log.truncate_fully(truncation.end)
+            log.truncate_fully(truncation.end, truncation.before)
         else:
             log.truncate(truncation.end, truncation.again)
         partition.truncated()

@@ -37,6 +37,10 @@ class OffsetOutOfRange(StorageError):
     """An offset below the log start offset or above the log end offset."""
 
 
+class NotLocal(OffsetOutOfRange):
+    """An offset of the log whose records are only in the archive."""
+
+
 class OutOfOrderSequence(StorageError):
     """A gap in an idempotent producer's sequence numbers."""
 

@@ -24,7 +24,7 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, markers_in
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange, TruncationUnsynced
+from cordwood.storage.errors import CorruptBatch, DamagedLog, NotLocal, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
 from cordwood.storage.producers import Producers
@@ -32,7 +32,7 @@ from cordwood.storage.retention import droppable
 from cordwood.storage.rewrite import sync_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
-from cordwood.storage.state import LogState, state_after_truncation, state_as_of, write_checkpoint
+from cordwood.storage.state import ArchivedBeginning, LogState, state_after_truncation, state_as_of, write_checkpoint
 from cordwood.storage.transaction_log import producers_again, record
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
@@ -184,14 +184,17 @@ class Log:
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
         """Return the batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
 
-        Return None if there is nothing below `end` yet. Raises OffsetOutOfRange; DamagedLog if the bytes are not what
-        was written; NotInMemory if the disk would have to be read and `wait` is off.
+        Return None if there is nothing below `end` yet. Raises OffsetOutOfRange; NotLocal if only the archive has the
+        batch; DamagedLog if the bytes are not what was written; NotInMemory if the disk would have to be read and
+        `wait` is off.
         """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
         end = min(end, self.log_end)
         if offset >= end:
             return None
+        if not self.segments or offset < self.segments[0].base_offset:
+            raise NotLocal(f"offset {offset} is only in the archive: the records here begin at {self.local_start}")
         segment = self.segment_of(offset)
         if offset >= segment.end_offset:
             raise DamagedLog(segment.path, segment.size, f"the records from offset {segment.end_offset} on are missing")
@@ -207,7 +210,7 @@ class Log:
     def read_for_replication(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
         """Return a slice for a follower, up to the log end offset, flushed or not; and the offset after the slice.
 
-        A follower begins with the whole batch that contains the log start offset. Raises as `slice`.
+        A follower begins with the whole batch that contains the local start. Raises as `slice`.
         """
         if offset < self.log_start and offset == self.start_boundary(wait=wait):
             offset = self.log_start
@@ -220,11 +223,11 @@ class Log:
         return found, next_offset
 
     def start_boundary(self, *, wait: bool = True) -> int:
-        """Return the base offset of the batch that contains the log start offset, or the log start offset if none does.
+        """Return the base offset of the batch that contains the local start, or the local start if none does.
 
         DeleteRecords leaves that batch whole. Raises DamagedLog, and NotInMemory as `slice`.
         """
-        start = self.log_start
+        start = self.local_start
         if start == self.log_end or not self.segments:
             return start
         segment = self.segment_of(start)
@@ -304,14 +307,17 @@ class Log:
 
     def _truncation_point(self, end: int) -> tuple[Segment, int, int]:
         """Return segment and position where a truncation to `end` begins, and the base offset of the batch there."""
-        assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
+        assert end >= self.local_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         segment, position = self.segment_of(end), 0
         if end > segment.base_offset and not segment.is_lost:
             end, position = batch_boundary(segment, end)
         return segment, position, end
 
-    def truncate_fully(self, offset: int) -> None:
-        """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
+    def truncate_fully(self, offset: int, before: ArchivedBeginning | None = None) -> None:
+        """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk.
+
+        `before` is what only the archive has of the log.
+        """
         for segment in reversed(self.segments):  # After a crash the log lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
@@ -322,6 +328,9 @@ class Log:
         self.has_unsynced_truncation, self._covers_truncation = True, False
         self.epochs, self.producers, self.clean_end = LeaderEpochs(), Producers(), 0
         self.damage = []
+        if before is not None:
+            self.log_start = self.flushed_start = before.log_start
+            self.epochs, self.producers = before.epochs, before.producers
 
     def raise_log_start(self, offset: int) -> None:
         """Raise the log start offset (DeleteRecords, retention). Durable with the next checkpoint.
@@ -333,9 +342,12 @@ class Log:
         self.log_start = offset
         self.epochs.truncate_start(offset)
 
-    def drop(self, high_watermark: int, now_ms: int) -> list[Segment]:
-        """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop."""
-        count = droppable(self.segments, self.config, self.log_start, high_watermark, now_ms)
+    def drop(self, high_watermark: int, now_ms: int, archived_end: int | None = None) -> list[Segment]:
+        """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop.
+
+        Of an archived topic, this is local retention, up to `archived_end`, and the log start offset stays.
+        """
+        count = droppable(self.segments, self.config, self.log_start, high_watermark, now_ms, archived_end)
         if count == 0:
             return []
         if count == len(self.segments):
@@ -344,7 +356,7 @@ class Log:
         for segment in dropped:
             self._unsynced.files.pop(segment.path, None)
         self._cached_positions.clear()
-        if self.segments[0].base_offset > self.log_start:
+        if not self.config.is_archived and self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
         return dropped
 

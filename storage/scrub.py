@@ -47,11 +47,11 @@ class SegmentView:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """Snapshot of a log. From `log_start` to the last segment, no other segment file belongs to the log."""
+    """Snapshot of a log. From `local_start` to the last segment, no other segment file belongs to the log."""
 
     disk: Disk
     directory: str
-    log_start: int
+    local_start: int
     checkpoints: tuple[str, str]
     segments: tuple[SegmentView, ...]
 
@@ -85,7 +85,7 @@ Proof = int | DamagedLog | Undecodable | Unpacked
 def view_of(log: Log) -> LogView:
     """Return a snapshot of the log. Cheap: only the active segment's index is copied, 24 bytes for each 4 KiB."""
     segments = tuple(map(_segment_view, log.segments))
-    return LogView(log.disk, log.directory, log.log_start, _checkpoints(log), segments)
+    return LogView(log.disk, log.directory, log.local_start, _checkpoints(log), segments)
 
 
 def verify(view: LogView) -> Iterator[Proof]:
@@ -155,7 +155,7 @@ def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:
     """Yield segment files that are not part of the log. Files before or after its segments are being removed or new."""
     known = {segment.base_offset for segment in view.segments}
     for base in bases_in(view.disk, view.directory):
-        if base not in known and view.log_start <= base < max(known):
+        if base not in known and view.local_start <= base < max(known):
             yield ForeignSegment(segment_path(view.directory, base))
 
 

@@ -61,6 +61,14 @@ class LogState(NamedTuple):
     """End of what the log cleaner has compacted: below it each key has one record, that of the highest offset."""
 
 
+class ArchivedBeginning(NamedTuple):
+    """What a log without its first records has to know of them: its log start offset, leader epochs and producers."""
+
+    log_start: int
+    epochs: LeaderEpochs
+    producers: Producers
+
+
 class Recovered(NamedTuple):
     """Content of the checkpoint files; a damaged one counts as never written."""
 
@@ -129,9 +137,12 @@ def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
         rows.write(disk)
 
 
-def state_of_new_log(offset: int) -> LogState:
-    """Return the state of an empty log that begins at `offset`."""
-    return LogState(offset, offset, Producers().snapshot(offset), LeaderEpochs().encode())
+def state_of_new_log(offset: int, before: ArchivedBeginning | None = None) -> LogState:
+    """Return the state of an empty log that begins at `offset`; `before` is what only the archive has of it."""
+    if before is None:
+        return LogState(offset, offset, Producers().snapshot(offset), LeaderEpochs().encode())
+    log_start, epochs, producers = before
+    return LogState(log_start, offset, producers.snapshot(offset), epochs.encode(), local_start=offset)
 
 
 def load(disk: Disk, directory: str) -> Recovered:

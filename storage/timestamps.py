@@ -4,7 +4,7 @@ The timestamps in a batch's header are the producer's claim. If they lead to too
 decoded, the batch's first offset is the result: a reader that begins there misses nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -40,10 +40,17 @@ class LocatedBatch(NamedTuple):
 
 def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Parts[Found | None]:
     """Return the first record below `end` with at least this timestamp; None if there is none. Blocks on the disk."""
-    looking = _Looking(log, end, looked_at_max)
-    for segment in log.segments:
+    return first_in(log.segments, timestamp, log.log_start, end, looked_at_max)
+
+
+def first_in(
+    segments: Iterable[Segment], timestamp: int, start: int, end: int, looked_at_max: int = LOOKED_AT_MAX
+) -> Parts[Found | None]:
+    """Return as `first_at_or_after`, of the records of these segments from `start` on."""
+    looking = _Looking(start, end, looked_at_max)
+    for segment in segments:
         segment.load_max_timestamp()
-        if segment.end_offset <= log.log_start or segment.max_timestamp < timestamp:
+        if segment.end_offset <= start or segment.max_timestamp < timestamp:
             continue
         for batch in _batches_at_or_after(segment, timestamp):
             for found in looking.records(batch):
@@ -56,11 +63,18 @@ def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = L
 
 def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Parts[Found | None]:
     """Return the record below `end` with the largest timestamp, the first of equals (KIP-734). Blocks on the disk."""
-    looking = _Looking(log, end, looked_at_max)
+    return latest_in(log.segments, log.log_start, end, looked_at_max)
+
+
+def latest_in(
+    segments: Sequence[Segment], start: int, end: int, looked_at_max: int = LOOKED_AT_MAX
+) -> Parts[Found | None]:
+    """Return as `latest_by_time`, of the records of these segments from `start` on."""
+    looking = _Looking(start, end, looked_at_max)
     best: Found | None = None
-    for segment in log.segments:
+    for segment in segments:
         segment.load_max_timestamp()
-    for segment in sorted(log.segments, key=lambda segment: segment.max_timestamp, reverse=True):
+    for segment in sorted(segments, key=lambda segment: segment.max_timestamp, reverse=True):
         if best is not None and segment.max_timestamp < best.timestamp:
             break
         for interval in sorted(segment.proofs(), key=lambda interval: -interval.max_timestamp):
@@ -74,8 +88,8 @@ def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Pa
 class _Looking:
     """One lookup's view of a log: the readable offsets, and how many more records may be examined."""
 
-    def __init__(self, log: Log, end: int, looked_at_max: int) -> None:
-        self._start, self._end, self._left = log.log_start, end, looked_at_max
+    def __init__(self, start: int, end: int, looked_at_max: int) -> None:
+        self._start, self._end, self._left = start, end, looked_at_max
 
     def records(self, batch: LocatedBatch) -> Iterator[Found | None]:
         """Yield a batch's readable records; for those not examined, its first offset with its largest timestamp.

@@ -195,8 +195,8 @@ MUTANTS = (
     Mutant(
         "retention-by-size-takes-one-too-many",
         "storage/retention.py",
-        "config.deletable and segment.size <= excess and",
-        "config.deletable and excess > 0 and",
+        "may_go and segment.size <= excess and",
+        "may_go and excess > 0 and",
         "Retention by size leaves at least retention.bytes in the log.",
         "The log keeps fewer records than its configuration requires.",
         Scenario.LOGS,
@@ -213,8 +213,8 @@ MUTANTS = (
     Mutant(
         "compacted-topics-age",
         "storage/retention.py",
-        "not (config.deletable and _has_aged(segment, config, now_ms))",
-        "not _has_aged(segment, config, now_ms)",
+        "not (may_go and _has_aged(segment, limits, now_ms))",
+        "not _has_aged(segment, limits, now_ms)",
         "A topic with cleanup.policy=compact only has no retention by time.",
         "Committed offsets of groups are deleted after retention.ms.",
         Scenario.LOGS,
@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "compacted-topics-shrink",
         "storage/retention.py",
-        "        too_large = config.deletable and segment",
+        "        too_large = may_go and segment",
         "        too_large = segment",
         "A topic with cleanup.policy=compact only has no retention by size.",
         "Committed offsets of groups are deleted beyond retention.bytes.",
@@ -231,8 +231,8 @@ MUTANTS = (
     Mutant(
         "records-without-a-time-age",
         "storage/retention.py",
-        "    return config.retention_ms >= 0 and is_timed and now_ms",
-        "    return config.retention_ms >= 0 and now_ms",
+        "    return limits.age_ms >= 0 and is_timed and now_ms",
+        "    return limits.age_ms >= 0 and now_ms",
         "Retention by time ignores segments without a timestamp.",
         "Records without a timestamp are deleted immediately.",
         Scenario.LOGS,
@@ -240,7 +240,7 @@ MUTANTS = (
     Mutant(
         "retention-for-ever-ends",
         "storage/retention.py",
-        "    return config.retention_ms >= 0 and is_timed and now_ms",
+        "    return limits.age_ms >= 0 and is_timed and now_ms",
         "    return is_timed and now_ms",
         "With retention.ms=-1, no record is deleted by age.",
         "Records are deleted immediately.",

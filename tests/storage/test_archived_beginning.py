@@ -1,0 +1,107 @@
+"""Logs whose first records are only in the archive: local retention, reads, restarts, truncations."""
+
+from dataclasses import replace
+
+import pytest
+from log_fixture import DIRECTORY, SMALL, LogFixture
+
+from cordwood.storage.errors import NotLocal, OffsetOutOfRange
+from cordwood.storage.epochs import EpochStart, LeaderEpochs
+from cordwood.storage.scrub import verify, view_of
+from cordwood.storage.state import ArchivedBeginning, lower_checkpoint, state_of_new_log
+from cordwood.storage.types import LeaderEpoch, Offset
+from cordwood.storage.verify import verify_partition
+
+ARCHIVED = replace(SMALL, is_archived=True, local_retention_bytes=0)
+VALUES = [f"{number} {'x' * 200}" for number in range(20)]
+
+
+@pytest.fixture
+def log() -> LogFixture:
+    return LogFixture(ARCHIVED).append(*VALUES).flush()
+
+
+def drop(log: LogFixture, archived_end: int | None) -> int:
+    """Run local retention with what the archive has. Return the number of removed segments."""
+    dropped = log.log.drop(log.log.flushed_end, log.now, archived_end)
+    log.checkpoint()
+    for segment in dropped:
+        segment.release()
+        for path in filter(log.disk.exists, segment.paths()):
+            log.disk.remove(path)
+    return len(dropped)
+
+
+def test_a_replica_that_does_not_know_the_archive_keeps_everything(log: LogFixture) -> None:
+    assert drop(log, None) == 0
+    assert (log.start, log.log.local_start) == (0, 0)
+
+
+def test_local_retention_deletes_what_is_archived_and_the_log_still_begins_there(log: LogFixture) -> None:
+    second, third = log.bases[1:3]
+    assert drop(log, third - 1) == 1
+    assert (log.start, log.log.local_start) == (0, second)
+    with pytest.raises(NotLocal):
+        log.log.slice(second - 1, 1000, log.end)
+    with pytest.raises(OffsetOutOfRange, match="is not within"):
+        log.log.slice(-1, 1000, log.end)
+    assert log.values(second) == VALUES[second:]
+
+
+def test_it_comes_back_after_a_restart(log: LogFixture) -> None:
+    drop(log, log.bases[3])
+    local, bases = log.log.local_start, log.bases
+    log.close().power_cut(keep=0).reopen()
+    assert (log.start, log.log.local_start, log.bases, log.damage) == (0, local, bases, [])
+    assert [one for one in verify(view_of(log.log)) if not isinstance(one, int)] == []
+    assert list(verify_partition(log.disk, DIRECTORY, None)) == []
+    assert log.values(local) == VALUES[local:]
+
+
+def test_a_compacted_log_stays_whole(log: LogFixture) -> None:
+    log.configure(compacted=True)
+    assert drop(log, log.end) == 0
+
+
+def test_deleted_records_go_whatever_is_archived(log: LogFixture) -> None:
+    start = log.bases[2]
+    log.delete_records(start)
+    assert drop(log, None) == 2
+    assert (log.start, log.log.local_start) == (start, start)
+
+
+def test_retention_of_all_records_is_not_that_of_the_disk(log: LogFixture) -> None:
+    log.configure(local_retention_bytes=-1, local_retention_ms=-1, retention_bytes=0, retention_ms=0)
+    assert drop(log, log.end) == 0
+    log.configure(local_retention_bytes=-2)
+    assert drop(log, log.bases[1]) == 1
+
+
+def test_a_truncation_to_the_local_start_leaves_an_empty_log_there(log: LogFixture) -> None:
+    drop(log, log.bases[2])
+    local = log.log.local_start
+    log.truncate(local)
+    assert (log.start, log.log.local_start, log.end) == (0, local, local)
+    log.power_cut(keep=0).reopen()
+    assert (log.start, log.log.local_start, log.end, log.damage) == (0, local, local, [])
+
+
+def test_an_empty_log_begins_after_the_archive_and_knows_epochs_and_producers(log: LogFixture) -> None:
+    log.send(0, "a", producer=9)
+    epochs = LeaderEpochs((EpochStart(LeaderEpoch(0), Offset(0)), EpochStart(LeaderEpoch(3), Offset(70))))
+    before = ArchivedBeginning(10, epochs, log.log.producers)
+    log._note(0)  # noqa: SLF001
+    lower_checkpoint(log.disk, DIRECTORY, state_of_new_log(100, before))
+    log.log.truncate_fully(100, before)
+    log._sync()  # noqa: SLF001
+    for _ in range(2):
+        assert (log.start, log.log.local_start, log.end) == (10, 100, 100)
+        assert log.log.epochs.end_of(0, 100) == (0, 70)
+        assert dict(log.log.producers)[9].next_sequence == 1
+        with pytest.raises(NotLocal):
+            log.log.slice(99, 1000, 100)
+        log.power_cut(keep=0).reopen()
+    log.leader_epoch = 4
+    assert log.append("b").flush().values(100) == ["b"]
+    log.checkpoint().power_cut(keep=0).reopen()
+    assert (log.start, log.log.local_start, log.end, log.damage) == (10, 100, 101, [])
