@@ -144,7 +144,11 @@ class AbortedIndex:
 
     def rows(self) -> list[AbortedRow]:
         """Return all rows. Blocks on the disk. Raises DamagedLog."""
-        return list(map(AbortedRow._make, _ROW.iter_unpack(bytes(self._content(wait=True)))))
+        return rows_of(self.encode())
+
+    def encode(self) -> bytes:
+        """Return all rows as `rows_of` reads them. Blocks on the disk. Raises DamagedLog."""
+        return bytes(self._content(wait=True))
 
     def count_below(self, end: int) -> int:
         """Return the number of markers below `end`. Rows that are only on disk are below every checkpoint's end."""
@@ -242,6 +246,11 @@ class AbortedIndex:
             what = f"{len(rows) // ROW_BYTES} of {count} aborted transactions are there"
             raise damage or DamagedLog(self.path, 0, what)
         return rows[: count * ROW_BYTES]
+
+
+def rows_of(content: bytes) -> list[AbortedRow]:
+    """Return encoded rows."""
+    return list(map(AbortedRow._make, _ROW.iter_unpack(content)))
 
 
 def aborted_between(

@@ -82,6 +82,10 @@ class Index:
         some._rows += self._rows[first * ROW_BYTES : stop * ROW_BYTES]
         return some
 
+    def encode(self) -> bytes:
+        """Return the rows as `rows_of` reads them."""
+        return bytes(self._rows)
+
     def append(self, interval: Interval) -> None:
         assert interval.position == self.end, "intervals lie end to end"
         self._rows += _ROW.pack(*interval)
@@ -139,6 +143,11 @@ class Index:
     def must_be_rewritten(self) -> None:
         """Let the next `save` rewrite the file, which no longer agrees with the rows."""
         self._saved, self.is_outdated = 0, True
+
+
+def rows_of(content: bytes) -> list[Interval]:
+    """Return encoded rows."""
+    return list(map(Interval._make, _ROW.iter_unpack(content)))
 
 
 class DamagedIntervals:

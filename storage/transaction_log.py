@@ -32,12 +32,12 @@ def record(
     marker: EndTransactionMarker | None,
 ) -> None:
     """Record a transactional batch, or a control batch with its marker, that is in the log from `base` to `end`."""
-    row = _record(producers, header, base, end, now_ms, marker)
+    row = record_in(producers, header, base, end, now_ms, marker)
     if row is not None:
         aborted.append(row)
 
 
-def _record(
+def record_in(
     producers: Producers, header: BatchHeader, base: int, end: int, now_ms: int, marker: EndTransactionMarker | None
 ) -> AbortedRow | None:
     """Record a transactional batch in the producers' states. Return the transaction that it aborts, if any."""
@@ -105,6 +105,6 @@ def _rows_again(log: "Log", segment: Segment, end: int, producers: Producers) ->
             break
         if header.is_transactional:
             marker = marker_of(place, position, header)
-            row = _record(producers, header, base, header.end, header.max_timestamp, marker)
+            row = record_in(producers, header, base, header.end, header.max_timestamp, marker)
             if row is not None:
                 yield row
