@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition, TopicIdPartition
@@ -297,7 +299,11 @@ def _warn_of_ignored(before: TopicImage | None, topic: TopicImage) -> None:
 
 
 def log_config(topic: TopicImage, broker: BrokerConfig) -> LogConfig:
-    return topic_configs.log_config(topic.configs, broker)
+    """Return the log configuration of a topic. The coordinators' topics are archived if there is an archive."""
+    config = topic_configs.log_config(topic.configs, broker)
+    if not broker.settings.archive_url or topic.name not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        return config
+    return replace(config, is_archived=True, segment_ms=min(config.segment_ms, broker.settings.archive_roll_ms))
 
 
 def _min_isr(topic: TopicImage, broker: BrokerConfig) -> int:

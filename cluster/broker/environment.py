@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cordwood.archive.store import ObjectStore
 from cordwood.cluster.security.tls_listeners import TlsListeners
 from cordwood.replication.measures import Clock
 from cordwood.replication.syncers import Syncer
@@ -43,6 +44,8 @@ class Environment:
     """Id of the machine's boot; a new one after each loss of its memory."""
     close: Callable[[], None]
     """Cleanup that waits for the threads and closes them: the last call of `Broker.stop`."""
+    open_store: Callable[[], ObjectStore] | None = None
+    """Factory of the archive's object store; None if the broker has no archive. Raises StoreError."""
     tls: TlsListeners | None = None
     """Certificates and keys; None if no listener may have TLS, as in the simulator."""
 

@@ -14,6 +14,9 @@ from cordwood.storage.config import FlushPolicy, LogConfig
 MINUTE_MS = 60 * 1000
 INDEX_INTERVAL_BYTES_MAX = 256 << 10
 DELETE_DELAY = "file.delete.delay.ms"
+ARCHIVED = "remote.storage.enable"
+_RETENTIONS = (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes"))
+_ARCHIVE_KEYS = {ARCHIVED, *(key for pair in _RETENTIONS for key in pair)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         "log.index.interval.bytes",
         documentation="Log bytes between two entries of the offset index; at most 256 KiB.",
     ),
+    "local.retention.bytes": _of("log.local.retention.bytes"),
+    "local.retention.ms": _of("log.local.retention.ms"),
     "max.compaction.lag.ms": _of(
         "log.cleaner.max.compaction.lag.ms",
         documentation="The age at which a record of a compacted topic must be compacted.",
@@ -80,6 +85,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
     "min.compaction.lag.ms": _of("log.cleaner.min.compaction.lag.ms"),
     "min.insync.replicas": _of("min.insync.replicas"),
     "preallocate": _of("log.preallocate"),
+    ARCHIVED: _of(ARCHIVED),
     "retention.bytes": _of("log.retention.bytes"),
     "retention.ms": _of(
         "log.retention.ms",
@@ -113,6 +119,9 @@ def validate_changes(own: Mapping[str, str], changes: Mapping[str, str | None], 
     if {"min.compaction.lag.ms", "max.compaction.lag.ms"} & changes.keys():
         changed = {**own, **changes}
         _check_compaction_lags({key: text for key, text in changed.items() if text is not None}, broker)
+    if _ARCHIVE_KEYS & changes.keys():
+        changed = {**own, **changes}
+        _check_local_retention({key: text for key, text in changed.items() if text is not None}, broker)
 
 
 def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
@@ -128,9 +137,20 @@ def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
         except ValueError as error:
             message = f"Invalid value {text} for configuration {key}: it must be {error}."
             raise Refused(ErrorCode.invalid_config, message) from None
+        if key == ARCHIVED:
+            check_has_archive(row.type.parse(text), broker)
+    known = {key: text for key, text in configs.items() if text is not None}
     if "min.compaction.lag.ms" in configs or "max.compaction.lag.ms" in configs:
-        known = {key: text for key, text in configs.items() if text is not None}
         _check_compaction_lags(known, broker)
+    if _ARCHIVE_KEYS & configs.keys():
+        _check_local_retention(known, broker)
+
+
+def check_has_archive(is_archived: Value, broker: BrokerConfig) -> None:
+    """Raise Refused(INVALID_CONFIG) if a topic would be archived without an archive."""
+    if is_archived is True and not broker.settings.archive_url:
+        message = f"{ARCHIVED} must not be true, because the brokers have no archive: set archive.url on each of them."
+        raise Refused(ErrorCode.invalid_config, message)
 
 
 def ignored(configs: Mapping[str, str]) -> Iterator[str]:
@@ -192,6 +212,9 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         delete_delay_ms=number(DELETE_DELAY) if has_own_delay else None,
+        is_archived=value_of(ARCHIVED, configs, broker) is True,
+        local_retention_ms=number("local.retention.ms"),
+        local_retention_bytes=number("local.retention.bytes"),
     )
 
 
@@ -203,6 +226,18 @@ def _check_compaction_lags(configs: Mapping[str, str], broker: BrokerConfig) -> 
     if least > most:
         message = f"min.compaction.lag.ms ({least}) must not be more than max.compaction.lag.ms ({most})."
         raise Refused(ErrorCode.invalid_config, message)
+
+
+def _check_local_retention(configs: Mapping[str, str], broker: BrokerConfig) -> None:
+    if value_of(ARCHIVED, configs, broker) is not True:
+        return
+    for local_key, key in _RETENTIONS:
+        local, whole = value_of(local_key, configs, broker), value_of(key, configs, broker)
+        assert isinstance(local, int), f"{local_key} is a number"
+        assert isinstance(whole, int), f"{key} is a number"
+        if whole >= 0 and (local == -1 or local > whole):
+            message = f"{local_key} ({local}) must not be more than {key} ({whole})."
+            raise Refused(ErrorCode.invalid_config, message)
 
 
 def _row(key: str, row: TopicConfig, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigRow:

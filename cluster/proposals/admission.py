@@ -100,11 +100,12 @@ def check_changes(
         if not setting.is_dynamic:
             raise Refused(ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{change.key}]")
         try:
-            if change.value is not None:
-                setting.type.parse(change.value)
+            value = None if change.value is None else setting.type.parse(change.value)
         except ValueError as error:
             message = f"Invalid value {change.value} for configuration {change.key}: it must be {error}."
             raise Refused(ErrorCode.invalid_config, message) from None
+        if change.key == topic_configs.ARCHIVED:
+            topic_configs.check_has_archive(value, broker)
 
 
 def _check_texts(texts: Iterable[str]) -> None:

@@ -90,6 +90,10 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
         ('http.listen = "8080"', "write it as HOST:PORT"),
         ("controller.quorum.voters = '1@127.0.0.1:9093,2@broker-2:9093,3@10.0.0.3:9093'", "secret is empty"),
         ("controller.quorum.voters = '1@127.0.0.1:9'\nlisteners = 'PLAINTEXT://:1,CONTROLLER://:9'", "secret is empty"),
+        ("archive.url = 's3://key:secret@bucket'", "without credentials and options"),
+        ("archive.url = 's3://bucket?region=x'", "without credentials and options"),
+        ("archive.url = '/a/directory'", "or file:///DIRECTORY"),
+        ("remote.storage.enable = true", "there is no archive: set archive.url"),
         ("max.connections = 5\nmax.connections.per.ip = 5", 'put it in quotes: "max.connections.per.ip" = 100'),
     ],
 )

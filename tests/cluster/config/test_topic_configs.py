@@ -21,6 +21,7 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 PLAIN = BrokerConfig(Settings())
+ARCHIVING = BrokerConfig(Settings(archive_url="s3://bucket/prefix"))
 
 
 @pytest.mark.parametrize("key", TOPIC_CONFIGS)
@@ -57,7 +58,8 @@ def test_every_field_of_a_logs_config_can_be_set() -> None:
         "message.timestamp.after.max.ms": "1008",
         "file.delete.delay.ms": "1010",
     }
-    validate(configs, PLAIN)
+    configs |= {"remote.storage.enable": "true", "local.retention.ms": "1003", "local.retention.bytes": "1004"}
+    validate(configs, ARCHIVING)
     made = log_config(configs, Settings(producer_id_expiration_ms=1009))
     assert made == LogConfig(
         segment_bytes=1000,
@@ -75,6 +77,9 @@ def test_every_field_of_a_logs_config_can_be_set() -> None:
         timestamp_before_max_ms=1007,
         timestamp_after_max_ms=1008,
         delete_delay_ms=1010,
+        is_archived=True,
+        local_retention_ms=1003,
+        local_retention_bytes=1004,
     )
     default = LogConfig()
     assert [
@@ -148,6 +153,8 @@ def test_a_row_says_where_its_value_comes_from() -> None:
         ({"flush.policy": "never"}, "one of group, os"),
         ({"cleanup.policy": "delete,burn"}, "a comma-separated list of compact, delete"),
         ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "must not be more than"),
+        ({"remote.storage.enable": "true"}, "the brokers have no archive: set archive.url"),
+        ({"local.retention.ms": "-3"}, "a whole number of at least -2"),
     ],
 )
 def test_what_may_not_be_set_gets_a_sentence(configs: dict[str, str | None], sentence: str) -> None:
@@ -200,3 +207,24 @@ def test_a_change_is_judged_by_what_it_changes() -> None:
         validate_changes(own, {"retention.ms": "def"}, PLAIN)
     with pytest.raises(Refused, match="must not be more than"):
         validate_changes({"max.compaction.lag.ms": "8"}, {"min.compaction.lag.ms": "9"}, PLAIN)
+
+
+@pytest.mark.parametrize("unit", ["ms", "bytes"])
+@pytest.mark.parametrize(("local", "whole"), [("6", "5"), ("-1", "5")])
+def test_the_disk_keeps_no_more_than_the_whole_topic(unit: str, local: str, whole: str) -> None:
+    own = {"remote.storage.enable": "true", f"retention.{unit}": whole}
+    change = {f"local.retention.{unit}": local}
+    with pytest.raises(Refused, match=rf"local.retention.{unit} \({local}\) must not be more than"):
+        validate_changes(own, change, ARCHIVING)
+    with pytest.raises(Refused, match="must not be more than"):
+        validate({**own, **change}, ARCHIVING)
+    validate_changes({f"retention.{unit}": whole}, change, ARCHIVING)
+    validate_changes(own, {f"local.retention.{unit}": "5"}, ARCHIVING)
+    validate_changes(own, {f"local.retention.{unit}": "-2"}, ARCHIVING)
+    validate_changes(own, {f"local.retention.{unit}": local, f"retention.{unit}": "-1"}, ARCHIVING)
+
+
+def test_a_topic_of_an_archive_that_is_gone_keeps_its_config_and_may_change_others() -> None:
+    own = {"remote.storage.enable": "true"}
+    assert log_config(own, PLAIN).is_archived
+    validate_changes(own, {"retention.ms": "5"}, PLAIN)
