@@ -129,8 +129,10 @@ class PushKind(IntEnum):
     DIFFERS = 1
     """The follower's log diverges: `first` is an epoch, `second` is where that epoch ends in the leader's log."""
     TOO_OLD = 2
-    """The leader's disk has nothing before `second`, where a batch begins. `first` offsets before it are in the archive;
-    without any, the batch contains the log start offset."""
+    """The leader's disk has nothing before `second`, where a batch begins; `first` offsets before it are archived.
+
+    Without any, the batch contains the log start offset.
+    """
     REFUSED = 3
     """The broker does not lead this partition in that epoch, or not yet. Ask again when the metadata has changed."""
 

@@ -20,6 +20,8 @@ TOPICS = "topics"
 MARKS_FILE = "flushed"
 STAGING = "repair"
 """Segments that are being rebuilt. Those found when a broker starts were never finished, and are removed."""
+ARCHIVE_CACHE = "archive-cache"
+"""What was read from the archive. The cache is empty when a broker starts."""
 METADATA = "metadata"
 """Where the first log directory of a broker keeps the cluster's metadata."""
 
@@ -49,8 +51,9 @@ class LogDirectory:
         """
         for changed in disk.make_directories(f"{path}/{TOPICS}"):
             sync_directory(disk, changed)
-        if disk.exists(f"{path}/{STAGING}"):
-            disk.remove_tree(f"{path}/{STAGING}")
+        for left in (STAGING, ARCHIVE_CACHE):
+            if disk.exists(f"{path}/{left}"):
+                disk.remove_tree(f"{path}/{left}")
         self.disk, self.path = disk, path
         self.flusher, self.run_blocking = flusher, run_blocking
         self.flushed_offsets = FlushedOffsets(disk.open(f"{path}/{MARKS_FILE}", create=True))

@@ -86,6 +86,13 @@ class Index:
         """Return the rows as `rows_of` reads them."""
         return bytes(self._rows)
 
+    @classmethod
+    def decode(cls, rows: bytes) -> "Index":
+        """Return the index with the rows of `encode`."""
+        index = cls()
+        index._rows += rows
+        return index
+
     def append(self, interval: Interval) -> None:
         assert interval.position == self.end, "intervals lie end to end"
         self._rows += _ROW.pack(*interval)

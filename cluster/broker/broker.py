@@ -65,7 +65,9 @@ from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
+from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
+from cordwood.replication.archive_view import NoArchive
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
@@ -196,6 +198,8 @@ class Broker:
         await self._isr_changes.close()
         await self._scrubber.close()
         await self._repairs.close()
+        if self._archive_reads is not None:
+            await self._archive_reads.close()
         await self._log_maintenance.stop()
         await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
         closing = [partition.directory.run_blocking(self._close, partition) for partition in self._replicas]
@@ -308,6 +312,10 @@ class Broker:
     def _build_replication(self, directories: list[LogDirectory]) -> None:
         settings, quorum = self._settings, self._quorum
         lag_max_s = settings.replica_lag_time_max_ms / 1000
+        open_store = self._environment.open_store
+        self._archive_reads = open_store and ArchiveReads(
+            lambda: quorum.image, open_store(), settings.archive_cache_bytes
+        )
         self._isr_changes = IsrChanges(quorum, settings.node_id, lambda one: self._follower_connections.epoch_of(one))
         context = PartitionContext(
             broker_id=settings.node_id,
@@ -319,6 +327,7 @@ class Broker:
             start_moved=lambda partition: self._log_maintenance.checkpoint_soon(partition),
             partition_failed=lambda partition: self._repairs.failed(partition),
             open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
+            archive=self._archive_reads or NoArchive(),
         )
         self._replicas = Replicas(directories, context)
         self._peer_directory = PeerDirectory(
@@ -419,6 +428,7 @@ class Broker:
             served_apis=served_apis(),
             features=FEATURES,
             audit=self._audit,
+            archive=self._archive_reads,
             tokens=self._credentials.tokens,
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
         )
@@ -469,6 +479,7 @@ class Broker:
             self._peer_directory.nearest,
             self._turns,
             authorizer,
+            self._archive_reads,
         )
         return {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
 

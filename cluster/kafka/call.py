@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.security.audit.log import AuditSink
     from cordwood.cluster.security.authorizer import Authorizer
     from cordwood.cluster.security.delegation_tokens import DelegationTokens
+    from cordwood.cluster.tiering.reads import ArchiveReads
     from cordwood.cluster.transactions.coordinator import TransactionCoordinator
     from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
@@ -62,6 +63,8 @@ class Services:
     tokens: "DelegationTokens"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
+    archive: "ArchiveReads | None" = None
+    """None if this broker has no archive."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.replication.archive_view import ArchiveUnavailable
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage import errors
 from cordwood.storage.budget import OverBudget
@@ -25,6 +26,9 @@ _BY_ERROR: dict[type[Exception], ErrorCode] = {
     errors.StaleProducerEpoch: ErrorCode.invalid_producer_epoch,
     errors.InvalidTransactionState: ErrorCode.invalid_txn_state,
     errors.TransactionCoordinatorFenced: ErrorCode.transaction_coordinator_fenced,
+    # This broker has no archive, or the archive does not answer: clients try again.
+    errors.NotLocal: ErrorCode.kafka_storage_error,
+    ArchiveUnavailable: ErrorCode.kafka_storage_error,
     errors.OutOfResources: ErrorCode.kafka_storage_error,
     errors.DiskFull: ErrorCode.kafka_storage_error,
     # The replica has just been elected, and accepts batches after its next group commit.

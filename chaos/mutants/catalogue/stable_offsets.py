@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         "fetches-list-no-aborted-transactions",
         "cluster/kafka/handlers/fetch.py",
-        "                    if self._is_read_committed and transactions.end > fetched.offset:\n",
-        "                    if False:\n",
+        "        with_aborted = self._is_read_committed and log.producers.transactions.end > offset\n",
+        "        with_aborted = False\n",
         "A read_committed fetch lists the aborted transactions among its batches (transaction rule 3).",
         ABORTED,
         Scenario.TRANSACTIONS,

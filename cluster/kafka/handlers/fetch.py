@@ -43,13 +43,13 @@ from cordwood.cluster.kafka.watched_partition import WatchedPartition
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.cluster.security.authorizer import Authorizer
+from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, report
-from cordwood.storage.aborted_index import AbortedTransaction
-from cordwood.storage.errors import DamagedLog, NotInMemory
+from cordwood.storage.errors import DamagedLog, NotInMemory, NotLocal
 from cordwood.storage.slices import Slice
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 19)
@@ -89,7 +89,10 @@ class FetchHandler:
         nearest: Nearest,
         turns: Turns,
         authorizer: Authorizer | None = None,
+        archive: ArchiveReads | None = None,
     ) -> None:
+        self.archive = archive
+        """None if this broker has no archive."""
         self.authorizer = authorizer
         """None if every client may do everything."""
         self.turns, self.tasks = turns, Tasks()
@@ -272,7 +275,7 @@ class DelayedFetch:
         fetched = spot.fetched
         partition = self._fetching.find(spot.key, fetched.leader_epoch, self._rack)
         end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
-        found = partition.log.slice(fetched.offset, fetched.bytes_max, end, wait=False)
+        found = self._read(Row(spot.key), partition, fetched.offset, fetched.bytes_max, end, wait=False)
         size = 0 if found is None else found.size
         self._size += size - spot.size
         spot.size = size
@@ -373,9 +376,7 @@ class DelayedFetch:
                 if partition.directory is directory:
                     count += 1
                     end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
-                    found = partition.log.slice(fetched.offset, fetched.bytes_max, end)
-                    if found is not None and self._is_read_committed:
-                        _aborted(partition, fetched.offset, found, wait=True)
+                    self._read(Row(key), partition, fetched.offset, fetched.bytes_max, end, wait=True, may_load=False)
             except EXPECTED:
                 continue
         return count
@@ -413,15 +414,44 @@ class DelayedFetch:
                 if room <= 0 and size:
                     continue
                 wait = may_wait and partition.directory not in self._cold
-                found = log.slice(fetched.offset, min(fetched.bytes_max, max(room, 0)), end, wait=wait)
+                found = self._read(row, partition, fetched.offset, min(fetched.bytes_max, max(room, 0)), end, wait=wait)
                 if found is not None and (found.size <= room or not size):
-                    if self._is_read_committed and transactions.end > fetched.offset:
-                        row.aborted = _aborted(partition, fetched.offset, found, wait=wait)
                     row.slice = found
                     size += found.size
             except NOT_READ as error:
                 self._leave_out(row, partition, error)
         return rows, size
+
+    def _read(
+        self,
+        row: Row,
+        partition: Partition,
+        offset: int,
+        bytes_max: int,
+        end: int,
+        *,
+        wait: bool,
+        may_load: bool = True,
+    ) -> Slice | None:
+        """Return the batches from `offset` on, and add the aborted transactions among them to the row.
+
+        None if there are none yet, or if they are being downloaded from the archive; a thread, without `may_load`,
+        downloads nothing. Raises one of EXPECTED, and NotInMemory.
+        """
+        log, archive = partition.log, self._fetching.archive
+        with_aborted = self._is_read_committed and log.producers.transactions.end > offset
+        try:
+            found = log.slice(offset, bytes_max, end, wait=wait)
+        except NotLocal:
+            if archive is None:
+                raise
+            found, row.aborted = archive.read(
+                partition, offset, bytes_max, end, with_aborted=with_aborted, wait=wait, may_load=may_load
+            )
+            return found
+        if found is not None and with_aborted:
+            row.aborted = log.aborted(offset, found.next_offset(wait=wait), wait=wait)
+        return found
 
     def _end_with_transactions(self, partition: Partition, row: Row) -> int:
         """Return the end of what the client may read, and complete the row."""
@@ -475,11 +505,6 @@ class DelayedFetch:
             # A partition that got data goes to the end of the session, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
         return is_news
-
-
-def _aborted(partition: Partition, offset: int, found: Slice, *, wait: bool) -> list[AbortedTransaction]:
-    """Return the aborted transactions among the batches of a slice that begins with `offset`. Raises as `Log.slice`."""
-    return partition.log.aborted(offset, found.next_offset(wait=wait), wait=wait)
 
 
 def _told_watermark(partition: Partition) -> int:

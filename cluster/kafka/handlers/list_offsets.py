@@ -115,7 +115,7 @@ def _code_of(error: Exception, version: int) -> ErrorCode:
 
 async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_committed: bool) -> Found | None:
     """Look up an offset among the committed or stable records. A lookup by time decodes batches in a thread."""
-    log, decoding = partition.log, call.services.decoding.of(partition.directory)
+    log, decoding, archive = partition.log, call.services.decoding.of(partition.directory), call.services.archive
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -128,6 +128,13 @@ async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_
         return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:
         latest: Found | None = await decoding.run_parts(latest_by_time(log, end))
-        return latest
+        if archive is None or log.local_start == log.log_start:
+            return latest
+        archived = await archive.latest_by_time(partition, decoding.run_parts)
+        return max(filter(None, (archived, latest)), key=lambda found: found.timestamp, default=None)
+    if archive is not None and log.local_start > log.log_start:
+        archived = await archive.first_at_or_after(partition, timestamp, decoding.run_parts)
+        if archived is not None and archived.offset < end:
+            return archived
     found: Found | None = await decoding.run_parts(first_at_or_after(log, timestamp, end))
     return found
