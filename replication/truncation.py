@@ -20,6 +20,7 @@ from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
 from cordwood.storage.producers import Producers
 from cordwood.storage.state import ArchivedBeginning, LogState, lower_checkpoint, state_of_new_log
 from cordwood.storage.transaction_log import must_read_again
+from cordwood.storage.truncation_plan import producers_before_truncation, state_before_truncation
 from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def truncation_to(partition: "Partition", end: int, is_wanted: Callable[[], bool
     """Return a truncation, with the flushed end already lowered. Raises OSError, StorageError."""
     log = partition.log
     is_long = must_read_again(log.producers, end) or len(log.producers) > PRODUCERS_ON_LOOP_MAX
-    state = None if is_long else log.state_before_truncation(end)
+    state = None if is_long else state_before_truncation(log, end)
     lower_flushed_end(partition, end)
     return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted, is_long=is_long)
 
@@ -168,8 +169,8 @@ def prepare(truncations: Sequence[Truncation]) -> dict[Truncation, Exception]:
                 for changed in log.disk.make_directories(log.directory):
                     sync_directory(log.disk, changed)
             if truncation.is_long:
-                truncation.again = log.producers_before_truncation(truncation.end)
-                truncation.state = log.state_before_truncation(truncation.end, truncation.again)
+                truncation.again = producers_before_truncation(log, truncation.end)
+                truncation.state = state_before_truncation(log, truncation.end, truncation.again)
             if truncation.state is not None:
                 lower_checkpoint(log.disk, log.directory, truncation.state)
         except Exception as error:

@@ -19,7 +19,6 @@ from cordwood.storage.batch import (
     stamp,
     with_append_time,
 )
-from cordwood.storage.boundaries import batch_boundary
 from cordwood.storage.config import LogConfig
 from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, markers_in
 from cordwood.storage.disk import Bytes, Disk, sync_directory
@@ -27,16 +26,17 @@ from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog, NotLocal, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
+from cordwood.storage.positions import CachedPositions
 from cordwood.storage.producers import Producers
 from cordwood.storage.retention import droppable
 from cordwood.storage.rewrite import sync_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
-from cordwood.storage.state import ArchivedBeginning, LogState, state_after_truncation, state_as_of, write_checkpoint
+from cordwood.storage.state import LogState, state_as_of, write_checkpoint
 from cordwood.storage.transaction_log import producers_again, record
+from cordwood.storage.truncation_plan import truncation_point
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
-CACHED_POSITIONS_MAX = 16
 SMALL_BATCH_BYTES = 8 << 10
 """Largest batch that is copied on append: the copy is cheaper than a gathering write and a read for the followers."""
 
@@ -77,9 +77,7 @@ class Log:
         self._covered_end = 0
         self.has_unsynced_truncation = self._covers_truncation = False
         """Whether the disk may still have truncated batches, and whether the running group commit removes them."""
-        self._cached_positions: dict[int, tuple[Segment, int]] = {}
-        self._start_boundary = (-1, -1)
-        """A log start offset within a batch, and the base offset of that batch."""
+        self._positions = CachedPositions()
         self.opened = opened or OpenSegments()
         self.discard = disk.remove
         """Removes the file of a truncated segment, or moves it away."""
@@ -173,7 +171,7 @@ class Log:
         if self._covers_truncation:
             self.has_unsynced_truncation = False
         if pending.segment is not None and self._covered_end == pending.end_offset:
-            self._remember(pending.end_offset, pending.segment, pending.position)
+            self._positions.remember(pending.end_offset, pending.segment, pending.position)
 
     def flush_failed(self, pending: PendingFlush) -> None:
         """What became of `pending` is unknown; nothing more is to be synced here."""
@@ -198,13 +196,13 @@ class Log:
         segment = self.segment_of(offset)
         if offset >= segment.end_offset:
             raise DamagedLog(segment.path, segment.size, f"the records from offset {segment.end_offset} on are missing")
-        start = self._locate(segment, offset, wait)
-        stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)
+        start = self._positions.locate(segment, offset, wait=wait)
+        stop = segment.size if end >= segment.end_offset else self._positions.locate(segment, end, wait=wait)
         intact = segment.damaged.intact_end(segment.path, start, stop)
         if stop - start > max_bytes or intact < stop:
             stop = segment.read_end(start, intact, max_bytes, wait=wait)
         elif end < segment.end_offset and not wait:
-            self._remember(end, segment, stop)
+            self._positions.remember(end, segment, stop)
         return Slice(segment, start, stop, segment.truncations)
 
     def read_for_replication(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
@@ -219,7 +217,7 @@ class Log:
             return None
         next_offset = found.next_offset(wait=wait)
         if not wait:
-            self._remember(next_offset, found.segment, found.stop)
+            self._positions.remember(next_offset, found.segment, found.stop)
         return found, next_offset
 
     def start_boundary(self, *, wait: bool = True) -> int:
@@ -233,10 +231,7 @@ class Log:
         segment = self.segment_of(start)
         if start <= segment.base_offset:
             return start
-        if self._start_boundary[0] != start:
-            position = self._locate(segment, start, wait)
-            self._start_boundary = start, segment.header_at(position, wait=wait).base_offset
-        return self._start_boundary[1]
+        return self._positions.batch_base(segment, start, wait=wait)
 
     def read(self, offset: int, max_bytes: int, end: int) -> bytes:
         """Return the batches of `slice` as bytes; empty if there are none. Blocks on the disk."""
@@ -251,34 +246,17 @@ class Log:
         first = max(bisect_right(self.segments, start, key=lambda segment: segment.base_offset) - 1, 0)
         return aborted_between((segment.aborted for segment in self.segments[first:]), start, end, wait=wait)
 
-    def producers_before_truncation(self, end: int) -> Producers | None:
-        """Return what a truncation to `end` reads from the batches, if anything. Blocks on the disk."""
-        segment, _, end = self._truncation_point(end)
-        return producers_again(self, segment, end)
-
-    def state_before_truncation(self, end: int, again: Producers | None = None) -> LogState | None:
-        """Return the checkpoint to write (`lower_checkpoint`) before a truncation to `end`; None if none is needed.
-
-        `again` is what `producers_before_truncation` has returned. Raises as `truncate`.
-        """
-        if end >= self.log_end:
-            return None
-        segment, _, end = self._truncation_point(end)
-        if end >= self.recovery_point:
-            return None
-        return state_after_truncation(self, end, producers_again(self, segment, end, again))
-
     def truncate(self, end: int, again: Producers | None = None) -> None:
         """Remove every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        `state_before_truncation` must be on disk already: the recovery point is lowered before bytes are removed, or a
-        crash in between would look like a loss. A whole segment is removed unread, whatever is in it. Durable with the
-        next group commit, before which no append is possible. Raises OSError, OutOfResources, DamagedLog: the
-        truncation may be partial, and must be called again.
+        `truncation_plan.state_before_truncation` must be on disk already: the recovery point is lowered before bytes
+        are removed, or a crash in between would look like a loss. A whole segment is removed unread, whatever is in it.
+        Durable with the next group commit, before which no append is possible. Raises OSError, OutOfResources,
+        DamagedLog: the truncation may be partial, and must be called again.
         """
         if end >= self.log_end:
             return
-        segment, position, end = self._truncation_point(end)
+        segment, position, end = truncation_point(self, end)
         again = producers_again(self, segment, end, again)
         if end > segment.base_offset:
             segment.aborted.truncate(end)
@@ -296,8 +274,7 @@ class Log:
             segment.truncate(position, end)
             self._unsynced.files[segment.path] = segment.file
         self._unsynced.changed(self.directory)
-        self._cached_positions.clear()
-        self._start_boundary = (-1, -1)
+        self._positions.clear()
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
         # A running sync does not cover the batches that replace the truncated ones.
@@ -305,24 +282,13 @@ class Log:
         self.has_unsynced_truncation, self._covers_truncation = True, False
         self.epochs.truncate_end(end)
 
-    def _truncation_point(self, end: int) -> tuple[Segment, int, int]:
-        """Return segment and position where a truncation to `end` begins, and the base offset of the batch there."""
-        assert end >= self.local_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
-        segment, position = self.segment_of(end), 0
-        if end > segment.base_offset and not segment.is_lost:
-            end, position = batch_boundary(segment, end)
-        return segment, position, end
-
-    def truncate_fully(self, offset: int, before: ArchivedBeginning | None = None) -> None:
-        """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk.
-
-        `before` is what only the archive has of the log.
-        """
+    def truncate_fully(self, offset: int) -> None:
+        """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
         for segment in reversed(self.segments):  # After a crash the log lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
         self._unsynced.changed(self.directory)
-        self._cached_positions, self._start_boundary = {}, (-1, -1)
+        self._positions.clear()
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.flushed_start = offset
         self._covered_end = min(self._covered_end, offset)
         self.has_unsynced_truncation, self._covers_truncation = True, False
@@ -355,8 +321,8 @@ class Log:
         dropped, self.segments = self.segments[:count], self.segments[count:]
         for segment in dropped:
             self._unsynced.files.pop(segment.path, None)
-        self._cached_positions.clear()
-        if not self.config.is_archived and self.segments[0].base_offset > self.log_start:
+        self._positions.clear()
+        if self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
         return dropped
 
@@ -369,7 +335,7 @@ class Log:
         """Replace a sealed segment whose file was replaced. Slices given out before still read the old file."""
         self.segments[self.segments.index(old)] = new
         self.opened.forget(old)
-        self._cached_positions.clear()
+        self._positions.clear()
 
     def state(self) -> LogState:
         """Return the checkpoint of the log as of now. Also writes the index's new rows (unsynced)."""
@@ -493,22 +459,6 @@ class Log:
         """Return the segment with `offset`, or the nearest one if there is none; there has to be a segment."""
         place = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
         return self.segments[max(place - 1, 0)]
-
-    def _locate(self, segment: Segment, offset: int, wait: bool) -> int:
-        place = self._cached_positions.get(offset)
-        if place is not None and place[0] is segment:
-            return place[1]
-        return segment.locate(offset, wait=wait)
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Cache the position of `offset`: readers at the tail continue where the last flush or read ended.
-
-        Only on the event loop, which also truncates: a thread could add a position that no longer exists.
-        """
-        if len(self._cached_positions) >= CACHED_POSITIONS_MAX:
-            oldest, *_ = self._cached_positions
-            self._cached_positions.pop(oldest, None)
-        self._cached_positions[offset] = (segment, position)
 
     def _remove(self, segment: Segment) -> None:
         self._unsynced.files.pop(segment.path, None)

@@ -15,6 +15,7 @@ from cordwood.storage.log import Appended
 from cordwood.storage.log_loader import open_log
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.state import lower_checkpoint, state_of_new_log, write_checkpoint
+from cordwood.storage.truncation_plan import state_before_truncation
 from cordwood.storage.types import ProducerIdAndEpoch
 
 ROOT = "/data"
@@ -120,7 +121,7 @@ class LogFixture:
         # the batch that contains `end` is not known yet, so the mark goes to 0.
         self._note(0)
         self._marks.file.sync()
-        if end < self.log.log_end and (state := self.log.state_before_truncation(end)) is not None:
+        if end < self.log.log_end and (state := state_before_truncation(self.log, end)) is not None:
             lower_checkpoint(self.disk, DIRECTORY, state)
         self.log.truncate(end)
         return self if self.log.is_flushing else self._sync()

@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "slices-ignore-the-end",
         "storage/log.py",
-        "        stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)\n",
-        "        stop = segment.size\n",
+        "stop = segment.size if end >= segment.end_offset else self._positions.locate(segment, end, wait=wait)\n",
+        "stop = segment.size\n",
         "A read returns only records below its end offset.",
         "A consumer reads uncommitted records.",
         Scenario.LOGS,
@@ -109,8 +109,8 @@ MUTANTS = (
     Mutant(
         "cached-places-outlive-a-cut",
         "storage/log.py",
-        "        self._cached_positions.clear()\n        self._start_boundary",
-        "        self._start_boundary",
+        "        self._positions.clear()\n        self.log_end = end",
+        "        self.log_end = end",
         "A truncation clears the cached file positions.",
         WRONG_PLACE,
         Scenario.LOGS,

@@ -63,9 +63,9 @@ MUTANTS = (
     ),
     Mutant(
         "recovery-point-stays-above-truncation",
-        "storage/log.py",
-        "        if end >= self.recovery_point:\n            return None\n",
-        "        return None\n",
+        "storage/truncation_plan.py",
+        "    if end >= log.recovery_point:\n        return None\n",
+        "    return None\n",
         "The recovery point is lowered before the log is truncated.",
         "After a restart, truncated records are reported as lost by the disk.",
         Scenario.REPLICAS,
@@ -217,8 +217,8 @@ MUTANTS = (
     Mutant(
         "epochs-are-not-truncated",
         "storage/log.py",
-        "        self.epochs.truncate_end(end)\n\n    def _truncation_point",
-        "\n    def _truncation_point",
+        "        self.epochs.truncate_end(end)\n\n    def truncate_fully",
+        "\n    def truncate_fully",
         "A truncation removes the leader epochs of the truncated records (rule 4).",
         "The leader assumes that a follower still has the records that it truncated.",
         Scenario.REPLICAS,

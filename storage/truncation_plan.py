@@ -1,0 +1,43 @@
+"""Plan of a truncation: where it begins, and what is read and written before the log is changed."""
+
+from typing import TYPE_CHECKING
+
+from cordwood.storage.boundaries import batch_boundary
+from cordwood.storage.producers import Producers
+from cordwood.storage.segment import Segment
+from cordwood.storage.state import LogState, state_after_truncation
+from cordwood.storage.transaction_log import producers_again
+
+if TYPE_CHECKING:
+    from cordwood.storage.log import Log
+
+
+def truncation_point(log: "Log", end: int) -> tuple[Segment, int, int]:
+    """Return segment and position where a truncation to `end` begins, and the log end offset after it.
+
+    Blocks on the disk. Raises DamagedLog.
+    """
+    assert end >= log.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
+    segment, position = log.segment_of(end), 0
+    if end > segment.base_offset and not segment.is_lost:
+        end, position = batch_boundary(segment, end)
+    return segment, position, end
+
+
+def producers_before_truncation(log: "Log", end: int) -> Producers | None:
+    """Return what a truncation to `end` reads from the batches, if anything. Blocks on the disk."""
+    segment, _, end = truncation_point(log, end)
+    return producers_again(log, segment, end)
+
+
+def state_before_truncation(log: "Log", end: int, again: Producers | None = None) -> LogState | None:
+    """Return the checkpoint to write (`lower_checkpoint`) before a truncation to `end`; None if none is needed.
+
+    `again` is what `producers_before_truncation` has returned. Raises as `Log.truncate`.
+    """
+    if end >= log.log_end:
+        return None
+    segment, _, end = truncation_point(log, end)
+    if end >= log.recovery_point:
+        return None
+    return state_after_truncation(log, end, producers_again(log, segment, end, again))
