@@ -1,0 +1,1 @@
+"""Log compaction: the last record of each key is kept, and older ones are removed (ADR 39)."""
