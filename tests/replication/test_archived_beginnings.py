@@ -1,0 +1,186 @@
+"""Followers that begin at the local start of their leader, with what the archive knows of the records before."""
+
+import asyncio
+from dataclasses import replace
+
+from archive_fixture import ArchiveFixture
+from peer_fixture import FollowerFixture, LeaderFixture
+from raw_batches import NOW_MS
+from replica_fixture import TOPIC_ID
+from transactions import decide, write
+from virtual_time import run
+
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication import frames
+from cordwood.replication.archive_view import ArchiveView
+from cordwood.replication.frames import FollowRequest, PushKind, PushRow
+from cordwood.replication.partition import Partition, TopicIdPartition
+from cordwood.storage.batch import headers, split
+from cordwood.storage.config import LogConfig
+from cordwood.storage.records import Record, encode
+
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
+COUNT = 60
+FOLLOWER_EPOCH = 1
+
+
+async def filled() -> LeaderFixture:
+    """Return a leader whose log has a transaction and idempotent producers."""
+    broker = LeaderFixture(SMALL)
+    partition = broker.lead(0)
+    write(partition, "open", producer=1)
+    for number in range(COUNT):
+        record = Record(0, NOW_MS, b"k", f"{number} {'x' * 80}".encode())
+        batch = encode([record], producer_id=5 + number % 2, producer_epoch=0, base_sequence=number // 2)
+        partition.append(batch, NOW_MS)
+    decide(partition, commit=False, producer=1)
+    for number in range(20):
+        partition.append(batch_of(f"tail {number}"), NOW_MS)
+    for _ in range(3):
+        await broker.turn()
+        while broker.syncer.groups:
+            broker.syncer.let_go()
+    partition.committed_to(partition.log.log_end)
+    return broker
+
+
+def with_archive(broker: FollowerFixture, archive: ArchiveView) -> FollowerFixture:
+    broker.replicas._context = replace(broker.replicas._context, archive=archive)
+    return broker
+
+
+async def flush(broker: FollowerFixture) -> None:
+    for _ in range(5):
+        await asyncio.sleep(0.05)
+        while broker.syncer.groups:
+            broker.syncer.let_go()
+
+
+def answers(leader: LeaderFixture, asked: FollowRequest) -> list[tuple[PushRow, bytes]]:
+    """Return the leader's answers to a request."""
+    leader.channel.take()
+    leader.send(frames.encode_follow([asked]))
+    leader.end_of_tick.run()
+    return [(row, bytes(data)) for frame in leader.channel.take() for row, data in frames.decode_push(frame)]
+
+
+async def replicate(leader: LeaderFixture, follower: FollowerFixture) -> list[PushRow]:
+    """Carry requests and answers until the follower has the leader's whole log. Return the answers."""
+    seen: list[PushRow] = []
+    log = leader.partition().log
+    for _ in range(20):
+        await flush(follower)
+        for asked in follower.asked():
+            for row, data in answers(leader, asked):
+                seen.append(row)
+                follower.answer(row, data=data)
+        if follower.partition().log.log_end == log.log_end:
+            await flush(follower)
+            return seen
+    raise AssertionError(seen)
+
+
+def same(follower: Partition, leader: Partition) -> None:
+    """Check that a follower knows of the archived records what its leader knows."""
+    ours, theirs = follower.log, leader.log
+    assert (ours.log_start, ours.local_start, ours.log_end) == (0, theirs.local_start, theirs.log_end)
+    assert list(ours.epochs) == list(theirs.epochs)
+    known = dict(theirs.producers)
+    for producer_id, entry in ours.producers:
+        assert entry.epoch == known[producer_id].epoch
+        assert entry.batches[-1:] == known[producer_id].batches[-1:]
+        assert entry.marker_offset == known[producer_id].marker_offset
+    assert dict(ours.producers).keys() == known.keys()
+    assert ours.producers.transactions.first_undecided(-1) == theirs.producers.transactions.first_undecided(-1)
+
+
+def test_an_empty_disk_begins_at_the_leaders_local_start() -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        leader = await filled()
+        partition = leader.partition()
+        archive.archive(partition)
+        assert archive.drop_local(partition) > 2
+        follower = with_archive(FollowerFixture(), archive.reads)
+        follower.config = partition.log.config
+        replica = follower.follow(0)
+        seen = await replicate(leader, follower)
+        local_start = partition.log.local_start
+        assert seen[0][1:4] == (PushKind.TOO_OLD, local_start, local_start)
+        same(replica, partition)
+        replica.close()
+        follower.disk.power_cut(keep=0)
+        follower._open_directories()
+        follower.replicas.open(TopicIdPartition("t", 0, TOPIC_ID), partition.log.config, NOW_MS)
+        reopened = follower.replicas.get("t", 0)
+        assert reopened is not None
+        same(reopened, partition)
+
+    run(scenario())
+
+
+def test_a_local_start_within_an_archived_segment_is_replayed_up_to_there() -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        leader = await filled()
+        partition = leader.partition()
+        known = dict(partition.log.producers)
+        for segment in archive.archive(partition).segments:
+            for offset in range(segment.start_offset + 1, segment.end_offset + 1):
+                _, epochs, producers = await archive.reads.beginning(partition, 0, offset)
+                assert epochs.end_of(1, offset) == (1, offset)
+                assert producers.transactions.first_undecided(-1) == (0 if offset <= COUNT + 1 else -1)
+                for producer_id, entry in producers:
+                    below = [batch for batch in known[producer_id].batches if batch.end_offset <= offset]
+                    assert entry.batches[-1].end_offset <= offset
+                    assert not below or entry.batches[-1] == below[-1]
+
+    run(scenario())
+
+
+def test_a_follower_with_an_older_log_begins_again() -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        leader = await filled()
+        partition = leader.partition()
+        follower = with_archive(FollowerFixture(), archive.reads)
+        follower.config = partition.log.config
+        replica = follower.follow(0)
+        await flush(follower)
+        data = bytes(partition.log.segments[0].read(0, partition.log.segments[0].size))
+        first = next(split(data))
+        (asked,) = follower.asked()
+        follower.answer(PushRow(asked.stream, PushKind.DATA, 0, 0, len(first)), data=bytes(first))
+        await flush(follower)
+        assert replica.log.log_end == headers(bytes(first))[-1].end
+        archive.archive(partition)
+        archive.drop_local(partition)
+        follower.leader_connection._begin_anew(replica.following)
+        await replicate(leader, follower)
+        same(replica, partition)
+
+    run(scenario())
+
+
+def test_a_follower_waits_until_it_knows_what_is_archived() -> None:
+    async def scenario() -> None:
+        archive, unknown = ArchiveFixture(), ArchiveFixture()
+        leader = await filled()
+        partition = leader.partition()
+        archive.archive(partition)
+        archive.drop_local(partition)
+        follower = with_archive(FollowerFixture(), unknown.reads)
+        follower.config = partition.log.config
+        replica = follower.follow(0)
+        await flush(follower)
+        for _ in range(3):
+            for asked in follower.asked():
+                follower.answer(*(row._replace(stream=asked.stream) for row, _ in answers(leader, asked)[:1]))
+            await flush(follower)
+            assert (replica.log.log_start, replica.log.log_end, replica.is_offline) == (0, 0, False)
+        unknown.image, unknown.store.objects = archive.image, archive.store.objects
+        await asyncio.sleep(5)
+        await replicate(leader, follower)
+        same(replica, partition)
+
+    run(scenario())
