@@ -13,7 +13,7 @@ from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
-from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from cordwood.cluster.tiering.archived_topics import COORDINATED, is_archived
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition, TopicIdPartition
@@ -301,7 +301,7 @@ def _warn_of_ignored(before: TopicImage | None, topic: TopicImage) -> None:
 def log_config(topic: TopicImage, broker: BrokerConfig) -> LogConfig:
     """Return the log configuration of a topic. The coordinators' topics are archived if there is an archive."""
     config = topic_configs.log_config(topic.configs, broker)
-    if not broker.settings.archive_url or topic.name not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+    if topic.name not in COORDINATED or not is_archived(topic, broker):
         return config
     return replace(config, is_archived=True, segment_ms=min(config.segment_ms, broker.settings.archive_roll_ms))
 
