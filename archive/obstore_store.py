@@ -165,7 +165,7 @@ class ObstoreStore:
                 raise _Incomplete(f"{len(content)} of {result.meta['size']} bytes arrived")
             return content
 
-        return await self._retried(read, name)
+        return await self._retried(read, name, is_read=True)
 
     async def get_range(self, name: str, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to `end`. Raises ObjectMissing."""
@@ -177,7 +177,7 @@ class ObstoreStore:
                 raise _Incomplete(f"{len(content)} of {end - start} bytes arrived")
             return content
 
-        return b"" if start == end else await self._retried(read, name)
+        return b"" if start == end else await self._retried(read, name, is_read=True)
 
     async def list(self, prefix: str, after: str = "") -> Sequence[StoredObject]:
         """Return the objects whose names begin with `prefix`, by name, from the first one after `after` on."""
@@ -214,7 +214,7 @@ class ObstoreStore:
             some = list(names[first : first + DELETED_AT_ONCE])
             await self._retried(lambda some=some: delete(some), some[0])  # type: ignore[misc]
 
-    async def _retried(self, attempt: Callable[[], Awaitable[Result]], name: str) -> Result:
+    async def _retried(self, attempt: Callable[[], Awaitable[Result]], name: str, *, is_read: bool = False) -> Result:
         """Return what `attempt` returns, and repeat it where that may help. Raises StoreError."""
         from obstore import exceptions as errors
 
@@ -229,16 +229,20 @@ class ObstoreStore:
         while True:
             try:
                 return await attempt()
-            except FileNotFoundError:
-                raise ObjectMissing(f"there is no object named {name}") from None
+            except FileNotFoundError as error:
+                if is_read:
+                    raise ObjectMissing(f"there is no object named {name}") from None
+                # The bucket, or an upload in parts that has been completed by an attempt that seemed to fail.
+                failure: Exception = error
             except (errors.AlreadyExistsError, errors.PreconditionError):
                 raise ObjectExists(f"there is an object named {name}") from None
             except lasting as error:
                 raise StoreError(f"the store refuses {name}: {_reason(error, self._config)}") from None
             except (errors.BaseError, _Incomplete) as error:
-                if number == self._attempts:
-                    reason = _reason(error, self._config)
-                    raise StoreUnavailable(f"{name}, after {number} attempts: {reason}") from None
+                failure = error
+            if number == self._attempts:
+                reason = _reason(failure, self._config)
+                raise StoreUnavailable(f"{name or 'the list'}, after {number} attempts: {reason}")
             number += 1
             await asyncio.sleep(self._random.uniform(0.5, 1) * min(self._backoff_s * 2**number, BACKOFF_MAX_S))
 
