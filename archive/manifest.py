@@ -141,15 +141,21 @@ def without(archive: PartitionArchive, below: int, above: int, now_ms: int) -> P
 
 
 def forgotten(archive: PartitionArchive, ids: Sequence[UUID]) -> PartitionArchive:
-    """Return the manifest without uploads and removed segments whose objects have been deleted.
+    """Return the manifest without removed segments whose objects have been deleted, and with uploads given up.
 
+    An upload is removed first, and forgotten the next time: while its objects are deleted, its leader cannot commit it.
     Segments in use are kept, whatever `ids` has.
     """
     gone = set(ids)
+    given_up = [
+        RemovedSegment(one.id, one.base_offset, one.end_offset, one.begun_ms)
+        for one in archive.uploads
+        if one.id in gone
+    ]
     return replace(
         archive,
         uploads=tuple([one for one in archive.uploads if one.id not in gone]),
-        removed=tuple([one for one in archive.removed if one.id not in gone]),
+        removed=(*[one for one in archive.removed if one.id not in gone], *given_up),
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from cordwood.archive.store import ObjectExists, ObjectMissing, StoredObject, StoreError, StoreUnavailable
+from cordwood.archive.store import ObjectExists, ObjectMissing, Pace, StoredObject, StoreError, StoreUnavailable
 from cordwood.client.properties import read_properties
 from cordwood.client.tls import WrongSetting
 
@@ -35,8 +35,6 @@ _QUERY = re.compile(r"\?[^\s\"')]*")
 _DETAILS = re.compile(r"\s*Debug source:.*", re.DOTALL)
 
 Result = TypeVar("Result")
-Pace = Callable[[int], Awaitable[None]]
-"""Waits until so many bytes may be sent."""
 
 
 def credentials_in(path: str) -> dict[str, str]:

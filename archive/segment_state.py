@@ -86,16 +86,19 @@ def decode(content: bytes) -> SegmentState:
     return SegmentState(base, end, undecided, max_timestamp, *parts)
 
 
-def state_of(segment: Segment, epochs: LeaderEpochs, producers_before: bytes | None) -> SegmentState:
+def state_of(
+    segment: Segment, epochs: LeaderEpochs, producers_before: bytes | None, start_offset: int = 0
+) -> SegmentState:
     """Return the state of a sealed segment. Blocks: reads the segment whole.
 
-    `epochs` are those of the log. `producers_before` is `producers_encoded` of the segment before; None if there is
-    none in the archive: producers without a batch from here on are unknown then. Raises DamagedLog.
+    `epochs` are those of the log. `producers_before` is `producers_encoded` of the archived segment before, which ends
+    at `start_offset`; None if there is none: producers without a batch from here on are unknown then. Raises
+    DamagedLog.
     """
     until = LeaderEpochs.decode(epochs.encode())
     until.truncate_end(segment.end_offset)
     rows, aborted = segment.proofs(), segment.aborted
-    producers = producers_after(segment, producers_before)
+    producers = producers_after(segment, producers_before, start_offset)
     return SegmentState(
         segment.base_offset,
         segment.end_offset,
@@ -108,12 +111,17 @@ def state_of(segment: Segment, epochs: LeaderEpochs, producers_before: bytes | N
     )
 
 
-def producers_after(segment: Segment, before: bytes | None) -> bytes:
-    """Return the producers as of the segment's end, encoded, from those as of its base. Blocks. Raises DamagedLog."""
+def producers_after(segment: Segment, before: bytes | None, start_offset: int = 0) -> bytes:
+    """Return the producers as of the segment's end, encoded, from those as of its base, or of a later `start_offset`.
+
+    Blocks. Raises DamagedLog.
+    """
     producers = Producers() if before is None else Producers.decode(before)
     for position, header in segment.headers(0, segment.size):
         # The time of the append is not in the log: the timestamp stands for it.
         base, end, time = header.base_offset, header.end, header.max_timestamp
+        if end <= start_offset:
+            continue
         if header.is_transactional:
             record_in(producers, header, base, end, time, marker_of(segment, position, header))
         elif header.producer_id >= 0:

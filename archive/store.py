@@ -1,7 +1,10 @@
 """Object store as the archive needs it: create-only puts, ranges, lists that may lag."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
+
+Pace = Callable[[int], Awaitable[None]]
+"""Waits until so many bytes may be sent."""
 
 
 class StoreError(Exception):
@@ -38,8 +41,11 @@ class ObjectStore(Protocol):
         """Create an object. Raises ObjectExists: the store never replaces one."""
         ...
 
-    async def put_file(self, name: str, path: str, size: int) -> None:
-        """Create an object of the first `size` bytes of a local file, in parts. Raises as `put`, and OSError."""
+    async def put_file(self, name: str, path: str, size: int, pace: Pace | None = None) -> None:
+        """Create an object of the first `size` bytes of a local file, in parts, which `pace` delays.
+
+        Raises as `put`, and OSError.
+        """
         ...
 
     async def get(self, name: str) -> bytes:

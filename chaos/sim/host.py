@@ -10,6 +10,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.environment import DiskSpeed, SimulatedSyncer, SimulatedThreads
 from cordwood.chaos.sim.loop import Process
 from cordwood.chaos.sim.network import SimulatedNetwork
+from cordwood.chaos.sim.object_store import SimulatedObjects
 from cordwood.cluster.broker.broker import Broker
 from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.config.settings import Settings
@@ -35,8 +36,10 @@ class SimulatedHost:
         cut_jobs: CutJobs,
         on_exit: Callable[["SimulatedHost", str], None],
         name: str = "",
+        objects: SimulatedObjects | None = None,
     ) -> None:
-        """By default the machine has the name that the other brokers know."""
+        """By default the machine has the name that the other brokers know. `objects` are those of the archive."""
+        self._objects = objects
         self.broker_id, self.name, self.settings = settings.node_id, name or host_name(settings.node_id), settings
         self.network, self.loop, self.rng, self._on_exit = network, network.loop, rng, on_exit
         self.speeds = {
@@ -158,7 +161,7 @@ class SimulatedHost:
         self.loop.call_soon(self.ended, process, why)
 
     def _outside(self) -> Environment:
-        threads = SimulatedThreads(self.loop, self.speeds[DATA], self._cut_jobs)
+        threads, objects = SimulatedThreads(self.loop, self.speeds[DATA], self._cut_jobs), self._objects
         return Environment(
             disk=self.disk,
             wall_clock=self._wall_clock,
@@ -170,6 +173,7 @@ class SimulatedHost:
             descriptors_max=DESCRIPTORS_MAX,
             boot_id=self.disk.boot_id,
             close=lambda: None,
+            open_store=None if objects is None else lambda: objects.of_host(lambda: self.disk),
         )
 
     def _access(self, path: str) -> DiskAccess:

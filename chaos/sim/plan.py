@@ -29,6 +29,8 @@ COORDINATORS = 2
 """Partitions of the internal topics."""
 TRANSACTIONS_SHARE = 0.125
 """The share of seeds with transactional clients."""
+ARCHIVE_SHARE = 0.125
+"""The share of seeds with an archive."""
 LYING_SHARE = 0.05
 """The share of seeds with a further cluster on lying disks."""
 DISKS_S = (0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02)
@@ -69,6 +71,8 @@ class Plan:
     """The clients with transactions, one per transactional id."""
     committed_readers: int = 0
     """The number of consumers with the isolation level read_committed."""
+    has_archive: bool = False
+    """Whether all topics are archived in a simulated object store (`object_store`)."""
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -93,7 +97,10 @@ class Plan:
 def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     """Return the plan of this seed."""
     plan, rng = _without_transactions(seed, seconds), random.Random(f"transactions of {seed}")
-    return with_transactions(plan, rng) if rng.random() < TRANSACTIONS_SHARE else plan
+    if rng.random() < TRANSACTIONS_SHARE:
+        plan = with_transactions(plan, rng)
+    rng = random.Random(f"archive of {seed}")
+    return with_archive(plan, rng) if rng.random() < ARCHIVE_SHARE else plan
 
 
 def without_other_writers(plan: Plan) -> Plan:
@@ -151,6 +158,22 @@ def with_transactions(plan: Plan, rng: random.Random) -> Plan:
         committed_readers=rng.choice((1, 2)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
     )
+
+
+def with_archive(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with an archive of all topics, and small segments."""
+    settings = {
+        **plan.settings,
+        "archive_url": "s3://simulated/archive",
+        "remote_storage_enable": True,
+        "archive_grace_ms": rng.choice((3000, 20_000)),
+        "archive_roll_ms": rng.choice((1000, 5000)),
+        "archive_compacted_delay_ms": rng.choice((0, 5000)),
+        "archive_upload_bytes_per_second": rng.choice((64 * KIB, 100 * KIB * KIB)),
+        "log_segment_bytes": rng.choice((2 * KIB, 8 * KIB, 32 * KIB)),
+        "log_roll_ms": rng.choice((2000, 20_000)),
+    }
+    return replace(plan, settings=settings, has_archive=True)
 
 
 def _transactional(rng: random.Random, partitions: int) -> TransactionalPlan:

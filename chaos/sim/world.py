@@ -16,6 +16,7 @@ from cordwood.chaos.sim.invariants import Seen, look
 from cordwood.chaos.sim.load_clients import SimulatedClients
 from cordwood.chaos.sim.loop import PROCESS, NumberedTask, Process, SimulatedLoop
 from cordwood.chaos.sim.network import SimulatedNetwork
+from cordwood.chaos.sim.object_store import SimulatedObjects
 from cordwood.chaos.sim.plan import TOPIC, Plan
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.commands import BrokerId
@@ -50,6 +51,12 @@ class World:
         """Counts of what brokers did, by the names of `actions.ACTIONS`."""
         self.second_hosts: dict[int, SimulatedHost] = {}
         """Second processes with the id of a broker, on machines of their own."""
+        self.objects = (
+            SimulatedObjects(self._rng("object store"), lambda: loop.passed_s, plan.latency_s)
+            if plan.has_archive
+            else None
+        )
+        """The archive's objects; None without an archive."""
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until `start` is called for them."""
@@ -212,7 +219,9 @@ class World:
         settings = plan.broker_settings(broker_id, voters, f"PLAINTEXT://{name}:{KAFKA_PORT}", DATA)
         cut_jobs = CutJobs(self.loop, self._rng(f"jobs of {name}"), plan.cut_share, self.actions)
         self.loop.at_end.append(cut_jobs.abandon)
-        host = SimulatedHost(self.network, settings, self._rng(name), plan.disks_s, cut_jobs, on_exit, name)
+        host = SimulatedHost(
+            self.network, settings, self._rng(name), plan.disks_s, cut_jobs, on_exit, name, self.objects
+        )
         host.on_kill = self._last_look
         host.clock_rate = plan.clock_rates[broker_id - 1]
         return host

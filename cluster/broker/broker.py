@@ -18,7 +18,7 @@ from cordwood.cluster.broker.credentials import Credentials
 from cordwood.cluster.broker.damage_reports import DamageReports
 from cordwood.cluster.broker.environment import Environment, share_out
 from cordwood.cluster.broker.founding import add_first_users
-from cordwood.cluster.broker.identity import claim, claim_all
+from cordwood.cluster.broker.identity import claim_all, scrub_identities
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.links import link_security, quorum_tls
@@ -65,7 +65,7 @@ from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
-from cordwood.cluster.tiering.reads import ArchiveReads
+from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
 from cordwood.replication.archive_view import NoArchive
 from cordwood.replication.flusher import Flusher, FlushMeasures
@@ -197,6 +197,7 @@ class Broker:
         await self._truncations.close()
         await self._isr_changes.close()
         await self._scrubber.close()
+        await self._archiving.close()
         await self._repairs.close()
         if self._archive_reads is not None:
             await self._archive_reads.close()
@@ -306,6 +307,7 @@ class Broker:
         self._groups.start()
         self._transactions.start()
         self._scrubber.start()
+        self._archiving.start()
         if self._settings.audit_log_topic_enable:
             self._audit_topic.start(self._audit)
 
@@ -374,6 +376,8 @@ class Broker:
         )
         rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
         self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._reports.undecodable, interval_s)
+        store = self._environment.open_store
+        self._archiving = Archiving(store, quorum, self._replicas, settings, self._wall_clock, self._rng)
 
     def _roles_taken(self) -> None:
         image = self._quorum.image
@@ -501,10 +505,6 @@ class Broker:
         """Scrub the files outside the logs: metadata and identity files. Rewrite the damaged ones from memory."""
         for repaired in await quorums.scrub(self._quorum):
             self._reports.repaired(repaired)
-        settings, cluster_id = self._settings, self._quorum.image.cluster_id
-        for directory, text in zip(self._replicas.directories, self._directory_ids, strict=True):
-            claimed = await directory.run_blocking(
-                claim, self._disk, directory.path, cluster_id, settings.node_id, UUID(text)
-            )
-            if claimed.damage is not None:
-                self._reports.repaired(claimed.damage)
+        image, node_id, directories = self._quorum.image, self._settings.node_id, self._replicas.directories
+        for repaired in await scrub_identities(self._disk, directories, image, node_id, self._directory_ids):
+            self._reports.repaired(repaired)

@@ -124,6 +124,17 @@ def claim_all(
     return tuple(ids[directory.path] for directory in directories)
 
 
+async def scrub_identities(
+    disk: Disk, directories: Sequence[LogDirectory], image: Image, node_id: int, ids: Sequence[str]
+) -> list[DamagedLog]:
+    """Verify the identity file of each directory, and write damaged ones again. Return the damage."""
+    found = []
+    for directory, text in zip(directories, ids, strict=True):
+        claimed = await directory.run_blocking(claim, disk, directory.path, image.cluster_id, node_id, UUID(text))
+        found.append(claimed.damage)
+    return [damage for damage in found if damage is not None]
+
+
 def is_damaged(disk: Disk, directory: str) -> bool:
     """Return True if the directory was in use and its identity file is damaged."""
     try:

@@ -24,6 +24,7 @@ from typing import Any
 import structlog
 import uvloop
 
+from cordwood.archive.store import ObjectStore, StoreError
 from cordwood.cluster.broker.broker import Broker
 from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.broker.identity import WrongDirectory
@@ -44,6 +45,7 @@ from cordwood.storage.real_disk import RealDisk, lock_directory
 
 MISTAKES = (
     StorageError,
+    StoreError,
     WrongDirectory,
     WrongMetadata,
     CommandRefused,
@@ -94,7 +96,8 @@ async def _serve(settings: Settings, disk: Disk, first_users: Sequence[ScramUpse
     started = loop.time()
     environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
     tls = TlsListeners(settings, environment.wall_clock, environment.run_blocking)
-    broker = Broker(settings, replace(environment, tls=tls), first_users)
+    environment = replace(environment, tls=tls, open_store=_archive_of(settings))
+    broker = Broker(settings, environment, first_users)
     loop.set_exception_handler(exception_handler(broker.failure))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -204,6 +207,20 @@ def _environment(disk: Disk, threads_per_directory: int) -> Environment:
         descriptors_max=_descriptors_max(),
         close=close,
     )
+
+
+def _archive_of(settings: Settings) -> Callable[[], ObjectStore] | None:
+    """Return the factory of the archive's store; None if there is no archive: its libraries are not imported then."""
+    if not settings.archive_url:
+        return None
+
+    def open_store() -> ObjectStore:
+        from cordwood.archive import obstore_store
+
+        path = settings.archive_credentials_file
+        return obstore_store.open_store(settings.archive_url, obstore_store.credentials_in(path) if path else None)
+
+    return open_store
 
 
 def started_threads(count: int) -> ThreadPoolExecutor:

@@ -1,6 +1,7 @@
 """Changes of the archive's manifests by metadata commands (`archive/manifest.py` has the rules). Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import assert_never
 from uuid import UUID
 
@@ -34,9 +35,11 @@ def after(
         archive = _changed(before.get(place, _NOTHING), command)
     except ManifestConflict as conflict:
         raise CommandRefused(ErrorCode.invalid_request, f"The archive does not allow this: {conflict}.") from None
-    if delta.topic(command.topic_id) is None and not archive.has_objects:
+    if isinstance(command, ForgetArchived) and delta.topic(command.topic_id) is None:
         # The archive of a deleted topic ends with its last object.
-        return {other: kept for other, kept in before.items() if other != place}
+        archive = replace(archive, segments=tuple([one for one in archive.segments if one.id not in command.ids]))
+        if not archive.has_objects:
+            return {other: kept for other, kept in before.items() if other != place}
     return {**before, place: archive}
 
 

@@ -371,9 +371,9 @@ class RemoveArchived:
 
 @dataclass(frozen=True, slots=True)
 class ForgetArchived:
-    """Forget uploads that were never committed, and removed segments: their objects have been deleted.
+    """Forget removed segments, whose objects have been deleted, and give up uploads: the next time they are forgotten.
 
-    The topic may have been deleted, too.
+    Of a deleted topic all segments may be forgotten.
     """
 
     KIND: ClassVar[int] = 25

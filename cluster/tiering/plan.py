@@ -193,9 +193,7 @@ def _new_segments(situation: Situation) -> Iterator[NewSegment]:
         if local.end_offset <= start:
             continue
         is_next = due is None or local.base_offset <= due
-        if not is_next or not local.is_sealed or not local.size or local.end_offset > stable:
-            return
-        if _waits_for_cleaner(local, situation):
+        if not is_next or not local.is_sealed or local.end_offset > stable or _waits_for_cleaner(local, situation):
             return
         yield NewSegment(local, start)
         due = local.end_offset
@@ -237,7 +235,7 @@ def _aligned(
 
     Leaders have other segments than the leaders before them, so that not every end is common.
     """
-    clean = [one for one in local if one.is_sealed and one.size and one.end_offset <= clean_end]
+    clean = [one for one in local if one.is_sealed and one.end_offset <= clean_end]
     if not archived or not clean or clean[0].base_offset > archived[0].start_offset:
         return
     ends: Collection[int] = {one.end_offset for one in archived} & {one.end_offset for one in clean}

@@ -117,10 +117,10 @@ async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_
     """Look up an offset among the committed or stable records. A lookup by time decodes batches in a thread."""
     log, decoding, archive = partition.log, call.services.decoding.of(partition.directory), call.services.archive
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
+        offset = log.log_start if timestamp == EARLIEST else log.local_start
+        return Found(offset, NONE, log.epochs.epoch_at(offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # There is no tiered storage (KIP-405).
-        return None
+        return _archived(partition, timestamp, call)
     end = partition.known_high_watermark()
     if is_read_committed:
         end = partition.last_stable_offset
@@ -138,3 +138,16 @@ async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_
             return archived
     found: Found | None = await decoding.run_parts(first_at_or_after(log, timestamp, end))
     return found
+
+
+def _archived(partition: Partition, timestamp: int, call: Call) -> Found | None:
+    """Return the last archived offset, or the first one that is not archived; None as Kafka if there is no archive."""
+    archive = call.services.quorum.image.archives.get((partition.topic_id, partition.index))
+    if archive is not None and archive.segments:
+        last = archive.segments[-1]
+        if timestamp == LATEST_TIERED:
+            return Found(last.end_offset - 1, NONE, last.leader_epoch)
+        return Found(last.end_offset, NONE, partition.log.epochs.epoch_at(last.end_offset))
+    if timestamp == LATEST_TIERED or not partition.log.config.is_archived:
+        return None
+    return Found(partition.log.log_start, NONE, partition.log.epochs.epoch_at(partition.log.log_start))

@@ -1,0 +1,64 @@
+"""Archiving of a broker: its uploads, and as the active controller the archive's topics."""
+
+import random
+from collections.abc import Callable
+
+import structlog
+
+from cordwood.archive.store import ObjectStore
+from cordwood.cluster.config.rows import broker_config
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.cluster.tiering.archived_topics import is_archived
+from cordwood.cluster.tiering.topic_objects import TopicObjects
+from cordwood.cluster.tiering.uploader import Uploader
+from cordwood.replication.replicas import Replicas
+
+_events = structlog.get_logger("archive")
+
+
+class Archiving:
+    """What a broker does for the archive. Without a store it warns of topics that should be archived."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], ObjectStore] | None,
+        quorum: Quorum,
+        replicas: Replicas,
+        settings: Settings,
+        wall_clock: Callable[[], int],
+        rng: random.Random,
+    ) -> None:
+        """Raises StoreError if the store's URL or credentials cannot be used. Sends nothing."""
+        self.store = None if open_store is None else open_store()
+        self._quorum, self._settings = quorum, settings
+        self._warned: set[str] = set()
+        self.uploader: Uploader | None = None
+        self._topics: TopicObjects | None = None
+        if self.store is not None:
+            self.uploader = Uploader(quorum, replicas, self.store, settings, wall_clock, rng)
+            self._topics = TopicObjects(quorum, self.store, settings, wall_clock)
+
+    def start(self) -> None:
+        if self.uploader is not None and self._topics is not None:
+            self.uploader.start()
+            self._topics.start()
+        else:
+            self._quorum.subscribe(lambda _, image: self._warn_of(image))
+            self._warn_of(self._quorum.image)
+
+    async def close(self) -> None:
+        """Cancel what is under way. The next leader, and the next controller, go on with the manifests as they are."""
+        if self.uploader is not None and self._topics is not None:
+            await self.uploader.close()
+            await self._topics.close()
+
+    def _warn_of(self, image: Image) -> None:
+        """Log an error for each topic with archived segments, or that should have some: this broker has no archive."""
+        ids = {topic_id for topic_id, _ in image.archives}
+        broker = broker_config(self._settings, image)
+        for topic in image.topics_by_id.values():
+            if topic.name not in self._warned and (topic.id in ids or is_archived(topic, broker)):
+                self._warned.add(topic.name)
+                _events.error("archive.missing", topic=topic.name, reason="set archive.url, as on the other brokers")

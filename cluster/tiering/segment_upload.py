@@ -1,0 +1,74 @@
+"""Upload of one sealed segment: its batches as on disk, verified on the way, and its state."""
+
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from cordwood.archive import segment_state
+from cordwood.archive.store import ObjectStore, Pace
+from cordwood.replication.tasks import RunBlocking
+from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.segment import Segment
+
+PIECE_BYTES = 8 << 20
+SMALL_BYTES = 1 << 20
+"""Largest segment whose batches are kept in memory between their verification and their upload."""
+
+
+class PreparedSegment(NamedTuple):
+    """A segment that was read whole and verified, ready for the store."""
+
+    segment: Segment
+    state: bytes
+    state_crc: int
+    producers: bytes
+    """Producers as of its end, encoded."""
+    crc: int
+    content: bytes | None
+    """Its batches, if they are few."""
+
+
+async def prepare(
+    segment: Segment,
+    start_offset: int,
+    epochs: LeaderEpochs,
+    producers_before: bytes | None,
+    producers_at_end: bytes | None,
+    run_blocking: RunBlocking,
+) -> PreparedSegment:
+    """Read a sealed segment, and return what the store gets. Raises DamagedLog, OutOfResources, DiskFailed.
+
+    It counts in the archive from `start_offset` on, and `producers_before` are those as of there.
+    `producers_at_end` are known already if the segment replaces others: the log cleaner removes batches of producers,
+    and not what they have sent.
+    """
+    state = await run_blocking(segment_state.state_of, segment, epochs, producers_before, start_offset)
+    if producers_at_end is not None:
+        state = state._replace(producers_encoded=producers_at_end)
+    encoded = segment_state.encode(state)
+    crc, position, content = 0, 0, b""
+    while position < segment.size:
+        crc, content, position = await run_blocking(_verified, segment, position, crc)
+    is_whole = len(content) == segment.size <= SMALL_BYTES
+    return PreparedSegment(
+        segment, encoded, crc32c(encoded), state.producers_encoded, crc, content if is_whole else None
+    )
+
+
+async def put(prepared: PreparedSegment, names: tuple[str, str], store: ObjectStore, pace: Pace) -> None:
+    """Create the objects of a segment. Raises StoreError, OSError."""
+    log_name, state_name = names
+    segment, content = prepared.segment, prepared.content
+    if content is None:
+        await store.put_file(log_name, segment.path, segment.size, pace)
+    else:
+        await pace(len(content))
+        await store.put(log_name, content)
+    await store.put(state_name, prepared.state)
+
+
+def _verified(segment: Segment, start: int, crc: int) -> tuple[int, bytes, int]:
+    """Return the CRC-32C of the batches up to the end of a piece, the piece, and its end. Blocks on the disk."""
+    end = segment.piece_end(start, segment.size, PIECE_BYTES)
+    piece = bytes(segment.read(start, end))
+    return crc32c(piece, crc), piece, end
