@@ -11,7 +11,7 @@ first offset less the base u32, position u32, bytes u32, CRC-32C u32, max timest
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -150,6 +150,11 @@ class Index:
     def must_be_rewritten(self) -> None:
         """Let the next `save` rewrite the file, which no longer agrees with the rows."""
         self._saved, self.is_outdated = 0, True
+
+
+def encode_rows(intervals: Iterable[Interval]) -> bytes:
+    """Return the rows of an index with these intervals, as `rows_of` reads them."""
+    return b"".join([_ROW.pack(*interval) for interval in intervals])
 
 
 def rows_of(content: bytes) -> list[Interval]:

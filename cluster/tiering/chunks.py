@@ -15,7 +15,7 @@ from cordwood.archive.segment_state import DamagedState, SegmentState, decode
 from cordwood.storage.aborted_index import AbortedRow, AbortedTransaction
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.index import Index
+from cordwood.storage.index import Index, Interval, encode_rows
 from cordwood.storage.manifest import SealedSegment
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.segment import Segment
@@ -136,16 +136,16 @@ class WrittenChunk(NamedTuple):
 
 def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
     """Return the index of a downloaded chunk. Raises DamagedObject if a batch is not what was archived."""
-    index, view = Index(), memoryview(batches)
+    intervals, view = [], memoryview(batches)
     if len(batches) != chunk.size:
         raise DamagedObject(f"{len(batches)} of {chunk.size} bytes of a chunk")
-    first = contents.index[chunk.first_row]
-    for interval in contents.index.rows(chunk.first_row, chunk.end_row):
-        position = interval.position - chunk.position
-        if crc32c(view[position : position + interval.size]) != interval.crc:
-            raise DamagedObject(f"the batches at byte {interval.position} are not what was archived")
-        index.append(interval._replace(position=position, offset=interval.offset - first.offset))
-    return index
+    base = contents.index[chunk.first_row].offset
+    for offset, position, size, crc, latest in contents.index.rows(chunk.first_row, chunk.end_row):
+        start = position - chunk.position
+        if crc32c(view[start : start + size]) != crc:
+            raise DamagedObject(f"the batches at byte {position} are not what was archived")
+        intervals.append(Interval(offset - base, start, size, crc, latest))
+    return Index.decode(encode_rows(intervals))
 
 
 def write(disk: Disk, directory: str, chunk: Chunk, batches: bytes, index: Index) -> tuple[WrittenChunk, CachedChunk]:
