@@ -172,6 +172,11 @@ def with_archive(plan: Plan, rng: random.Random) -> Plan:
         "archive_upload_bytes_per_second": rng.choice((64 * KIB, 100 * KIB * KIB)),
         "log_segment_bytes": rng.choice((2 * KIB, 8 * KIB, 32 * KIB)),
         "log_roll_ms": rng.choice((2000, 20_000)),
+        "log_local_retention_bytes": rng.choice((-2, 0, 20 * KIB)),
+        "log_local_retention_ms": rng.choice((-2, 1000)),
+        "archive_cache_bytes": rng.choice((4 * KIB, 100 * KIB, 100 * KIB * KIB)),
+        "log_retention_check_interval_ms": 1000,
+        "log_segment_delete_delay_ms": rng.choice((0, 5000)),
     }
     return replace(plan, settings=settings, has_archive=True)
 
