@@ -23,6 +23,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 from cordwood.chaos.checks.unavailable import number_of
@@ -33,6 +34,8 @@ from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import SimulatedHost
 from cordwood.chaos.sim.plan import COORDINATORS
 from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
+from cordwood.chaos.sim.store_faults import StoreFault
+from cordwood.chaos.sim.store_faults import strike as strike_store
 from cordwood.chaos.sim.world import World
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
 
@@ -83,6 +86,7 @@ class FaultInjector:
         self._world = world
         self.spans: list[Span] = []
         """The faults that struck, with their durations."""
+        self._is_healed = False
         self._injuries: dict[int, _Injury] = {}
         self._failing: dict[int, random.Random] = {}
         """Hosts whose next sync fails, with the generator that decides whether the disk is replaced."""
@@ -111,6 +115,8 @@ class FaultInjector:
     async def run(self, faults: Sequence[ScheduledFault]) -> None:
         """Strike each fault at its time, counted from now."""
         began_s = self._world.now_s
+        for store_fault in self._world.plan.store_faults:
+            self._world.later(store_fault.at_s, partial(self._strike_store, store_fault))
         for fault in faults:
             await asyncio.sleep(max(0.0, began_s + fault.at_s - self._world.now_s))
             self.strike(fault)
@@ -128,6 +134,13 @@ class FaultInjector:
             self._world.note(f"{fault.kind.value} {host.name}")
             self._strikes.get(fault.kind, self._disturb)(host, fault, dice)
 
+    def _strike_store(self, fault: StoreFault) -> None:
+        objects, now_s = self._world.objects, self._world.now_s
+        if objects is not None and not self._is_healed:
+            self._world.note(fault.kind.value)
+            self.spans.append(Span(fault.kind.value, "object store", now_s, now_s + fault.lasts_s))
+            strike_store(objects, fault, self._world.later)
+
     def _record(self, kind: FaultKind, now_s: float, until_s: float) -> None:
         """Record a fault in the history, for the check of availability bounds."""
         self._forget_healed()
@@ -141,6 +154,9 @@ class FaultInjector:
         """End every fault. Lost data stays lost."""
         world = self._world
         self.spans = [replace(span, end_s=min(span.end_s, world.now_s)) for span in self.spans]
+        self._is_healed = True
+        if world.objects is not None:
+            world.objects.heal()
         world.network.heal()
         for broker_id in world.second_hosts:
             world.end_second(broker_id)

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from cordwood.chaos.history import content_of
+from cordwood.chaos.sim.archive_checks import ArchiveChecks
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
+from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.plan import TOPIC
 from cordwood.chaos.sim.producer import SimulatedProducer
 from cordwood.chaos.sim.raw import Cursor, batches
@@ -34,6 +36,10 @@ records of one segment, which may be two: then a member reads one record a secon
 """
 REPAIRED_S = 120.0
 """Time for scrubbing to find and repair damage that no read has met."""
+ARCHIVED_S = 90.0
+"""Time for uploads at 64 KiB/s, whose pauses after failures are up to 30 s."""
+DELETED_S = 60.0
+"""Time for deletions, with the same pauses, after a grace period."""
 LOOK_S = 0.2
 
 
@@ -70,6 +76,32 @@ async def come_together(world: World) -> None:
         REPAIRED_S,
     )
     replicas.write_down()
+    if (archive := world.archive_checks) is not None:
+        await _archive_is_complete(world, archive)
+
+
+async def _archive_is_complete(world: World, archive: ArchiveChecks) -> None:
+    """Wait until all that is due is archived, and nothing else is in the store. Compare it with the logs."""
+
+    due = archive.due_ends(world.watched())
+    await _until(
+        world,
+        lambda: not archive.lacking(world.image, due),
+        "the archive to be complete",
+        lambda: archive.lacking(world.image, due),
+        ARCHIVED_S,
+    )
+    grace_s = world.hosts[1].settings.archive_grace_ms / 1000
+
+    def outdated() -> str:
+        return archive.outdated(world.image, BEGAN_MS + int((world.now_s - 2 * grace_s - DELETED_S) * 1000))
+
+    # Where clocks have jumped, it is not known what is older than the grace period.
+    if not any(host.clock_jump_s for host in world.hosts.values()):
+        await _until(world, lambda: not outdated(), "objects to be deleted", outdated, 2 * grace_s + 2 * DELETED_S)
+    disks = {broker_id: host.disk for broker_id, host in world.hosts.items()}
+    for kind, sentence in await archive.compare(world.image, world.watched(), disks):
+        world.alarm(kind, sentence)
 
 
 async def _until(

@@ -4,7 +4,7 @@
 |---|---|---|
 | slow | each request takes longer | other work of the brokers; uploads go on |
 | refusing (503) | a request fails at once, and changes nothing | retries; no step is left out |
-| lost answers | a request fails after it has changed the store | a put that has succeeded is no error; no orphan stays |
+| lost answers | a request fails after it has changed the store | a put that has succeeded is no error, and no orphan |
 | lists that lag | a list lacks the newest objects | nothing is taken for missing because a list lacks it |
 | stopped | every request fails until the store is back | produce goes on; the archive catches up |
 """
@@ -37,6 +37,7 @@ class SimulatedObjects:
         self.lost_answers = 0.0
         """The share of requests whose answer is lost after they have changed the store."""
         self.on_created: Callable[[str], None] = _nothing
+        self.on_deleted: Callable[[str], None] = _nothing
 
     def heal(self) -> None:
         """End all faults."""
@@ -69,8 +70,9 @@ class SimulatedObjects:
         self.on_created(name)
 
     def delete(self, name: str) -> None:
-        self.contents.pop(name, None)
-        self.created_s.pop(name, None)
+        if self.contents.pop(name, None) is not None:
+            del self.created_s[name]
+            self.on_deleted(name)
 
     def listed(self, prefix: str, after: str) -> list[StoredObject]:
         newest_s = self._now() - (LIST_LAG_S if self.lists_lag else 0.0)
@@ -134,4 +136,4 @@ class SimulatedStore:
 
 
 def _nothing(_name: str) -> None:
-    """Ignore the new object."""
+    """Ignore the object."""

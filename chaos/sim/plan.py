@@ -18,6 +18,7 @@ from cordwood.chaos.sim.schedule import (
     drawn_at_coordinator,
     drawn_for_transactions,
 )
+from cordwood.chaos.sim.store_faults import StoreFault, drawn_store_faults
 from cordwood.chaos.sim.transactional_client import TransactionalPlan
 from cordwood.cluster.config.settings import Settings
 
@@ -73,6 +74,7 @@ class Plan:
     """The number of consumers with the isolation level read_committed."""
     has_archive: bool = False
     """Whether all topics are archived in a simulated object store (`object_store`)."""
+    store_faults: tuple[StoreFault, ...] = ()
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -178,7 +180,7 @@ def with_archive(plan: Plan, rng: random.Random) -> Plan:
         "log_retention_check_interval_ms": 1000,
         "log_segment_delete_delay_ms": rng.choice((0, 5000)),
     }
-    return replace(plan, settings=settings, has_archive=True)
+    return replace(plan, settings=settings, has_archive=True, store_faults=drawn_store_faults(rng, plan.seconds))
 
 
 def _transactional(rng: random.Random, partitions: int) -> TransactionalPlan:

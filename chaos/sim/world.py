@@ -8,6 +8,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
+from cordwood.chaos.sim.archive_checks import ArchiveChecks
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.cut_jobs import CutJobs
 from cordwood.chaos.sim.faults import Died
@@ -51,12 +52,12 @@ class World:
         """Counts of what brokers did, by the names of `actions.ACTIONS`."""
         self.second_hosts: dict[int, SimulatedHost] = {}
         """Second processes with the id of a broker, on machines of their own."""
-        self.objects = (
-            SimulatedObjects(self._rng("object store"), lambda: loop.passed_s, plan.latency_s)
-            if plan.has_archive
-            else None
-        )
+        self.objects: SimulatedObjects | None = None
         """The archive's objects; None without an archive."""
+        self.archive_checks: ArchiveChecks | None = None
+        if plan.has_archive:
+            self.objects = SimulatedObjects(self._rng("object store"), lambda: loop.passed_s, plan.latency_s)
+            self.archive_checks = ArchiveChecks(self.objects, lambda: self.image)
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until `start` is called for them."""
@@ -161,6 +162,9 @@ class World:
         watched = [host.watched for host in hosts if host.watched is not None]
         for kind, sentence in look(watched, disks, self.seen):
             self.alarm(kind, sentence)
+        if self.archive_checks is not None:
+            for kind, sentence in self.archive_checks.look(self.image, watched):
+                self.alarm(kind, sentence)
         if self.loop.trace is not None:
             self.loop.trace.happened(f"metadata {self.seen.newest.index}")
 
@@ -219,9 +223,8 @@ class World:
         settings = plan.broker_settings(broker_id, voters, f"PLAINTEXT://{name}:{KAFKA_PORT}", DATA)
         cut_jobs = CutJobs(self.loop, self._rng(f"jobs of {name}"), plan.cut_share, self.actions)
         self.loop.at_end.append(cut_jobs.abandon)
-        host = SimulatedHost(
-            self.network, settings, self._rng(name), plan.disks_s, cut_jobs, on_exit, name, self.objects
-        )
+        rng, objects = self._rng(name), self.objects
+        host = SimulatedHost(self.network, settings, rng, plan.disks_s, cut_jobs, on_exit, name, objects)
         host.on_kill = self._last_look
         host.clock_rate = plan.clock_rates[broker_id - 1]
         return host
