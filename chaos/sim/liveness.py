@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain
 
 from cordwood.chaos.history import content_of
 from cordwood.chaos.sim.archive_checks import ArchiveChecks
@@ -9,7 +10,7 @@ from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.plan import TOPIC
 from cordwood.chaos.sim.producer import SimulatedProducer
-from cordwood.chaos.sim.raw import Cursor, batches
+from cordwood.chaos.sim.raw import Cursor, archived, batches
 from cordwood.chaos.sim.transactional_client import TransactionalClient
 from cordwood.chaos.sim.world import World
 from cordwood.chaos.workload import decode as value_in
@@ -188,7 +189,7 @@ class _Replicas:
                 if held.topic == TOPIC:
                     try:
                         self._read.append((broker.broker_id, held, self._records(broker, held)))
-                    except (CorruptBatch, OSError) as error:
+                    except (CorruptBatch, OSError, KeyError) as error:
                         self.damage = f"broker {broker.broker_id}: {error}"
                         return False
         return True
@@ -200,11 +201,12 @@ class _Replicas:
             self._world.clients.history.replica(broker_id, held.index, start, end, records)
 
     def _records(self, broker: Watched, held: Partition) -> list[tuple[int, int]]:
-        """Return offset and value of every record of a replica. Raises CorruptBatch, OSError."""
-        disk = self._world.hosts[broker.broker_id].disk
+        """Return offset and value of every record of a replica. Raises CorruptBatch, OSError, KeyError."""
+        disk, objects = self._world.hosts[broker.broker_id].disk, self._world.objects
+        before = archived({} if objects is None else objects.contents, broker.quorum.image, held)
         return [
             (record.offset, _control_value(record) if peek(batch).is_control else value_in(record.value))
-            for batch in batches(disk, held, Cursor(held.log.log_start), held.log.log_end)
+            for batch in chain(before, batches(disk, held, Cursor(held.log.log_start), held.log.log_end))
             for record in decode(batch)
             if record.offset >= held.log.log_start
         ]

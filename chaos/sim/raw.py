@@ -1,9 +1,12 @@
-"""Raw reads of a replica's batches from its simulated disk, without effect on the broker."""
+"""Raw reads of a replica's batches from its simulated disk and from the archive, without effect on the broker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from cordwood.archive.layout import segment_names
+from cordwood.archive.manifest import PartitionArchive
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import HEADER_BYTES, check, peek
 from cordwood.storage.errors import CorruptBatch
@@ -47,3 +50,22 @@ def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int)
                 yield batch
                 cursor.offset = header.end
             cursor.position += size
+
+
+def archived(objects: Mapping[str, bytes], image: Image, partition: Partition) -> Iterator[bytes]:
+    """Yield the batches of a replica that only the archive has, by the manifest of an image.
+
+    Raises CorruptBatch where the bytes are no valid batch, and KeyError where an object is missing.
+    """
+    log, place = partition.log, (partition.topic_id, partition.index)
+    for segment in image.archives.get(place, PartitionArchive()).segments:
+        if segment.end_offset <= log.log_start or segment.start_offset >= log.local_start:
+            continue
+        content, position = objects[segment_names(image.cluster_id, *place, segment)[0]], 0
+        while position < len(content):
+            size = peek(content, position).size
+            batch = content[position : position + size]
+            header = check(batch)
+            if max(log.log_start, segment.start_offset) < header.end <= log.local_start:
+                yield batch
+            position += size
