@@ -2,6 +2,7 @@
 
 from cordwood.chaos.mutants.catalogue import (
     acls,
+    archive_reads,
     clients,
     follower,
     groups,
@@ -27,6 +28,7 @@ from cordwood.chaos.mutants.mutant import Mutant
 
 _MODULES = (
     acls,
+    archive_reads,
     clients,
     follower,
     groups,
