@@ -34,7 +34,8 @@ class Row:
     """One partition of the response."""
 
     __slots__ = (
-        "aborted", "code", "high_watermark", "key", "last_stable", "log_start", "piece", "preferred_replica", "slice",
+        "aborted", "code", "high_watermark", "is_archived", "key", "last_stable", "log_start", "piece",
+        "preferred_replica", "slice",
     )  # fmt: skip
 
     def __init__(self, key: PartitionKey) -> None:
@@ -48,6 +49,8 @@ class Row:
         self.slice: Slice | None = None
         self.piece: bytes | None = None
         """The bytes of `slice`, if they have been read."""
+        self.is_archived = False
+        """Whether `slice` is from the archive: then it is sent at once, however small."""
 
 
 def encode_error(head: RequestHead, code: ErrorCode) -> bytes:

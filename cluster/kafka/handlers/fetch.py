@@ -293,7 +293,7 @@ class DelayedFetch:
                 return
             if not self._slot.connection.is_open:
                 break
-            is_news = any(row.code or row.preferred_replica >= 0 for row in rows)
+            is_news = any(row.code or row.preferred_replica >= 0 or row.is_archived for row in rows)
             if size >= self._bytes_min or is_enough or self._is_last_chance or is_news:
                 self._leave()
                 yield from self._answer(rows)
@@ -448,6 +448,7 @@ class DelayedFetch:
             found, row.aborted = archive.read(
                 partition, offset, bytes_max, end, with_aborted=with_aborted, wait=wait, may_load=may_load
             )
+            row.is_archived = found is not None
             return found
         if found is not None and with_aborted:
             row.aborted = log.aborted(offset, found.next_offset(wait=wait), wait=wait)

@@ -84,6 +84,16 @@ def test_a_consumer_reads_through_the_archive_to_the_end() -> None:
     tell(story, SMALL)
 
 
+def test_the_end_of_a_chunk_is_not_waited_at() -> None:
+    async def story(broker: HandlersStory) -> None:
+        await archived(broker)
+        begin = asyncio.get_running_loop().time()
+        assert await read_all(broker, bytes_min=100_000) == list(enumerate(VALUES))
+        assert asyncio.get_running_loop().time() - begin < 2 * WAIT_MS / 1000
+
+    tell(story, SMALL)
+
+
 def test_many_readers_of_one_range_cause_one_download() -> None:
     async def story(broker: HandlersStory) -> None:
         archive, _ = await archived(broker)
