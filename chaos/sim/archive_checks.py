@@ -91,18 +91,21 @@ class ArchiveChecks:
     def due_ends(self, brokers: list[Watched]) -> dict[Place, int]:
         """Return the end of what has to be archived by now, by partition."""
         return {
-            (partition.topic_id, partition.index): max(_sealed_end(partition), partition.log.log_start)
-            for broker in brokers
-            for partition in broker.replicas
-            if partition.is_leader and partition.log.config.is_archived
+            (partition.topic_id, partition.index): _sealed_end(partition)
+            for partition in _led(brokers)
+            if partition.log.config.is_archived
         }
 
-    def lacking(self, image: Image, due: dict[Place, int]) -> str:
-        """Return what the archive still lacks, as a text; empty if it has everything up to the ends that were due."""
-        for place, end in due.items():
-            archived = image.archives.get(place, PartitionArchive()).end or 0
-            if place[0] in image.topics_by_id and archived < end:
-                return f"{image.topics_by_id[place[0]].name}-{place[1]} is archived up to {archived}, and {end} is due"
+    def lacking(self, image: Image, brokers: list[Watched], due: dict[Place, int]) -> str:
+        """Return what the archive still lacks, as a text; empty if it has everything up to the ends that were due.
+
+        What retention has deleted meanwhile does not count.
+        """
+        for partition in _led(brokers):
+            place = partition.topic_id, partition.index
+            archived = max(image.archives.get(place, PartitionArchive()).end or 0, partition.log.log_start)
+            if archived < due.get(place, 0):
+                return f"{partition.topic}-{partition.index} is archived up to {archived}, and {due[place]} is due"
         return ""
 
     def outdated(self, image: Image, before_ms: int) -> str:
@@ -210,6 +213,10 @@ class ArchiveChecks:
             check(batch)
             yield batch
             at += len(batch)
+
+
+def _led(brokers: list[Watched]) -> Iterator[Partition]:
+    return (partition for broker in brokers for partition in broker.replicas if partition.is_leader)
 
 
 def _is_covered(broker: Watched, partition: Partition) -> Found:

@@ -87,9 +87,9 @@ async def _archive_is_complete(world: World, archive: ArchiveChecks) -> None:
     due = archive.due_ends(world.watched())
     await _until(
         world,
-        lambda: not archive.lacking(world.image, due),
+        lambda: not archive.lacking(world.image, world.watched(), due),
         "the archive to be complete",
-        lambda: archive.lacking(world.image, due),
+        lambda: archive.lacking(world.image, world.watched(), due),
         ARCHIVED_S,
     )
     grace_s = world.hosts[1].settings.archive_grace_ms / 1000
