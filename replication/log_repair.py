@@ -13,6 +13,7 @@ from cordwood.storage.errors import DamagedLog, LostTail, OutOfResources
 from cordwood.storage.log import Log
 from cordwood.storage.rewrite import write_index_again
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import segment_file
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 from cordwood.storage.transaction_log import aborted_again
 
@@ -88,8 +89,8 @@ async def quarantine_segment(partition: Partition, damage: DamagedLog) -> str | 
     paths = (damage.path,) if segment is None else segment.paths()
     if not any(map(directory.disk.exists, paths)):
         return None
-    base = int(damage.path.rpartition("/")[2].partition(".")[0])
-    name = f"{partition.topic_id}-{partition.index}-{base}"
+    file = segment_file(damage.path)
+    name = f"{partition.topic_id}-{partition.index}-{0 if file is None else file.base_offset}"
     place: str | None = await directory.run_blocking(
         quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE_FOLDER}", name, paths
     )

@@ -20,7 +20,11 @@ from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
 from cordwood.storage.producers import Producers
 from cordwood.storage.state import ArchivedBeginning, LogState, lower_checkpoint, state_of_new_log
 from cordwood.storage.transaction_log import must_read_again
-from cordwood.storage.truncation_plan import producers_before_truncation, state_before_truncation
+from cordwood.storage.truncation_plan import (
+    flushed_end_before_truncation,
+    producers_before_truncation,
+    state_before_truncation,
+)
 from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -81,7 +85,8 @@ def full_truncation(
 def lower_flushed_end(partition: "Partition", end: int) -> None:
     """Lower the flushed end on disk to `end`: a crash must not make the truncation look like a loss."""
     log = partition.log
-    partition.flush_mark.note(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
+    end = flushed_end_before_truncation(log, end)
+    partition.flush_mark.note(end, log.epochs.epoch_at(end - 1))
 
 
 class Truncations:

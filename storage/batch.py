@@ -129,6 +129,21 @@ def headers(data: Bytes) -> list[BatchHeader]:
     return found
 
 
+def check_ascending(batches: Sequence[BatchHeader], log_end: int) -> tuple[int, bool]:
+    """Check the offsets of batches that follow a log's end. Return all their attributes, and whether there are gaps.
+
+    Raises CorruptBatch if an offset is below the end of the batch before.
+    """
+    due, attributes, has_gaps = log_end, 0, False
+    for header in batches:
+        if header.base_offset < due:
+            raise CorruptBatch(f"offset {header.base_offset}, but at least {due} was expected")
+        has_gaps |= header.base_offset > due
+        due = header.end
+        attributes |= header.attributes
+    return attributes, has_gaps
+
+
 def end_of(batches: Bytes) -> int:
     """Return the offset after the last of one or more whole batches, which have been verified."""
     position = 0

@@ -20,17 +20,32 @@ def offset_at(segment: Segment, position: int) -> int:
 def batch_boundary(segment: Segment, offset: int) -> tuple[int, int]:
     """Return base offset and position of the batch that contains `offset`, or the segment's end. Blocks on the disk.
 
-    The first batch of an index interval is found without a read. Raises DamagedLog if a batch has to be read and is
-    damaged.
+    In a gap between batches, return the end of the batch before it and the position of the batch after it: a log that
+    is truncated there loses no batch below `offset`, and still ends with a batch. The first batch of an index interval
+    is found without a read. Raises DamagedLog if a batch has to be read and is damaged.
     """
     index = segment.index
     row = index.row_of_offset(offset - segment.base_offset)
     if row >= 0 and index[row].offset == offset - segment.base_offset:
         return offset, index[row].position
     position = segment.locate(offset)
-    if position == segment.size:
+    if position < segment.size:
+        base = next(segment.headers(position, segment.size))[1].base_offset
+        if base <= offset:
+            return base, position
+    elif offset >= segment.end_offset:
         return offset, position
-    return next(segment.headers(position, segment.size))[1].base_offset, position
+    return _end_before(segment, position), position
+
+
+def _end_before(segment: Segment, position: int) -> int:
+    """Return the offset after the batch that ends at `position`; the segment's base offset if there is none."""
+    if position == 0:
+        return segment.base_offset
+    proofs = segment.proofs()
+    start = proofs[proofs.row_of_position(position - 1)].position
+    *_, (_, header) = segment.headers(start, position)
+    return header.end
 
 
 def headers_from(segments: Iterable[Segment], offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:

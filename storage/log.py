@@ -15,6 +15,7 @@ from cordwood.storage.batch import (
     TRANSACTIONAL,
     BatchHeader,
     check,
+    check_ascending,
     in_groups,
     stamp,
     with_append_time,
@@ -23,20 +24,22 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, markers_in
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import CorruptBatch, DamagedLog, NotLocal, OffsetOutOfRange, TruncationUnsynced
+from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
 from cordwood.storage.positions import CachedPositions
 from cordwood.storage.producers import Producers
+from cordwood.storage.replaced_segments import ReplacedSegments
 from cordwood.storage.retention import droppable
 from cordwood.storage.rewrite import sync_again
+from cordwood.storage.rolling import directories_to, is_full
 from cordwood.storage.segment import Segment
-from cordwood.storage.slices import Slice
+from cordwood.storage.segment_files import SegmentFile
+from cordwood.storage.slices import Slice, read_end
 from cordwood.storage.state import LogState, state_as_of, write_checkpoint
 from cordwood.storage.transaction_log import producers_again, record
 from cordwood.storage.truncation_plan import truncation_point
 
-OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
 SMALL_BATCH_BYTES = 8 << 10
 """Largest batch that is copied on append: the copy is cheaper than a gathering write and a read for the followers."""
 
@@ -62,8 +65,13 @@ class Log:
         self.log_start = self.log_end = self.flushed_end = 0
         self.flushed_start = 0
         """Log start offset that a restart would find."""
-        self.clean_end = 0
-        """End of what the log cleaner has compacted."""
+        self.clean_end = self.listed_end = 0
+        """End of what the log cleaner has compacted, and of the segments that the manifest on disk lists."""
+        self.truncations = 0
+        """Count of truncations: with it a round of the log cleaner notices that its offsets are gone."""
+        self.replaced = ReplacedSegments()
+        self._has_gaps = False
+        """Whether the offsets that were appended last have gaps, as those of a compacted log."""
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.damage: list[DamagedLog] = []
@@ -127,15 +135,12 @@ class Log:
     def append_stamped(self, data: Bytes, batches: Sequence[BatchHeader], now_ms: int) -> None:
         """Append the batches of `data` as their leader stamped them (a follower's append).
 
-        `batches` is `headers(data)`. Raises CorruptBatch, before any write, if an offset is below the end of the batch
-        before; as `append` if the write failed.
+        `batches` is `headers(data)`; a compacted log has gaps between them. Raises CorruptBatch, before any write, if
+        an offset is below the end of the batch before; as `append` if the write failed.
         """
-        due, attributes = self.log_end, 0
-        for header in batches:
-            if header.base_offset < due:
-                raise CorruptBatch(f"offset {header.base_offset}, but at least {due} was expected")
-            due = header.end
-            attributes |= header.attributes
+        attributes, has_gaps = check_ascending(batches, self.log_end)
+        if has_gaps:
+            self._expect_gaps()
         markers = markers_in(data, batches) if attributes & CONTROL else NO_MARKERS
         view, start = memoryview(data), 0
         # The usual case of small batches: one batch, which needs no groups.
@@ -148,6 +153,7 @@ class Log:
                 base, marker = header.base_offset, markers.get(header.base_offset) if markers else None
                 self._appended(segment, header, base, header.end, header.leader_epoch, now_ms, marker)
             start += size
+        self._has_gaps |= has_gaps
 
     def begin_flush(self) -> PendingFlush:
         """Take what has to be synced for all appends so far. The caller owns it, and calls `flushed` afterwards.
@@ -182,9 +188,9 @@ class Log:
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
         """Return the batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
 
-        Return None if there is nothing below `end` yet. Raises OffsetOutOfRange; NotLocal if only the archive has the
-        batch; DamagedLog if the bytes are not what was written; NotInMemory if the disk would have to be read and
-        `wait` is off.
+        Return None if there is nothing below `end` yet. A gap in a compacted log is passed over. Raises
+        OffsetOutOfRange; DamagedLog if the bytes are not what was written; NotInMemory if the disk would have to be
+        read and `wait` is off.
         """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
@@ -197,10 +203,16 @@ class Log:
         if offset >= segment.end_offset:
             raise DamagedLog(segment.path, segment.size, f"the records from offset {segment.end_offset} on are missing")
         start = self._positions.locate(segment, offset, wait=wait)
+        while start == segment.size and segment.end_offset < end:
+            # A gap up to the end of the segment.
+            segment = self.segment_of(segment.end_offset)
+            start = self._positions.locate(segment, segment.base_offset, wait=wait)
         stop = segment.size if end >= segment.end_offset else self._positions.locate(segment, end, wait=wait)
+        if stop <= start:
+            return None
         intact = segment.damaged.intact_end(segment.path, start, stop)
         if stop - start > max_bytes or intact < stop:
-            stop = segment.read_end(start, intact, max_bytes, wait=wait)
+            stop = read_end(segment, start, intact, max_bytes, wait=wait)
         elif end < segment.end_offset and not wait:
             self._positions.remember(end, segment, stop)
         return Slice(segment, start, stop, segment.truncations)
@@ -231,7 +243,7 @@ class Log:
         segment = self.segment_of(start)
         if start <= segment.base_offset:
             return start
-        return self._positions.batch_base(segment, start, wait=wait)
+        return min(self._positions.batch_base(segment, start, wait=wait), start)
 
     def read(self, offset: int, max_bytes: int, end: int) -> bytes:
         """Return the batches of `slice` as bytes; empty if there are none. Blocks on the disk."""
@@ -258,11 +270,13 @@ class Log:
             return
         segment, position, end = truncation_point(self, end)
         again = producers_again(self, segment, end, again)
+        self._remove_replaced(end)
         if end > segment.base_offset:
             segment.aborted.truncate(end)
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end, again)
         self.recovery_point, self.clean_end = min(self.recovery_point, end), min(self.clean_end, end)
+        self.listed_end = min(self.listed_end, end)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])
             self.segments.pop()
@@ -284,6 +298,7 @@ class Log:
 
     def truncate_fully(self, offset: int) -> None:
         """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
+        self._remove_replaced(0)
         for segment in reversed(self.segments):  # After a crash the log lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
@@ -292,11 +307,9 @@ class Log:
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.flushed_start = offset
         self._covered_end = min(self._covered_end, offset)
         self.has_unsynced_truncation, self._covers_truncation = True, False
-        self.epochs, self.producers, self.clean_end = LeaderEpochs(), Producers(), 0
+        self.epochs, self.producers = LeaderEpochs(), Producers()
         self.damage = []
-        if before is not None:
-            self.log_start = self.flushed_start = before.log_start
-            self.epochs, self.producers = before.epochs, before.producers
+        self.clean_end = self.listed_end = 0
 
     def raise_log_start(self, offset: int) -> None:
         """Raise the log start offset (DeleteRecords, retention). Durable with the next checkpoint.
@@ -337,17 +350,34 @@ class Log:
         self.opened.forget(old)
         self._positions.clear()
 
+    def replace_run(self, old: Sequence[Segment], new: Segment) -> None:
+        """Replace adjacent sealed segments by a rewritten one of the same offsets, whose files have their names.
+
+        The next checkpoint commits this: it has the manifest with the new generation. After it, the files of the old
+        segments may be deleted (`ReplacedSegments.take`); slices given out before still read them.
+        """
+        first = self.segments.index(old[0])
+        assert self.segments[first : first + len(old)] == list(old), "a run of segments"
+        self.segments[first : first + len(old)] = [new]
+        for segment in old:
+            self.opened.forget(segment)
+        self._positions.clear()
+        self.replaced.add(old)
+
     def state(self) -> LogState:
         """Return the checkpoint of the log as of now. Also writes the index's new rows (unsynced)."""
         if self.segments:
             self.segments[-1].save_index()
         self.uncheckpointed_bytes = 0
-        return state_as_of(self, self.flushed_end, self.epochs.take_changes())
+        state = state_as_of(self, self.flushed_end, self.epochs.take_changes())
+        self.replaced.must_sync_names = False
+        return state
 
     def checkpoint_failed(self, state: LogState) -> None:
         """Record that the checkpoint of `state` failed; the next one writes its epochs and aborted rows again."""
         if state.epochs is not None:
             self.epochs.changes_lost()
+        self.replaced.must_sync_names |= state.must_sync_names
         for rows in state.aborted:
             rows.index.must_be_rewritten()
 
@@ -355,6 +385,7 @@ class Log:
         """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
         self.flushed_start = state.log_start
+        self.listed_end = state.segments[-1].end_offset if state.segments else 0
         active = self.segments[-1].aborted if self.segments else None
         for rows in state.aborted:
             rows.index.saved(rows.count, is_sealed=rows.index is not active)
@@ -363,7 +394,7 @@ class Log:
         """Finish recovery: sync everything that may not be on disk, so that all batches count as flushed."""
         if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
             sync_again(self.segments, flushed_end)
-            for directory in self._directories():
+            for directory in directories_to(self.directory):
                 sync_directory(self.disk, directory)
         if self.segments:
             self._unsynced.may_lack_removals(self.directory)
@@ -394,17 +425,9 @@ class Log:
     def _segment_for(self, size: int, max_timestamp: int, end: int) -> Segment:
         if self.has_unsynced_truncation:
             raise TruncationUnsynced("the log has a truncation that is not on disk yet")
-        if not self.segments or self.must_roll or self._is_full(self.segments[-1], size, max_timestamp, end):
+        if not self.segments or self.must_roll or is_full(self.segments[-1], self.config, size, max_timestamp, end):
             self._roll()
         return self.segments[-1]
-
-    def _is_full(self, active: Segment, size: int, max_timestamp: int, end: int) -> bool:
-        return active.size > 0 and (
-            active.size + size > self.config.segment_bytes
-            or active.index_bytes() >= self.config.index_bytes_max
-            or end - active.base_offset > OFFSETS_PER_SEGMENT_MAX
-            or max_timestamp - active.first_timestamp > self.config.segment_ms
-        )
 
     def _roll(self) -> None:
         """Create a new segment at the log end offset. Its directory entries are synced with the next group commit.
@@ -418,23 +441,25 @@ class Log:
             if not full.is_sealed:
                 full.close_interval()
                 full.seal()
-            changed = self._directories()[:1]
+            changed: tuple[str, ...] = (self.directory,)
         else:
             self.disk.make_directories(self.directory)
-            changed = self._directories()
-        segment = Segment.create(self.disk, self.directory, self.log_end, self.config.index_interval_bytes, self.opened)
+            changed = directories_to(self.directory)
+        file = SegmentFile(self.log_end, max(self.replaced.least_generation, self._has_gaps))
+        interval_bytes = self.config.index_interval_bytes
+        segment = Segment.create(self.disk, self.directory, file, interval_bytes, self.opened)
         segment.aborted.undecided = self.producers.transactions.first_undecided(self.log_end)
         self.segments.append(segment)
         self._unsynced.changed(*changed)
-        self.must_roll = False
+        self.must_roll = self._has_gaps = False
 
-    def _directories(self) -> tuple[str, ...]:
-        """Return the directories whose entries lead to a new log's files: the log's, its topic's, the topics'.
-
-        All of them, even if they exist: an earlier process may have made them and crashed before their sync.
-        """
-        topic = self.directory.rpartition("/")[0]
-        return self.directory, topic or "/", topic.rpartition("/")[0] or "/"
+    def _expect_gaps(self) -> None:
+        """Let a segment with a generation take the next batches: the loader expects no gaps in others."""
+        self._has_gaps = True
+        if self.segments and not self.segments[-1].generation:
+            self.must_roll = True
+            if not self.segments[-1].size and not self.segments[-1].is_sealed:
+                self._remove(self.segments.pop())
 
     def _appended(
         self,
@@ -454,6 +479,12 @@ class Log:
         elif header.producer_id >= 0:
             self.producers.appended(header, base, end, now_ms)
         self.log_end = end
+
+    def _remove_replaced(self, end: int) -> None:
+        """Remove the files of replaced segments that have offsets from `end` on, before a truncation."""
+        self.truncations += 1
+        for segment in self.replaced.truncated(self.segments, end):
+            self._remove(segment)
 
     def segment_of(self, offset: int) -> Segment:
         """Return the segment with `offset`, or the nearest one if there is none; there has to be a segment."""

@@ -14,12 +14,13 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
 from cordwood.storage.flushed_offsets import FlushedOffset
+from cordwood.storage.generations import counting
 from cordwood.storage.log import Log
 from cordwood.storage.manifest import UNKNOWN_TIMESTAMP, Layout, Manifest, SealedSegment, lay_out
 from cordwood.storage.open_segments import OpenSegments
-from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, scan, step_over
+from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, must_not_fall_back, scan, step_over
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_files import bases_in, loss_of, segment_path
+from cordwood.storage.segment_files import SegmentFile, files_in, loss_of, segment_path
 from cordwood.storage.state import ActiveSegment, load
 from cordwood.storage.transaction_log import marker_of, record, restore_aborted
 from cordwood.storage.types import NO_EPOCH
@@ -66,12 +67,14 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active)
-    opening.run(bases_in(log.disk, log.directory), recovered.segments, max(log.log_start, recovered.local_start))
+    opening.run(files_in(log.disk, log.directory), recovered.segments, max(log.log_start, recovered.local_start))
 
 
-def _remove(log: Log, base: int) -> None:
+def _remove(log: Log, file: SegmentFile) -> None:
     """Remove the files of a segment that is not part of the log."""
-    for path in Segment(log.disk, log.directory, base, log.config.index_interval_bytes, log.opened).paths():
+    interval = log.config.index_interval_bytes
+    segment = Segment(log.disk, log.directory, file, interval, log.opened)
+    for path in segment.paths():
         if log.disk.exists(path):
             log.disk.remove(path)
 
@@ -90,14 +93,16 @@ class _Opening:
         self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point
 
-    def run(self, bases: list[int], manifest: Manifest | None, local_start: int) -> None:
+    def run(self, files: list[SegmentFile], manifest: Manifest | None, local_start: int) -> None:
         self._local_start = local_start
         if manifest is not None:
-            layout = lay_out(manifest, bases, local_start)
+            layout = lay_out(manifest, files, local_start)
             self._take_listed(layout)
-            self._take(layout.others)
-        else:
-            self._take(bases)
+            files = list(layout.others)
+        live, left_over = counting(self._log.disk, self._log.directory, files)
+        for file in left_over:
+            _remove(self._log, file)
+        self._take(live)
         self._settle()
 
     def _take_listed(self, layout: Layout) -> None:
@@ -109,13 +114,14 @@ class _Opening:
             if (damage := loss_of(log.disk, segment.path, row.size)) is not None:
                 segment.is_lost = not log.disk.exists(segment.path)
                 log.damage.append(damage)
+            log.listed_end = row.end_offset
         if layout.gap is not None:
             # It begins with the segment of the recovery point.
             self._append_lost(*layout.gap, self._active)
-        for base in layout.foreign:
-            log.damage.append(ForeignSegment(segment_path(log.directory, base)))
-        for base in layout.removed:
-            _remove(log, base)
+        for file in layout.foreign:
+            log.damage.append(ForeignSegment(segment_path(log.directory, *file)))
+        for file in layout.removed:
+            _remove(log, file)
 
     def _append_lost(self, base: int, end: int, known: ActiveSegment | None = None) -> None:
         """Add a segment of which only the offsets are known, and perhaps its transactions."""
@@ -136,20 +142,20 @@ class _Opening:
         damage = DamagedLog(path, position, what) if is_known else LostTail(path, position, what, offset)
         self._log.damage.append(damage)
 
-    def _take(self, bases: Sequence[int]) -> None:
+    def _take(self, files: Sequence[SegmentFile]) -> None:
         log = self._log
         interval = log.config.index_interval_bytes
-        for base, following in zip_longest(bases, bases[1:]):
+        for file, following in zip_longest(files, [file.base_offset for file in files[1:]]):
             if following is not None and following <= log.recovery_point:
-                log.segments.append(Segment.sealed(log.disk, log.directory, base, following, interval, log.opened))
+                log.segments.append(Segment.sealed(log.disk, log.directory, file, following, interval, log.opened))
                 if following == log.recovery_point:
                     self._load_aborted(log.segments[-1])
                 continue
-            segment = Segment(log.disk, log.directory, base, interval, log.opened)
+            segment = Segment(log.disk, log.directory, file, interval, log.opened)
             log.segments.append(segment)
             self._load_aborted(segment)
             if not self._recover(segment, following):
-                self._remove_after(segment, bases)
+                self._remove_after(segment, files)
                 break
             if following is not None:
                 segment.retire()
@@ -225,11 +231,11 @@ class _Opening:
         self._log.damage.append(LostTail(segment.path, tear.position, tear.what, tear.offset))
         self._log.must_roll = True
 
-    def _remove_after(self, segment: Segment, bases: Sequence[int]) -> None:
+    def _remove_after(self, segment: Segment, files: Sequence[SegmentFile]) -> None:
         """Remove the segments after a truncated torn write: they were never flushed either."""
-        for base in bases:
-            if base > segment.base_offset:
-                _remove(self._log, base)
+        for file in files:
+            if file.base_offset > segment.base_offset:
+                _remove(self._log, file)
         sync_directory(self._log.disk, self._log.directory)
 
     def _replay(self, segment: Segment) -> None:
@@ -246,7 +252,14 @@ class _Opening:
 
     def _check_batch(self, segment: Segment, header: BatchHeader) -> None:
         """Check offset and leader epoch, which the batch's checksum does not cover. Raises CorruptBatch."""
-        must_follow(header, segment.end_offset)
+        due = segment.end_offset
+        if segment.generation:
+            must_not_fall_back(header, due)
+            if due < self._flushed_end < header.end and due < header.base_offset:
+                # A flush ends with a batch, and never within a gap.
+                raise CorruptBatch(f"offset {header.base_offset}, but the batches up to {due} were not all")
+        else:
+            must_follow(header, due)
         known = self._log.epochs.epoch_at(header.base_offset)
         is_on_record = known != NO_EPOCH and header.base_offset < self._replay_from
         if header.leader_epoch < known or (header.leader_epoch > known and is_on_record):

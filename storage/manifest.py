@@ -6,9 +6,12 @@ the manifest lists above the log start offset therefore exists, or was lost.
 """
 
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
+
+from cordwood.storage.segment_files import SegmentFile
 
 _COUNT = struct.Struct(">I")
 _ROW = struct.Struct(">qqqqqII")
@@ -40,36 +43,44 @@ Manifest = tuple[SealedSegment, ...]
 
 
 class Layout(NamedTuple):
-    """Segments of a log, by the manifest and the base offsets of the existing files.
+    """Segments of a log, by the manifest and the existing files.
 
-    `sealed` are taken as listed. `others` are the base offsets of files after them, which recovery reads. `gap` is a
-    range of offsets between the two that has no file. `foreign` and `removed` are base offsets of files that are not
-    part of the log: `removed` are below the log start offset, and a crash kept them from being removed.
+    `sealed` are taken as listed. `others` are files after them, which recovery reads. `gap` is a range of offsets
+    between the two that has no file. `foreign` and `removed` are files that are not part of the log. A crash kept those
+    in `removed` from being removed: they are below the log start offset, or of another generation than the listed
+    segment that covers them.
     """
 
     sealed: Sequence[SealedSegment]
-    others: Sequence[int]
+    others: Sequence[SegmentFile]
     gap: tuple[int, int] | None
-    foreign: Sequence[int]
-    removed: Sequence[int]
+    foreign: Sequence[SegmentFile]
+    removed: Sequence[SegmentFile]
 
 
-def lay_out(manifest: Manifest, bases: Sequence[int], log_start: int) -> Layout:
-    """Return the layout of a log from its manifest and the base offsets of its files, in ascending order."""
-    there = set(bases)
-    sealed = [row for row in manifest if row.end_offset > log_start or row.base_offset in there]
+def lay_out(manifest: Manifest, files: Sequence[SegmentFile], log_start: int) -> Layout:
+    """Return the layout of a log from its manifest and its files, in ascending order."""
+    there = set(files)
+    sealed = [row for row in manifest if row.end_offset > log_start or (row.base_offset, row.generation) in there]
     covered_end = sealed[-1].end_offset if sealed else -1
-    others = [base for base in bases if base >= covered_end]
-    listed = {row.base_offset for row in sealed}
-    unlisted = [base for base in bases if base < covered_end and base not in listed]
+    others = [file for file in files if file.base_offset >= covered_end]
+    listed = {(row.base_offset, row.generation) for row in sealed}
+    unlisted = [file for file in files if file.base_offset < covered_end and file not in listed]
+    foreign = [file for file in unlisted if file.base_offset >= log_start and not _is_left_over(file, sealed)]
     due = max(covered_end, log_start)
     return Layout(
         sealed,
         others,
-        (due, others[0]) if others and due < others[0] else None,
-        [base for base in unlisted if base >= log_start],
-        [base for base in unlisted if base < log_start],
+        (due, others[0].base_offset) if others and due < others[0].base_offset else None,
+        foreign,
+        [file for file in unlisted if file not in foreign],
     )
+
+
+def _is_left_over(file: SegmentFile, sealed: Sequence[SealedSegment]) -> bool:
+    """Return whether a swap of the log cleaner has replaced the file, or never came to be committed."""
+    place = bisect_right(sealed, file.base_offset, key=lambda row: row.base_offset) - 1
+    return place >= 0 and sealed[place].generation != file.generation
 
 
 class RowLayout(IntEnum):

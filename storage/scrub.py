@@ -4,6 +4,7 @@
 checks a finding again where the log is changed: the log may have been truncated meanwhile, or old segments dropped.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, da
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.log import Log
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_files import bases_in, loss_of, segment_path
+from cordwood.storage.segment_files import files_in, loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 
 PIECE_BYTES = 256 << 10
@@ -43,6 +44,7 @@ class SegmentView:
     """Byte from which on batches have not been decompressed yet."""
     aborted: AbortedIndex
     """Not a snapshot: its file only grows, except before a truncation."""
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,9 @@ def _segment_view(segment: Segment) -> SegmentView:
     proofs = None if segment.is_sealed else segment.proofs()
     ends = segment.base_offset, segment.end_offset
     tried = segment.truncations, segment.decoded_to
-    return SegmentView(segment.path, segment.index_path, *ends, segment.size, proofs, *tried, segment.aborted)
+    return SegmentView(
+        segment.path, segment.index_path, *ends, segment.size, proofs, *tried, segment.aborted, segment.generation
+    )
 
 
 def unpacked(log: Log, tried: Unpacked) -> None:
@@ -152,11 +156,16 @@ def unpacked(log: Log, tried: Unpacked) -> None:
 
 
 def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:
-    """Yield segment files that are not part of the log. Files before or after its segments are being removed or new."""
-    known = {segment.base_offset for segment in view.segments}
-    for base in bases_in(view.disk, view.directory):
-        if base not in known and view.local_start <= base < max(known):
-            yield ForeignSegment(segment_path(view.directory, base))
+    """Yield segment files that are not part of the log. Files before or after its segments are being removed or new.
+
+    So are files of another generation than the segment that covers them: the log cleaner has replaced them.
+    """
+    for file in files_in(view.disk, view.directory):
+        place = bisect_right(view.segments, file.base_offset, key=lambda segment: segment.base_offset) - 1
+        path = segment_path(view.directory, *file)
+        is_within = view.log_start <= file.base_offset and 0 <= place < len(view.segments) - 1
+        if is_within and view.segments[place].generation == file.generation and view.segments[place].path != path:
+            yield ForeignSegment(path)
 
 
 def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | None]:

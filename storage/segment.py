@@ -19,7 +19,7 @@ from cordwood.storage.index import read as read_index
 from cordwood.storage.manifest import UNKNOWN_TIMESTAMP, SealedSegment
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import SCAN_BYTES, scan_all
-from cordwood.storage.segment_files import segment_path
+from cordwood.storage.segment_files import SegmentFile, segment_path
 
 ALLOCATE_AT_LEAST = 64 << 10
 ALLOCATE_AT_MOST = 64 << 20
@@ -31,13 +31,13 @@ class Segment:
     __slots__ = (
         "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_loaded_timestamp",
         "_max_timestamp", "_open", "_opened", "aborted", "base_offset", "damaged", "decoded_to", "end_offset",
-        "first_timestamp", "is_lost", "is_sealed", "path", "size", "truncations",
+        "first_timestamp", "generation", "is_lost", "is_sealed", "path", "size", "truncations",
     )  # fmt: skip
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments) -> None:
+    def __init__(self, disk: Disk, directory: str, file: SegmentFile, interval: int, opened: OpenSegments) -> None:
         self._disk, self._opened = disk, opened
-        self.path = segment_path(directory, base_offset)
-        self.base_offset = self.end_offset = base_offset
+        self.path = segment_path(directory, *file)
+        self.base_offset, self.generation = self.end_offset, _ = file
         self.size, self.first_timestamp, self.is_sealed = 0, -1, False
         self.is_lost = False
         """Whether its file was missing when the log was opened: the segment only reserves its offsets."""
@@ -45,13 +45,13 @@ class Segment:
         """Count of truncations and of a removal: with it a reader notices that its bytes are gone (`slices.py`)."""
         self.decoded_to = 0
         """Byte up to which the scrubber has tried to decompress the batches."""
-        self._interval_bytes = interval_bytes
+        self._interval_bytes = interval
         self._file: File | None = None
         self._index: Index | None = None
         self._index_damage: DamagedLog | None = None
         self._open = Interval(0, 0, 0, 0, -1)
         self.damaged = DamagedIntervals()
-        self.aborted = AbortedIndex(disk, self.path, base_offset, opened)
+        self.aborted = AbortedIndex(disk, self.path, file.base_offset, opened)
         self._max_timestamp: int | None = -1
         """Of all closed intervals. None for a segment sealed before there was a manifest, until it is truncated."""
         self._loaded_timestamp: int | None = None
@@ -60,10 +60,10 @@ class Segment:
 
     @classmethod
     def create(
-        cls, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments
+        cls, disk: Disk, directory: str, file: SegmentFile, interval_bytes: int, opened: OpenSegments
     ) -> "Segment":
         """Create a new, empty segment. Its directory entry is not yet synced."""
-        segment = cls(disk, directory, base_offset, interval_bytes, opened)
+        segment = cls(disk, directory, file, interval_bytes, opened)
         segment._file = disk.open(segment.path, create=True)
         segment._file.truncate(0)
         segment._index = Index()
@@ -72,10 +72,10 @@ class Segment:
 
     @classmethod
     def sealed(
-        cls, disk: Disk, directory: str, base_offset: int, end_offset: int, interval_bytes: int, opened: OpenSegments
+        cls, disk: Disk, directory: str, file: SegmentFile, end_offset: int, interval_bytes: int, opened: OpenSegments
     ) -> "Segment":
         """Return a segment that was complete at the last checkpoint: nothing of it is read until needed."""
-        segment = cls(disk, directory, base_offset, interval_bytes, opened)
+        segment = cls(disk, directory, file, interval_bytes, opened)
         segment.end_offset, segment.is_sealed, segment._max_timestamp = end_offset, True, None
         segment.size = segment.file.size()
         segment.release()
@@ -86,7 +86,7 @@ class Segment:
         cls, disk: Disk, directory: str, row: SealedSegment, interval_bytes: int, opened: OpenSegments
     ) -> "Segment":
         """Return a segment as the manifest lists it, whether its file exists or not."""
-        segment = cls(disk, directory, row.base_offset, interval_bytes, opened)
+        segment = cls(disk, directory, SegmentFile(row.base_offset, row.generation), interval_bytes, opened)
         segment.end_offset, segment.size, segment.is_sealed = row.end_offset, row.size, True
         segment._max_timestamp = None if row.max_timestamp == UNKNOWN_TIMESTAMP else row.max_timestamp
         segment.aborted.listed(row.undecided, row.aborted)
@@ -95,8 +95,8 @@ class Segment:
     def listing(self) -> SealedSegment:
         """Return this segment's row of the manifest."""
         timestamp = self.max_timestamp if self.is_timed else UNKNOWN_TIMESTAMP
-        aborted = self.aborted
-        return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp, aborted.undecided, aborted.count)
+        row = self.size, timestamp, self.aborted.undecided, self.aborted.count, self.generation
+        return SealedSegment(self.base_offset, self.end_offset, *row)
 
     @property
     def file(self) -> File:
@@ -240,7 +240,10 @@ class Segment:
         return min(interval.position if interval.position > start else interval.end, stop)
 
     def locate(self, offset: int, *, wait: bool = True) -> int:
-        """Return the position of the batch that contains `offset`; `size` for the end. Raises as `read`."""
+        """Return the position of the batch that contains `offset`; `size` for the end. Raises as `read`.
+
+        In a gap, as a compacted segment has them, the position is that of the next batch, or `size`.
+        """
         if offset >= self.end_offset:
             return self.size
         index = self._rows(wait)
@@ -248,7 +251,7 @@ class Segment:
         if not interval.size or offset - self.base_offset < interval.offset:
             row = index.row_of_offset(offset - self.base_offset)
             if row < 0:
-                raise DamagedLog(self.path, 0, f"no batch has offset {offset}")
+                return self._after_gap(0, offset)
             interval = self._interval(index, row)
         data = self._read_interval(interval, wait)
         position = 0
@@ -257,18 +260,7 @@ class Segment:
             if offset < header.end:
                 return interval.position + position
             position += header.size
-        raise DamagedLog(self.path, interval.end, f"no batch has offset {offset}")
-
-    def read_end(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
-        """Return the end of a read of at most `max_bytes` from `start` on, and at least one batch. Raises as `read`."""
-        end = self.piece_end(start, stop, max_bytes, wait=wait)
-        if end - start <= max_bytes:
-            return end
-        data = self.read(start, end, wait=wait)
-        size = peek(data).size
-        while size < len(data) and size + (more := peek(data, size).size) <= max_bytes:
-            size += more
-        return start + size
+        return self._after_gap(interval.end, offset)
 
     def headers(self, start: int, stop: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yield position and verified header of each batch between two boundaries. Blocks. Raises as `read`."""
@@ -479,6 +471,12 @@ class Segment:
             what = f"the {interval.size} bytes from this position on are not what was written"
             raise DamagedLog(self.path, interval.position, what)
 
+    def _after_gap(self, position: int, offset: int) -> int:
+        """Return `position`, that of the first batch after `offset`. Raises DamagedLog if there must be no gap."""
+        if self.is_lost or not self.generation:
+            raise DamagedLog(self.path, position, f"no batch has offset {offset}")
+        return position
+
     def _reserve(self, size: int) -> None:
         """Preallocate, more each time, so that a sync seldom has a new file length or new blocks to commit."""
         if self.size + size > self._allocated:
@@ -489,7 +487,8 @@ class Segment:
     def _completed(self, index: Index) -> Index:
         """Complete the index of a sealed segment from its file. Damage on the way is reported by later reads."""
         directory = self.path.rpartition("/")[0]
-        whole = Segment(self._disk, directory, self.base_offset, self._interval_bytes, self._opened)
+        name = SegmentFile(self.base_offset, self.generation)
+        whole = Segment(self._disk, directory, name, self._interval_bytes, self._opened)
         whole._file, whole._index = self.file, index
         whole.resume(self.end_offset)
         scan_all(whole)

@@ -1,6 +1,11 @@
-"""Segment files of a log: names, directory listing, and a check for missing or short files."""
+"""Segment files of a log: names, directory listing, and a check for missing or short files.
+
+A name has the base offset and, from the first rewrite of the segment on, its generation: `BASE.log`, `BASE-1.log`. A
+rewritten segment may cover several older ones. Between the offsets of a file with a generation are gaps.
+"""
 
 from contextlib import closing
+from typing import NamedTuple
 
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog, damage_of
@@ -9,14 +14,29 @@ BASE_DIGITS = 20
 """Digits of a base offset in a file's name: other names are not names of segments."""
 
 
-def segment_path(directory: str, base_offset: int) -> str:
-    return f"{directory}/{base_offset:0{BASE_DIGITS}d}.log"
+class SegmentFile(NamedTuple):
+    """Base offset and generation of a segment, as the names of its files have them."""
+
+    base_offset: int
+    generation: int = 0
 
 
-def bases_in(disk: Disk, directory: str) -> list[int]:
-    """Return the base offsets of the segment files in a directory, in ascending order."""
-    names = [name.removesuffix(".log") for name in disk.list_directory(directory) if name.endswith(".log")]
-    return [int(name) for name in names if len(name) == BASE_DIGITS and name.isdigit()]
+def segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
+    return f"{directory}/{base_offset:0{BASE_DIGITS}d}{f'-{generation}' if generation else ''}.log"
+
+
+def segment_file(path: str) -> SegmentFile | None:
+    """Return base offset and generation from the name of a segment or of a file beside it; None for another name."""
+    base, dash, generation = path.rpartition("/")[2].partition(".")[0].partition("-")
+    if len(base) != BASE_DIGITS or not base.isdigit() or (dash and not generation.isdigit()):
+        return None
+    return SegmentFile(int(base), int(generation or 0))
+
+
+def files_in(disk: Disk, directory: str) -> list[SegmentFile]:
+    """Return the segment files in a directory, by base offset and generation."""
+    names = [name for name in disk.list_directory(directory) if name.endswith(".log")]
+    return sorted(file for name in names if (file := segment_file(name)) is not None)
 
 
 def loss_of(disk: Disk, path: str, size: int) -> DamagedLog | None:

@@ -21,6 +21,7 @@ from cordwood.storage.manifest import SealedSegment
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.scrub import pieces, read_each
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import SegmentFile
 
 
 class Missing(NamedTuple):
@@ -51,7 +52,9 @@ class SegmentRebuild:
         """
         old, log = self._segment, self._log
         interval_bytes = log.config.index_interval_bytes
-        self._new = new = Segment.create(log.disk, self._directory, old.base_offset, interval_bytes, OpenSegments())
+        name = SegmentFile(old.base_offset, old.generation)
+        new = Segment.create(log.disk, self._directory, name, interval_bytes, OpenSegments())
+        self._new = new
         lost_from: int | None = None
         for intervals, contents in self._contents():
             for intact, some in _runs(intervals, contents):
@@ -98,7 +101,9 @@ class SegmentRebuild:
             return False
         log.disk.rename(new.index_path, old.index_path)
         log.disk.rename(new.path, old.path)
-        row = SealedSegment(old.base_offset, self._end, new.size, new.max_timestamp, old.base_offset)
+        row = SealedSegment(
+            old.base_offset, self._end, new.size, new.max_timestamp, old.base_offset, generation=old.generation
+        )
         rebuilt = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         # It has the same markers, and the file of their aborted transactions stays.
         rebuilt.aborted = old.aborted

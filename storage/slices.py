@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cordwood.storage.batch import peek
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import Truncated
 from cordwood.storage.segment import Segment
@@ -44,3 +45,15 @@ class Slice:
         piece = segment.read(self.start, end, wait=wait)
         self.start = end
         return piece
+
+
+def read_end(segment: Segment, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
+    """Return the end of a read of at most `max_bytes` from `start` on, and at least one batch. Raises as `read`."""
+    end = segment.piece_end(start, stop, max_bytes, wait=wait)
+    if end - start <= max_bytes:
+        return end
+    data = segment.read(start, end, wait=wait)
+    size = peek(data).size
+    while size < len(data) and size + (more := peek(data, size).size) <= max_bytes:
+        size += more
+    return start + size

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.storage import checkpoint, manifest
 from cordwood.storage.aborted_index import UnsavedRows
 from cordwood.storage.checkpoint import Checkpoint
-from cordwood.storage.disk import Disk
+from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.manifest import Manifest, RowLayout
@@ -59,6 +59,8 @@ class LogState(NamedTuple):
     """First offset that this disk has. Records from the log start offset up to here are only in the archive."""
     clean_end: int = 0
     """End of what the log cleaner has compacted: below it each key has one record, that of the highest offset."""
+    must_sync_names: bool = False
+    """Whether the directory has to be synced before the manifest is written."""
 
 
 class ArchivedBeginning(NamedTuple):
@@ -89,7 +91,8 @@ def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
     """Return the state of a log as of `end`, its flushed end."""
     rows = tuple([rows for segment in log.segments if (rows := segment.aborted.unsaved(end)) is not None])
     producers, sealed, active = log.producers.snapshot(end), _sealed(log, end), _active(log, end)
-    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, log.local_start, log.clean_end)
+    starts = log.local_start, log.clean_end
+    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, log.replaced.must_sync_names)
 
 
 def state_after_truncation(log: "Log", end: int, again: Producers | None) -> LogState:
@@ -103,7 +106,8 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     producers.truncate_end(end, again)
     state = LogState(min(log.log_start, end), end, producers.snapshot(end), log.epochs.encode(), _sealed(log, end))
     starts = min(log.local_start, end), min(log.clean_end, end)
-    return state._replace(active=_active(log, end), aborted=rows, local_start=starts[0], clean_end=starts[1])
+    state = state._replace(active=_active(log, end), aborted=rows, must_sync_names=log.replaced.must_sync_names)
+    return state._replace(local_start=starts[0], clean_end=starts[1])
 
 
 def _sealed(log: "Log", end: int) -> Manifest:
@@ -120,6 +124,7 @@ def _active(log: "Log", end: int) -> ActiveSegment:
 
 def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     """Write a checkpoint. Blocks; does not use the log itself, so it may run in a thread."""
+    _sync_names(disk, directory, state)
     for rows in state.aborted:
         rows.write(disk)
     # Epochs first: recovery does not read the batches below the recovery point to find their epochs.
@@ -129,6 +134,7 @@ def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
 
 def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     """Write the checkpoint of a truncation before it: a crash must not leave batches without their epochs."""
+    _sync_names(disk, directory, state)
     # Epochs last: recovery finds those above the recovery point in the batches, if the batches are still there.
     _write_recovery(disk, directory, state)
     _write_epochs(disk, directory, state)
@@ -171,6 +177,12 @@ def load(disk: Disk, directory: str) -> Recovered:
     decoded = LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
     return Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
+
+
+def _sync_names(disk: Disk, directory: str, state: LogState) -> None:
+    """Sync the names of rewritten segments: a power cut must not keep the manifest without them."""
+    if state.must_sync_names:
+        sync_directory(disk, directory)
 
 
 def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:

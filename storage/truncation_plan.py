@@ -24,6 +24,13 @@ def truncation_point(log: "Log", end: int) -> tuple[Segment, int, int]:
     return segment, position, end
 
 
+def flushed_end_before_truncation(log: "Log", end: int) -> int:
+    """Return the flushed end to note before a truncation to `end`: in a gap, the log will end before `end`."""
+    if not log.segments or not (segment := log.segment_of(end)).generation:
+        return min(end, log.flushed_end)
+    return min(max(segment.base_offset, log.log_start), end, log.flushed_end)
+
+
 def producers_before_truncation(log: "Log", end: int) -> Producers | None:
     """Return what a truncation to `end` reads from the batches, if anything. Blocks on the disk."""
     segment, _, end = truncation_point(log, end)

@@ -14,10 +14,12 @@ from cordwood.storage.batch import HEADER_BYTES, MAGIC, BatchHeader, check, peek
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.flushed_offsets import FlushedOffset
+from cordwood.storage.generations import counting
 from cordwood.storage.index import Index, Interval, load
+from cordwood.storage.manifest import lay_out
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import SCAN_BYTES, FileWindow, has_hole
-from cordwood.storage.segment_files import loss_of, segment_path
+from cordwood.storage.segment_files import SegmentFile, files_in, loss_of, segment_file, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 from cordwood.storage.state import load as load_state
 
@@ -46,21 +48,30 @@ def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> 
             yield from verify_checkpoint(disk, f"{directory}/{name}")
     yield from _losses(disk, directory)
     check = _SegmentCheck(disk, mark)
+    for file in segments_in(disk, directory):
+        yield from check.run(segment_path(directory, *file))
     for name in names:
-        path = f"{directory}/{name}"
-        if name.endswith(".log"):
-            yield from check.run(path)
-        elif name.endswith((".index", SUFFIX)) and f"{name.partition('.')[0]}.log" not in names:
-            yield DamagedLog(path, 0, "an index without its segment")
+        if name.endswith((".index", SUFFIX)) and f"{name.partition('.')[0]}.log" not in names:
+            yield DamagedLog(f"{directory}/{name}", 0, "an index without its segment")
     if mark is not None and check.due < mark.end_offset:
         yield DamagedLog(directory, 0, f"the log ends at offset {check.due}, but was flushed up to {mark.end_offset}")
+
+
+def segments_in(disk: Disk, directory: str) -> list[SegmentFile]:
+    """Return the segment files in a partition's directory, without those that the log cleaner has replaced."""
+    known, files = load_state(disk, directory), files_in(disk, directory)
+    if known.segments is None:
+        return counting(disk, directory, files)[0]
+    layout = lay_out(known.segments, files, max(known.log_start, known.local_start))
+    live, _ = counting(disk, directory, layout.others)
+    return [file for file in files if file not in layout.removed and (file not in layout.others or file in live)]
 
 
 def _losses(disk: Disk, directory: str) -> Iterator[DamagedLog]:
     """Yield what the manifest lists and is missing or short. Damage of the manifest itself is not reported here."""
     known = load_state(disk, directory)
     for row in known.segments or ():
-        path = segment_path(directory, row.base_offset)
+        path = segment_path(directory, row.base_offset, row.generation)
         if row.end_offset > known.log_start:
             aborted = AbortedIndex(disk, path, row.base_offset, OpenSegments())
             aborted.listed(row.undecided, row.aborted)
@@ -88,9 +99,14 @@ class _SegmentCheck:
         self._disk, self._mark = disk, mark
         self.due = -1
         self._latest_epoch = -1
+        self._has_gaps = False
+        """Whether offsets may have gaps: the segment was compacted."""
 
     def run(self, path: str) -> Iterator[DamagedLog]:
-        base = int(path.rpartition("/")[2].removesuffix(".log"))
+        name = segment_file(path)
+        if name is None:
+            return
+        base, self._has_gaps = name.base_offset, name.generation > 0
         if self.due not in (-1, base):
             yield DamagedLog(path, 0, f"the segment begins at offset {base}, but the previous one ends at {self.due}")
         self.due = base
@@ -151,11 +167,14 @@ class _SegmentCheck:
         if self._mark is None or self.due < self._mark.end_offset or len(head) < HEADER_BYTES:
             return False
         header = peek(head)
-        return header.magic == MAGIC and header.base_offset == self.due and has_hole(file, position)
+        return header.magic == MAGIC and self._is_next(header) and has_hole(file, position)
+
+    def _is_next(self, header: BatchHeader) -> bool:
+        return header.base_offset == self.due or (self._has_gaps and header.base_offset > self.due)
 
     def _complaint(self, header: BatchHeader) -> str | None:
         """Return the error in a batch's offset or epoch, which its own checksum does not cover; None if it has none."""
-        if self.due not in (-1, header.base_offset):
+        if self.due != -1 and not self._is_next(header):
             return f"offset {header.base_offset}, but {self.due} was expected"
         if header.leader_epoch < self._latest_epoch:
             return f"leader epoch {header.leader_epoch} after epoch {self._latest_epoch}"

@@ -7,6 +7,7 @@ from crc32c import crc32c
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.index import load
+from cordwood.storage.segment_files import segment_file
 
 
 def unproven(disk: SimulatedDisk, directory: str) -> Iterator[str]:
@@ -20,7 +21,8 @@ def unproven(disk: SimulatedDisk, directory: str) -> Iterator[str]:
         segment = path.removesuffix(".index") + ".log"
         content = disk.content(segment) if disk.exists(segment) else b""
         with closing(disk.open(path)) as file:
-            rows, _ = load(file, int(path.rpartition("/")[2].removesuffix(".index")))
+            name = segment_file(path)
+            rows, _ = load(file, -1 if name is None else name.base_offset)
         for row in rows:
             if crc32c(content[row.position : row.end]) != row.crc:
                 yield f"promise 4: {path} vouches for bytes {row.position} to {row.end}, which are not what it says"

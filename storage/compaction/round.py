@@ -24,8 +24,8 @@ class CleaningRound:
     """One round. Iterate over `steps` in a thread, and call `swap` for each `Rewritten` before the next step.
 
     Create it, and call `swap` and `finish`, where the log is changed (the event loop); `steps` and `abort` block on the
-    disk. Between two steps it may be given up at any time: with `abort`, and never with a swap after that. What has been
-    swapped stays, and the next round begins at the log's unchanged clean end.
+    disk. Between two steps it may be given up at any time: with `abort`, and never with a swap after that. What has
+    been swapped stays, and the next round begins at the log's unchanged clean end.
     """
 
     bytes_read: int
@@ -60,8 +60,9 @@ class CleaningRound:
     def swap(self, rewritten: Rewritten) -> bool:
         """Replace the old segments in the log. Return False if the log was truncated, dropped or repaired meanwhile.
 
-        Then the round has to be given up (`abort`). A checkpoint of the log commits the swap; until then a restart finds
-        the old segments. The old ones are in `log.replaced` until `log.take_replaced`. Raises OSError: as False.
+        Then the round has to be given up (`abort`). A checkpoint of the log commits the swap; until then a restart
+        finds the old segments. Their files are to be deleted after that checkpoint and the delete delay, those that
+        `log.replaced.take(rewritten.old)` returns then. Raises OSError, after which the log has the old segments.
         """
         raise NotImplementedError
 

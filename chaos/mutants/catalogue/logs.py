@@ -25,9 +25,9 @@ MUTANTS = (
     ),
     Mutant(
         "stamped-batches-may-go-back",
-        "storage/log.py",
-        "            if header.base_offset < due:\n",
-        "            if False:\n",
+        "storage/batch.py",
+        "        if header.base_offset < due:\n",
+        "        if False:\n",
         "A follower appends batches at its log end offset only.",
         "Two records have the same offset.",
         Scenario.LOGS,

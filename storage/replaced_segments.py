@@ -1,0 +1,45 @@
+"""Replaced segments of a log: rewritten ones have taken their place, and their files are still there.
+
+Slices that were given out read them, and a restart takes them until a manifest on disk lists the rewritten ones.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from cordwood.storage.segment import Segment
+
+
+class ReplacedSegments:
+    """Replaced segments of one log, and the names that its new segments may have."""
+
+    __slots__ = ("_segments", "least_generation", "must_sync_names")
+
+    def __init__(self) -> None:
+        self._segments: list[Segment] = []
+        self.must_sync_names = False
+        """Whether the names of rewritten segments have to be synced before a manifest lists them."""
+        self.least_generation = 0
+        """Least generation of new segments: files that are being removed may have the names of lower ones."""
+
+    def __iter__(self) -> Iterable[Segment]:
+        return iter(self._segments)
+
+    def add(self, segments: Sequence[Segment]) -> None:
+        """Add segments that a rewritten one, whose files have just got their names, has replaced."""
+        self._segments += segments
+        self.must_sync_names = True
+
+    def take(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Return and forget those of the segments that still have files: the caller deletes them."""
+        taken = [segment for segment in segments if segment in self._segments]
+        self._segments = [segment for segment in self._segments if segment not in taken]
+        return taken
+
+    def truncated(self, segments: Iterable[Segment], end: int) -> list[Segment]:
+        """Return and forget those with truncated offsets, from `end` on: the caller removes them at once.
+
+        `segments` are those of the log before the truncation. New segments get names that none of all these has.
+        """
+        newest = max([segment.generation for segment in (*segments, *self._segments)], default=0)
+        if newest:
+            self.least_generation = max(self.least_generation, newest + 1)
+        return self.take([segment for segment in self._segments if segment.end_offset > end])
