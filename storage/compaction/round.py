@@ -5,11 +5,23 @@ start to the map's end are rewritten in groups: a run of segments becomes one se
 rewritten segment is complete, indexed, verified and synced before it replaces the old ones (`swap.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from cordwood.storage.aborted_index import AbortedRow
+from cordwood.storage.batch import BatchHeader
+from cordwood.storage.compaction.filter import BatchFilter, needed_offsets
+from cordwood.storage.compaction.offset_map import OffsetMap, OffsetMapBuilder
+from cordwood.storage.compaction.run_writer import RunWriter, pieces_of, verified
+from cordwood.storage.compaction.swap import discard, has_run, swap
+from cordwood.storage.disk import sync_directory
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.log import Log
+from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import SegmentFile
+
+OFFSETS_PER_GROUP_MAX = (1 << 31) - 1
 
 
 class Rewritten(NamedTuple):
@@ -28,12 +40,6 @@ class CleaningRound:
     been swapped stays, and the next round begins at the log's unchanged clean end.
     """
 
-    bytes_read: int
-    bytes_written: int
-    records_read: int
-    records_kept: int
-    map_utilization: float
-
     def __init__(self, log: Log, directory: str, limit: int, now_ms: int, buffer_bytes: int) -> None:
         """Begin a round that leaves everything at or above `limit` as it is.
 
@@ -42,12 +48,24 @@ class CleaningRound:
         `directory` holds unfinished segments; it exists, belongs to this log alone, and is on the log's file system.
         `buffer_bytes` limits the offset map. `delete.retention.ms` is taken from the log's configuration.
         """
-        raise NotImplementedError
+        self._log, self._directory, self._config = log, directory, log.config
+        self._now_ms, self._buffer_bytes = now_ms, buffer_bytes
+        self._all, self._truncations = tuple(log.segments), log.truncations
+        limit = min(limit, log.listed_end)
+        self._segments = [segment for segment in self._all[:-1] if segment.end_offset <= limit]
+        first = self._segments[0].base_offset if self._segments else log.log_end
+        self.start = self.end = max(log.clean_end, log.log_start, first)
+        """Range of offsets whose keys this round has collected."""
+        self._needed = needed_offsets(log.producers)
+        self._new: Segment | None = None
+        self.bytes_read = self.bytes_written = 0
+        self.records_read = self.records_kept = 0
+        self.map_utilization = 0.0
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is a segment to clean."""
-        raise NotImplementedError
+        """Whether there is anything to clean that was not cleaned before."""
+        return bool(self._segments) and self._segments[-1].end_offset > self.start
 
     def steps(self) -> Iterator[int | Rewritten]:
         """Yield the bytes read or written since the last step, or a run to swap. Blocks on the disk.
@@ -55,7 +73,21 @@ class CleaningRound:
         Raises DamagedLog if a segment is damaged, CorruptBatch if its batches cannot be decoded: it has to be repaired
         before it can be cleaned. Raises OSError, OutOfResources and DiskFailed as well. After each of them: `abort`.
         """
-        raise NotImplementedError
+        if not self._segments:
+            return
+        offsets = OffsetMap(self._buffer_bytes, self.start, self._segments[-1].end_offset)
+        yield from self._collect(offsets)
+        self.map_utilization = offsets.utilization
+        batches = BatchFilter(
+            offsets,
+            end=self.end,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+            needed=self._needed,
+        )
+        for group in self._groups():
+            yield from self._rewrite(group, batches)
+            self.records_read, self.records_kept = batches.records_read, batches.records_kept
 
     def swap(self, rewritten: Rewritten) -> bool:
         """Replace the old segments in the log. Return False if the log was truncated, dropped or repaired meanwhile.
@@ -64,12 +96,106 @@ class CleaningRound:
         finds the old segments. Their files are to be deleted after that checkpoint and the delete delay, those that
         `log.replaced.take(rewritten.old)` returns then. Raises OSError, after which the log has the old segments.
         """
-        raise NotImplementedError
+        log = self._log
+        if log.truncations != self._truncations or not has_run(log, rewritten.old):
+            return False
+        swap(log, rewritten.old, rewritten.new)
+        rewritten.new.release()
+        self._new = None
+        return True
 
     def finish(self) -> bool:
         """Raise the log's clean end after the last step. Return False if the log was truncated meanwhile."""
-        raise NotImplementedError
+        log = self._log
+        if log.truncations != self._truncations:
+            return False
+        log.clean_end = max(log.clean_end, self.end)
+        return True
 
     def abort(self) -> None:
         """Remove the files of an unfinished segment. Blocks on the disk. May be called at any time, also twice."""
-        raise NotImplementedError
+        new, self._new = self._new, None
+        if new is not None:
+            discard(self._log, new)
+
+    def _collect(self, offsets: OffsetMap) -> Iterator[int]:
+        """Put the keys from `start` on into the map, and set `end`."""
+        builder = OffsetMapBuilder(offsets)
+        for place, segment in enumerate(self._segments):
+            if segment.end_offset <= self.start:
+                continue
+            builder.expect(self._aborted_in(place, segment))
+            position = segment.locate(self.start) if segment.base_offset < self.start else 0
+            for data in pieces_of(segment, position):
+                has_room = builder.add(data)
+                self.bytes_read += len(data)
+                yield len(data)
+                if not has_room:
+                    self.end = offsets.end
+                    return
+            self.end = segment.end_offset
+
+    def _groups(self) -> Iterator[list[Segment]]:
+        """Yield runs of segments up to the end of the round, of about `segment.bytes` each."""
+        group: list[Segment] = []
+        for segment in self._segments:
+            if segment.base_offset >= self.end:
+                break
+            if segment.base_offset == segment.end_offset:
+                continue
+            if group and not self._is_run(group, segment):
+                yield group
+                group = []
+            group.append(segment)
+        if group:
+            yield group
+
+    def _is_run(self, group: Sequence[Segment], segment: Segment) -> bool:
+        return (
+            group[-1].end_offset == segment.base_offset
+            and sum([each.size for each in group]) + segment.size <= self._config.segment_bytes
+            and segment.end_offset - group[0].base_offset <= OFFSETS_PER_GROUP_MAX
+        )
+
+    def _rewrite(self, group: Sequence[Segment], batches: BatchFilter) -> Iterator[int | Rewritten]:
+        log, interval_bytes = self._log, self._config.index_interval_bytes
+        file = SegmentFile(group[0].base_offset, max([segment.generation for segment in group]) + 1)
+        self._new = new = Segment.create(log.disk, self._directory, file, interval_bytes, OpenSegments())
+        writer = RunWriter(new, interval_bytes)
+        for segment in group:
+            batches.expect(self._aborted_in(self._all.index(segment), segment))
+            for data in pieces_of(segment):
+                writer.add(batches.filter(data))
+                self.bytes_read += len(data)
+                yield len(data)
+        writer.finish(_last_batch(group[-1]), group[-1].end_offset)
+        self._write_aborted(new, group[0].aborted.undecided, batches.take_aborted())
+        sync_directory(log.disk, self._directory)
+        self.bytes_written += writer.bytes_written
+        yield writer.bytes_written
+        yield from verified(new)
+        yield Rewritten(tuple(group), new)
+
+    def _write_aborted(self, new: Segment, undecided: int, rows: Sequence[AbortedRow]) -> None:
+        new.aborted.undecided = undecided
+        if rows:
+            new.aborted.replace(rows)
+            unsaved = new.aborted.unsaved(new.end_offset)
+            assert unsaved is not None, "none of the rows is on disk"
+            unsaved.write(self._log.disk)
+
+    def _aborted_in(self, place: int, segment: Segment) -> Iterator[AbortedRow]:
+        """Yield the aborted transactions with records in the segment at `place`: a later one may have the marker."""
+        for later in self._all[place:]:
+            if later.aborted.undecided >= segment.end_offset:
+                break
+            yield from later.aborted.overlapping(segment.base_offset, segment.end_offset)
+
+
+def _last_batch(segment: Segment) -> BatchHeader:
+    """Return the last batch of a sealed segment. Raises DamagedLog."""
+    index = segment.index
+    if not len(index):
+        raise DamagedLog(segment.path, 0, "the segment has no batch")
+    *_, (_, header) = segment.headers(index[len(index) - 1].position, segment.size)
+    return header
