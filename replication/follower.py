@@ -47,14 +47,14 @@ def truncation_end(epochs: LeaderEpochs, log_end: int, leader_epoch: int, leader
     return min(own_end, leader_end, log_end)
 
 
-def check_follows(batches: Iterable[BatchHeader], log_end: int) -> None:
-    """Check that batches begin at the log end and have no gap. Raises CorruptBatch.
+def check_follows(batches: Iterable[BatchHeader], log_end: int, *, is_compacted: bool = False) -> None:
+    """Check that batches begin at the log end and have no gap, unless the leader's log cleaner has made it.
 
-    A missing batch would be reported as flushed together with the batches after it (rule 1).
+    A missing batch would be reported as flushed together with the batches after it (rule 1). Raises CorruptBatch.
     """
     due = log_end
     for header in batches:
-        if header.base_offset != due:
+        if header.base_offset != due and not (is_compacted and header.base_offset > due):
             raise CorruptBatch(f"a batch at offset {header.base_offset}, but {due} was expected")
         due = header.end
 

@@ -342,7 +342,8 @@ class FollowerConnection:
             with_data[stream] = None
         self._with_new_watermark.pop(stream, None)
         stream.sent_watermark, stream.sent_start = partition.high_watermark, log.log_start
-        rows.append(PushRow(stream.id, PushKind.DATA, stream.sent_watermark, stream.sent_start, batches.size))
+        kind = PushKind.COMPACTED if batches.is_compacted else PushKind.DATA
+        rows.append(PushRow(stream.id, kind, stream.sent_watermark, stream.sent_start, batches.size))
         chunks.append(batches.chunk)
         return batches.size
 

@@ -60,10 +60,13 @@ class FollowerRole:
         """Leave the stream: the partition has another leader, or none, or is deleted."""
         self._connection.leave(self)
 
-    def replicate(self, data: Bytes, watermark: int, log_start: int, now_ms: int) -> None:
+    def replicate(
+        self, data: Bytes, watermark: int, log_start: int, now_ms: int, *, is_compacted: bool = False
+    ) -> None:
         """Append the leader's batches, perhaps none, and take its high watermark and log start offset.
 
-        Raises CorruptBatch, with nothing written, OutOfResources or DiskFailed.
+        `is_compacted` allows gaps before and between them. Raises CorruptBatch, with nothing written, OutOfResources or
+        DiskFailed.
         """
         partition = self._followed()
         log = partition.log
@@ -71,7 +74,7 @@ class FollowerRole:
         self.leader_watermark = watermark
         if data:
             batches = headers(data)
-            check_follows(batches, log.log_end)
+            check_follows(batches, log.log_end, is_compacted=is_compacted)
             check_epochs(batches, log.epochs.latest, self.leader_epoch)
             try:
                 log.append_stamped(data, batches, now_ms)

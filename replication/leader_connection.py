@@ -218,10 +218,11 @@ class LeaderConnection:
 
     def _follow_answer(self, following: FollowerRole, row: PushRow, data: memoryview, now_ms: int) -> None:
         match row.kind:
-            case PushKind.DATA:
+            case PushKind.DATA | PushKind.COMPACTED:
                 if row.size:
                     following.refusals = 0
-                following.replicate(data, row.first, row.second, now_ms)
+                is_compacted = row.kind == PushKind.COMPACTED
+                following.replicate(data, row.first, row.second, now_ms, is_compacted=is_compacted)
             case PushKind.DIFFERS:
                 self._truncate(following, following.truncation(row.first, row.second))
             case PushKind.TOO_OLD if row.first:

@@ -26,12 +26,12 @@ def batch_boundary(segment: Segment, offset: int) -> tuple[int, int]:
     """
     index = segment.index
     row = index.row_of_offset(offset - segment.base_offset)
-    if row >= 0 and index[row].offset == offset - segment.base_offset:
+    if not segment.generation and row >= 0 and index[row].offset == offset - segment.base_offset:
         return offset, index[row].position
     position = segment.locate(offset)
     if position < segment.size:
         base = next(segment.headers(position, segment.size))[1].base_offset
-        if base <= offset:
+        if base < offset or not segment.generation:
             return base, position
     elif offset >= segment.end_offset:
         return offset, position

@@ -445,7 +445,7 @@ class Log:
         else:
             self.disk.make_directories(self.directory)
             changed = directories_to(self.directory)
-        file = SegmentFile(self.log_end, max(self.replaced.least_generation, self._has_gaps))
+        file = SegmentFile(self.log_end, max(self.replaced.least_generation, int(self._has_gaps)))
         interval_bytes = self.config.index_interval_bytes
         segment = Segment.create(self.disk, self.directory, file, interval_bytes, self.opened)
         segment.aborted.undecided = self.producers.transactions.first_undecided(self.log_end)

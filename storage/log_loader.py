@@ -20,7 +20,7 @@ from cordwood.storage.manifest import UNKNOWN_TIMESTAMP, Layout, Manifest, Seale
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, must_not_fall_back, scan, step_over
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_files import SegmentFile, files_in, loss_of, segment_path
+from cordwood.storage.segment_files import SegmentFile, files_of, loss_of, segment_path, strays_of
 from cordwood.storage.state import ActiveSegment, load
 from cordwood.storage.transaction_log import marker_of, record, restore_aborted
 from cordwood.storage.types import NO_EPOCH
@@ -67,7 +67,10 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active)
-    opening.run(files_in(log.disk, log.directory), recovered.segments, max(log.log_start, recovered.local_start))
+    names = log.disk.list_directory(log.directory)
+    for stray in strays_of(names):
+        log.disk.remove(f"{log.directory}/{stray}")
+    opening.run(files_of(names), recovered.segments, max(log.log_start, recovered.local_start))
 
 
 def _remove(log: Log, file: SegmentFile) -> None:

@@ -4,6 +4,7 @@ A name has the base offset and, from the first rewrite of the segment on, its ge
 rewritten segment may cover several older ones. Between the offsets of a file with a generation are gaps.
 """
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -35,8 +36,19 @@ def segment_file(path: str) -> SegmentFile | None:
 
 def files_in(disk: Disk, directory: str) -> list[SegmentFile]:
     """Return the segment files in a directory, by base offset and generation."""
-    names = [name for name in disk.list_directory(directory) if name.endswith(".log")]
-    return sorted(file for name in names if (file := segment_file(name)) is not None)
+    return files_of(disk.list_directory(directory))
+
+
+def files_of(names: Sequence[str]) -> list[SegmentFile]:
+    """Return the segment files among the names in a directory, by base offset and generation."""
+    return sorted(file for name in names if name.endswith(".log") and (file := segment_file(name)) is not None)
+
+
+def strays_of(names: Sequence[str]) -> list[str]:
+    """Return the names of the files beside a rewritten segment that is not there: its swap was interrupted."""
+    there = set(files_of(names))
+    rewritten = [(name, file) for name in names if (file := segment_file(name)) is not None and file.generation]
+    return [name for name, file in rewritten if file not in there]
 
 
 def loss_of(disk: Disk, path: str, size: int) -> DamagedLog | None:

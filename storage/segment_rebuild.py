@@ -2,7 +2,8 @@
 
 The old segment is kept until the new one is complete, verified and synced. Batches of other replicas are verified by
 their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs, which have to
-be those that the log knows for these offsets.
+be those that the log knows for these offsets. Of a compacted log they may have gaps: the other replica has removed what
+this one may still have had.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from cordwood.storage.batch import BatchHeader, end_of, headers
+from cordwood.storage.batch import NO_TIMESTAMP, BatchHeader, end_of, headers
+from cordwood.storage.compaction.run_writer import closing_batch, write_aborted
+from cordwood.storage.compaction.swap import swap
 from cordwood.storage.disk import Bytes, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog
@@ -43,7 +46,9 @@ class SegmentRebuild:
         self._log_start, self._end = log.log_start, segment.end_offset
         self._epochs = LeaderEpochs(tuple(log.epochs))
         self._new: Segment | None = None
-        self._due = segment.base_offset
+        self._due = self._last_end = segment.base_offset
+        self._has_gaps = log.config.compacted or segment.generation > 0
+        """Whether other replicas may have compacted what is fetched from them."""
 
     def steps(self) -> Iterator[Missing | int]:
         """Copy the sound intervals. Yield bytes copied, and ranges to fill before the next step. Blocks on the disk.
@@ -52,7 +57,7 @@ class SegmentRebuild:
         """
         old, log = self._segment, self._log
         interval_bytes = log.config.index_interval_bytes
-        name = SegmentFile(old.base_offset, old.generation)
+        name = SegmentFile(old.base_offset, max(old.generation, int(self._has_gaps)))
         new = Segment.create(log.disk, self._directory, name, interval_bytes, OpenSegments())
         self._new = new
         lost_from: int | None = None
@@ -66,14 +71,19 @@ class SegmentRebuild:
                     yield from self._missing(lost_from, offset)
                     lost_from = None
                 new.adopt([content for _, content in some], [interval for interval, _ in some])
-                self._due = end_of(some[-1][1])
+                self._due = self._last_end = end_of(some[-1][1])
             yield intervals[-1].end - intervals[0].position
         yield from self._missing(self._due if lost_from is None else lost_from, self._end)
+        if self._has_gaps and self._last_end < self._end:
+            closing = closing_batch(self._last_end, self._end, self._epochs.epoch_at(self._end - 1))
+            new.append((closing,), ((self._last_end, len(closing), NO_TIMESTAMP),), self._end)
         new.end_offset = self._end
         new.close_interval()
         new.seal()
         new.file.sync()
         new.save_index(sync=True)
+        if new.generation != old.generation:
+            write_aborted(log.disk, new, old.aborted.undecided, old.aborted.rows())
         sync_directory(log.disk, self._directory)
 
     @property
@@ -85,10 +95,13 @@ class SegmentRebuild:
         """Append batches of a missing range from `due` on. Raises CorruptBatch, with nothing appended, and OSError."""
         assert self._new is not None, "a range is known to be missing once the copy has come there"
         taken = self._checked_batches(missing, data)
+        if not taken:
+            self._due = missing.end
+            return
         size = sum(header.size for header in taken)
         rows = [(header.base_offset, header.size, header.max_timestamp) for header in taken]
         self._new.append((memoryview(data)[:size],), rows, taken[-1].end)
-        self._due = taken[-1].end
+        self._due = self._last_end = taken[-1].end
 
     def replace_segment(self) -> bool:
         """Replace the old segment by the new one. Return False if the log has changed there. Raises OSError.
@@ -99,6 +112,9 @@ class SegmentRebuild:
         assert new is not None, "it is whole"
         if old not in log.segments or old.end_offset != self._end:
             return False
+        if new.generation != old.generation:
+            swap(log, [old], new)
+            return True
         log.disk.rename(new.index_path, old.index_path)
         log.disk.rename(new.path, old.path)
         row = SealedSegment(
@@ -139,22 +155,23 @@ class SegmentRebuild:
             assert self._due == end, "a missing range is filled before the next step"
 
     def _checked_batches(self, missing: Missing, data: bytes) -> list[BatchHeader]:
-        """Return the batches of `data` that are in the range, at least one. Raises CorruptBatch."""
+        """Return the batches of `data` that are in the range; none if a gap reaches past it. Raises CorruptBatch."""
         taken: list[BatchHeader] = []
         due = self._due
         for header in headers(data):
             if header.base_offset >= missing.end:
                 break
             is_first_readable = due == self._log_start and header.base_offset < due < header.end
-            if header.base_offset != due and not is_first_readable:
+            is_after_gap = self._has_gaps and header.base_offset > due
+            if header.base_offset != due and not is_first_readable and not is_after_gap:
                 raise CorruptBatch(f"offset {header.base_offset}, but {due} was expected")
             if header.end > missing.end:
                 raise CorruptBatch(f"a batch up to offset {header.end}, but the next one starts at {missing.end}")
-            if header.leader_epoch != (known := self._epochs.epoch_at(due)):
+            if header.leader_epoch != (known := self._epochs.epoch_at(max(header.base_offset, due))):
                 raise CorruptBatch(f"leader epoch {header.leader_epoch} instead of epoch {known}")
             taken.append(header)
             due = header.end
-        if not taken:
+        if not taken and not (data and self._has_gaps):
             raise CorruptBatch(f"no batch with offset {due}")
         return taken
 

@@ -12,7 +12,7 @@ from cordwood.storage.aborted_index import AbortedRow
 from cordwood.storage.batch import BatchHeader
 from cordwood.storage.compaction.filter import BatchFilter, needed_offsets
 from cordwood.storage.compaction.offset_map import OffsetMap, OffsetMapBuilder
-from cordwood.storage.compaction.run_writer import RunWriter, pieces_of, verified
+from cordwood.storage.compaction.run_writer import RunWriter, pieces_of, verified, write_aborted
 from cordwood.storage.compaction.swap import discard, has_run, swap
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog
@@ -169,20 +169,12 @@ class CleaningRound:
                 self.bytes_read += len(data)
                 yield len(data)
         writer.finish(_last_batch(group[-1]), group[-1].end_offset)
-        self._write_aborted(new, group[0].aborted.undecided, batches.take_aborted())
+        write_aborted(log.disk, new, group[0].aborted.undecided, batches.take_aborted())
         sync_directory(log.disk, self._directory)
         self.bytes_written += writer.bytes_written
         yield writer.bytes_written
         yield from verified(new)
         yield Rewritten(tuple(group), new)
-
-    def _write_aborted(self, new: Segment, undecided: int, rows: Sequence[AbortedRow]) -> None:
-        new.aborted.undecided = undecided
-        if rows:
-            new.aborted.replace(rows)
-            unsaved = new.aborted.unsaved(new.end_offset)
-            assert unsaved is not None, "none of the rows is on disk"
-            unsaved.write(self._log.disk)
 
     def _aborted_in(self, place: int, segment: Segment) -> Iterator[AbortedRow]:
         """Yield the aborted transactions with records in the segment at `place`: a later one may have the marker."""

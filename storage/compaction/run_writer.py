@@ -6,10 +6,11 @@ and transaction takes its place: 61 bytes that every client passes over (Kafka's
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
 
+from cordwood.storage.aborted_index import AbortedRow
 from cordwood.storage.batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
@@ -20,7 +21,7 @@ from cordwood.storage.batch import (
     BatchHeader,
     headers,
 )
-from cordwood.storage.disk import Bytes
+from cordwood.storage.disk import Bytes, Disk
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.index import Interval
 from cordwood.storage.segment import Segment
@@ -107,6 +108,19 @@ def closing_batch(base_offset: int, end: int, leader_epoch: int) -> bytes:
     )
     _CRC.pack_into(batch, CRC_COVERS_FROM - _CRC.size, crc32c(batch[CRC_COVERS_FROM:]))
     return bytes(batch)
+
+
+def write_aborted(disk: Disk, segment: Segment, undecided: int, rows: Sequence[AbortedRow]) -> None:
+    """Write the aborted index of a finished segment. Blocks on the disk. Raises OSError.
+
+    `undecided` is the first offset that was undecided at the base offset (`AbortedIndex.undecided`).
+    """
+    segment.aborted.undecided = undecided
+    if rows:
+        segment.aborted.replace(rows)
+        unsaved = segment.aborted.unsaved(segment.end_offset)
+        assert unsaved is not None, "none of the rows is on disk"
+        unsaved.write(disk)
 
 
 def verified(segment: Segment) -> Iterator[int]:

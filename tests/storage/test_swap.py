@@ -1,0 +1,92 @@
+"""Swaps of rewritten segments: a crash at any step leaves the old segments or the new one, and nothing else."""
+
+import pytest
+from compacted_log import compact, nothing, remove_replaced
+from log_fixture import DIRECTORY, LogFixture
+
+from cordwood.chaos.sim.faults import Died
+from cordwood.storage.compaction.swap import has_run
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.scrub import IncompleteIndex, verify, view_of
+from cordwood.storage.segment_files import files_in, segment_path
+from cordwood.storage.verify import verify_partition
+
+MANY = [f"value-{number:02}" for number in range(60)]
+STEPS_MAX = 120
+
+
+def filled() -> LogFixture:
+    return LogFixture().append(*MANY).flush().checkpoint()
+
+
+def after(log: LogFixture, count: int = 2) -> list[str]:
+    """Return the values that a compaction of the first segments leaves."""
+    end = log.bases[count]
+    return [value for offset, value in enumerate(MANY) if offset % 2 or offset >= end]
+
+
+def files(log: LogFixture) -> list[str]:
+    return [segment_path(DIRECTORY, *file) for file in files_in(log.disk, DIRECTORY)]
+
+
+def defects(log: LogFixture) -> list[object]:
+    """Return what the loader, the scrubber and the verifier find, and segment files that are left over.
+
+    After a power cut the indexes that appends made are incomplete, which is no defect.
+    """
+    found = [proof for proof in verify(view_of(log.log)) if isinstance(proof, DamagedLog)]
+    found = [proof for proof in found if not isinstance(proof, IncompleteIndex) or "-" in proof.path[len(DIRECTORY) :]]
+    segments = [segment.path for segment in log.log.segments]
+    return [*log.damage, *found, *verify_partition(log.disk, DIRECTORY, None), *set(files(log)) ^ set(segments)]
+
+
+def test_a_swapped_segment_has_the_offsets_of_the_old_ones() -> None:
+    log = filled()
+    bases, expected = log.bases, after(log)
+    old = compact(log)
+    assert (log.bases, log.values()) == ([bases[0], *bases[2:]], expected)
+    assert not has_run(log.log, old)
+    remove_replaced(log.checkpoint(), old)
+    assert (defects(log), defects(log.reopen())) == ([], [])
+    assert log.values() == expected
+
+
+def test_every_offset_in_a_gap_leads_to_the_next_record() -> None:
+    log = filled()
+    compact(log, 1, 2)
+    compact(log, 2, 1, nothing)
+    assert [log.records(offset, 1)[0].offset for offset in range(60)] == [
+        next(record.offset for record in log.records() if record.offset >= offset) for offset in range(60)
+    ]
+
+
+@pytest.mark.parametrize("keep", [None, 0.0, 1.0])
+@pytest.mark.parametrize("is_recovery_lost", [False, True])
+def test_a_crash_at_any_step_leaves_the_old_segments_or_the_new_one(keep: float | None, is_recovery_lost: bool) -> None:
+    for step in range(STEPS_MAX):
+        log = filled()
+        whole = after(log, 3)
+        compact(log, 0, 1)
+        log.checkpoint()
+        outcomes = log.values(), whole
+        log.disk.faults.die_after(step)
+        try:
+            old = compact(log, 0, 3)
+            log.checkpoint()
+            remove_replaced(log, old)
+        except Died:
+            pass
+        else:
+            assert step > 10
+            return
+        log.power_cut(keep=keep)
+        if is_recovery_lost:
+            log.disk.flip(f"{DIRECTORY}/recovery", 30, 1)
+        log.reopen()
+        assert [damage for damage in log.damage if not damage.path.endswith("recovery")] == [], f"step {step}"
+        assert log.values() in outcomes, f"step {step}"
+        log.append("more").flush().checkpoint()
+        assert log.values()[-1] == "more"
+        log.power_cut(keep=0.0).reopen()
+        assert defects(log) == [], f"step {step}"
+    raise AssertionError("it never came to an end")
