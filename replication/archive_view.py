@@ -20,6 +20,10 @@ class ArchiveView(Protocol):
         """Return the end of a partition's archived offsets; None if nothing is archived."""
         ...
 
+    def first_kept(self, partition: "Partition") -> int:
+        """Return the first offset that the archive or the disk may have; the log start offset if that is unknown."""
+        ...
+
     async def beginning(self, partition: "Partition", log_start: int, offset: int) -> ArchivedBeginning:
         """Return what a log that begins at `offset` has to know of the records from `log_start` on.
 
@@ -33,6 +37,9 @@ class NoArchive:
 
     def end_of(self, _partition: "Partition") -> int | None:
         return None
+
+    def first_kept(self, partition: "Partition") -> int:
+        return partition.log.log_start
 
     async def beginning(self, _partition: "Partition", log_start: int, offset: int) -> ArchivedBeginning:
         raise ArchiveUnavailable(f"offsets {log_start} to {offset} are in an archive, and this broker has none")

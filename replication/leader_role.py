@@ -60,6 +60,9 @@ class LeaderRole:
         if self.log.flushed_end < self.log.log_end:
             self.partition.directory.flusher.touch(self.partition)
         self._advance_high_watermark()
+        if self.log.local_start > self.log.log_start:
+            # A former leader has deleted what is no longer archived, or this replica has lost its log start offset.
+            self.delete_records(self.partition.context.archive.first_kept(self.partition))
 
     def end(self, reason: Refusal) -> None:
         """End all streams and refuse all waiters: this broker no longer leads."""

@@ -62,11 +62,14 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.producers, log.epochs, log.clean_end = recovered.producers, recovered.epochs, recovered.clean_end
     # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not.
     log.epochs.truncate_end(log.recovery_point)
-    # A crash may have interrupted a checkpoint with a higher log start offset, after its epochs: they begin there
-    # already.
-    log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
+    if recovered.local_start <= log.log_start:
+        # A crash may have interrupted a checkpoint with a higher log start offset, after its epochs: they begin there
+        # already.
+        log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active)
+    # What was archived must not be taken for deleted: the next leader raises the log start offset to where it begins.
+    opening.is_start_unknown = log.config.is_archived and recovered.is_lost
     names = log.disk.list_directory(log.directory)
     for stray in strays_of(names):
         log.disk.remove(f"{log.directory}/{stray}")
@@ -95,6 +98,7 @@ class _Opening:
         """The segment with the recovery point, if its aborted index is damaged."""
         self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point
+        self.is_start_unknown = False
 
     def run(self, files: list[SegmentFile], manifest: Manifest | None, local_start: int) -> None:
         self._local_start = local_start
@@ -296,7 +300,7 @@ class _Opening:
                 _continue_after(log, log.log_end)
         log.must_roll |= log.log_end > found
         if log.segments:
-            if self._local_start == log.log_start:
+            if self._local_start == log.log_start and not self.is_start_unknown:
                 log.log_start = max(log.log_start, log.segments[0].base_offset)
             log.must_roll |= log.segments[-1].is_sealed
         log.epochs.truncate_end(log.log_end)

@@ -85,6 +85,8 @@ class Recovered(NamedTuple):
     """None if it is not known."""
     local_start: int = 0
     clean_end: int = 0
+    is_lost: bool = False
+    """Whether `recovery` is damaged, so that its content is unknown."""
 
 
 def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
@@ -160,7 +162,7 @@ def load(disk: Disk, directory: str) -> Recovered:
         # Recovery reads all batches, which have their epochs and producers. A log that does not begin at offset 0 has
         # been checkpointed, so a log that never was begins at 0.
         is_lost = any(damaged.path.endswith(RECOVERY_FILE) for damaged in damage)
-        return Recovered(0, 0, Producers(), LeaderEpochs(), damage, None if is_lost else ())
+        return Recovered(0, 0, Producers(), LeaderEpochs(), damage, None if is_lost else (), is_lost=is_lost)
     log_start, recovery_point = HEAD.unpack_from(recovery.payload)
     rest, segments, active = recovery.payload[HEAD.size :], None, None
     has_transactions = recovery.version >= WITH_TRANSACTIONS
@@ -173,7 +175,8 @@ def load(disk: Disk, directory: str) -> Recovered:
         (local_start, clean_end), rest = _ENDS.unpack_from(rest), rest[_ENDS.size :]
     if epochs is None:
         # Likewise. All segments are read, but the log start offset is known.
-        return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, None if segments is None else ())
+        listed: Manifest | None = None if segments is None else ()
+        return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, listed, local_start=local_start)
     decoded = LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
     return Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)

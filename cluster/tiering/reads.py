@@ -100,18 +100,13 @@ class ArchiveReads:
         archive = self._archive_of(partition)
         return None if archive is None else archive.end
 
-    def read(
-        self,
-        partition: Partition,
-        offset: int,
-        bytes_max: int,
-        end: int,
-        *,
-        with_aborted: bool,
-        wait: bool,
-        may_load: bool = True,
-    ) -> tuple[Slice | None, list[AbortedTransaction] | None]:
-        """Return batches from the one with `offset` on, of one chunk, up to `end`, and the aborted transactions.
+    def first_kept(self, partition: Partition) -> int:
+        """Return the first offset that the archive or the disk has."""
+        archive, local_start = self._archive_of(partition), partition.log.local_start
+        return local_start if archive is None or archive.start is None else min(archive.start, local_start)
+
+    def read(self, partition: Partition, wanted: Wanted) -> Batches:
+        """Return batches as `Log.slice` does, from one chunk, and the aborted transactions among them.
 
         Return no slice if they are not cached: they are being downloaded, and then the partition's watchers are woken.
         `may_load` is off in a thread. Raises ArchiveUnavailable if a retry does not help soon; OutOfResources;

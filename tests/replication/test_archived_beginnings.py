@@ -4,15 +4,16 @@ import asyncio
 from dataclasses import replace
 
 from archive_fixture import ArchiveFixture
-from peer_fixture import FollowerFixture, LeaderFixture
+from peer_fixture import FOLLOWER, FollowerFixture, LeaderFixture
 from raw_batches import NOW_MS
-from replica_fixture import TOPIC_ID
+from replica_fixture import ME, TOPIC_ID
 from transactions import decide, write
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.archive_view import ArchiveView
+from cordwood.replication.archive_view import ArchiveView, NoArchive
+from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.storage.batch import headers, split
@@ -21,7 +22,6 @@ from cordwood.storage.records import Record, encode
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 COUNT = 60
-FOLLOWER_EPOCH = 1
 
 
 async def filled() -> LeaderFixture:
@@ -182,5 +182,27 @@ def test_a_follower_waits_until_it_knows_what_is_archived() -> None:
         await asyncio.sleep(5)
         await replicate(leader, follower)
         same(replica, partition)
+
+    run(scenario())
+
+
+def test_a_new_leader_begins_where_the_archive_does() -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        leader = await filled()
+        partition = leader.partition()
+        manifest = archive.archive(partition)
+        archive.drop_local(partition)
+        local_start, kept = partition.log.local_start, manifest.segments[1].start_offset
+        for segments, begins in (((), local_start), (manifest.segments[1:], kept), (manifest.segments, 0)):
+            for view, expected in ((archive.reads, begins), (NoArchive(), 0)):
+                partition.log.log_start = 0
+                partition.context = replace(partition.context, archive=view)
+                place = partition.topic_id, partition.index
+                archive.image = replace(archive.image, archives={place: replace(manifest, segments=segments)})
+                partition.leading = None
+                epoch = partition.leader_epoch + 1
+                partition.assigned(Assignment(ME, epoch, epoch, (ME, FOLLOWER), frozenset({ME}), 1))
+                assert partition.log.log_start == expected
 
     run(scenario())

@@ -105,3 +105,32 @@ def test_an_empty_log_begins_after_the_archive_and_knows_epochs_and_producers(lo
     assert log.append("b").flush().values(100) == ["b"]
     log.checkpoint().power_cut(keep=0).reopen()
     assert (log.start, log.log.local_start, log.end, log.damage) == (10, 100, 101, [])
+
+
+def damage_file(log: LogFixture, name: str) -> None:
+    log.checkpoint()
+    log.disk.flip(f"{DIRECTORY}/{name}", 20, 0)
+    log.reopen()
+    assert [damage.path for damage in log.damage] == [f"{DIRECTORY}/{name}"]
+
+
+def test_without_its_epochs_the_log_still_begins_in_the_archive(log: LogFixture) -> None:
+    drop(log, log.bases[3])
+    local, bases = log.log.local_start, log.bases
+    damage_file(log, "leader-epochs")
+    for _ in range(2):
+        assert (log.start, log.log.local_start, log.bases) == (0, local, bases)
+        assert log.values(local) == VALUES[local:]
+        log.log.epochs.changes_lost()
+        log.checkpoint().reopen()
+    assert log.damage == []
+
+
+def test_a_lost_log_start_is_not_taken_for_a_deletion_of_what_is_archived(log: LogFixture) -> None:
+    drop(log, log.bases[3])
+    local = log.log.local_start
+    damage_file(log, "recovery")
+    assert (log.start, log.log.local_start) == (0, local)
+    log.configure(is_archived=False)
+    damage_file(log, "recovery")
+    assert (log.start, log.log.local_start) == (local, local)
