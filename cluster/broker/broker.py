@@ -241,6 +241,7 @@ class Broker:
             turns=self._turns,
             wall_clock=self._wall_clock,
             audit=self._audit,
+            archiving=self._archiving,
         )
 
     def _why_not_ready(self) -> str | None:
@@ -376,8 +377,7 @@ class Broker:
         )
         rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
         self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._reports.undecodable, interval_s)
-        store = self._environment.open_store
-        self._archiving = Archiving(store, quorum, self._replicas, settings, self._wall_clock, self._rng)
+        self._archiving = Archiving(self._environment, quorum, self._replicas, settings)
 
     def _roles_taken(self) -> None:
         image = self._quorum.image

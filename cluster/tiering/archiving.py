@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
@@ -11,34 +12,40 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.tiering.archived_topics import is_archived
+from cordwood.cluster.tiering.measures import ArchiveMeasures
 from cordwood.cluster.tiering.topic_objects import TopicObjects
 from cordwood.cluster.tiering.uploader import Uploader
 from cordwood.replication.replicas import Replicas
 
+NOTHING_MEASURED = ArchiveMeasures()
+
 _events = structlog.get_logger("archive")
+
+
+class Outside(Protocol):
+    """What a broker's environment has for its archive."""
+
+    @property
+    def open_store(self) -> Callable[[], ObjectStore] | None: ...
+    @property
+    def wall_clock(self) -> Callable[[], int]: ...
+    @property
+    def rng(self) -> random.Random: ...
 
 
 class Archiving:
     """What a broker does for the archive. Without a store it warns of topics that should be archived."""
 
-    def __init__(
-        self,
-        open_store: Callable[[], ObjectStore] | None,
-        quorum: Quorum,
-        replicas: Replicas,
-        settings: Settings,
-        wall_clock: Callable[[], int],
-        rng: random.Random,
-    ) -> None:
+    def __init__(self, outside: Outside, quorum: Quorum, replicas: Replicas, settings: Settings) -> None:
         """Raises StoreError if the store's URL or credentials cannot be used. Sends nothing."""
-        self.store = None if open_store is None else open_store()
+        self.store = None if outside.open_store is None else outside.open_store()
         self._quorum, self._settings = quorum, settings
         self._warned: set[str] = set()
         self.uploader: Uploader | None = None
         self._topics: TopicObjects | None = None
         if self.store is not None:
-            self.uploader = Uploader(quorum, replicas, self.store, settings, wall_clock, rng)
-            self._topics = TopicObjects(quorum, self.store, settings, wall_clock)
+            self.uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
+            self._topics = TopicObjects(quorum, self.store, settings, outside.wall_clock)
 
     def start(self) -> None:
         if self.uploader is not None and self._topics is not None:
@@ -47,6 +54,10 @@ class Archiving:
         else:
             self._quorum.subscribe(lambda _, image: self._warn_of(image))
             self._warn_of(self._quorum.image)
+
+    @property
+    def measures(self) -> ArchiveMeasures:
+        return NOTHING_MEASURED if self.uploader is None else self.uploader.measures
 
     async def close(self) -> None:
         """Cancel what is under way. The next leader, and the next controller, go on with the manifests as they are."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cordwood.cluster.http.api import (
+    archive,
     brokers,
     cluster,
     configs,
@@ -28,5 +29,6 @@ ROUTES: tuple[Route[Any, Any], ...] = (
     *leaders.ROUTES,
     *groups.ROUTES,
     *transactions.ROUTES,
+    *archive.ROUTES,
     *login.ROUTES,
 )

@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator
 
-from cordwood.cluster.http.metrics import audit, cluster, disks, groups, process, replicas, requests, transactions
+from cordwood.cluster.http.metrics import (
+    archive,
+    audit,
+    cluster,
+    disks,
+    groups,
+    process,
+    replicas,
+    requests,
+    transactions,
+)
 from cordwood.cluster.http.metrics.family import Family
 
 _CHAPTERS = (
@@ -12,6 +22,7 @@ _CHAPTERS = (
     ("Disks", disks.FAMILIES),
     ("Consumer groups", groups.FAMILIES),
     ("Transactions", transactions.FAMILIES),
+    ("Archive", archive.FAMILIES),
     ("Audit log", audit.FAMILIES),
     ("Memory", process.MEMORY),
     ("Process", process.PROCESS),

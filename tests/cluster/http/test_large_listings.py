@@ -12,7 +12,7 @@ from cordwood.chaos.sim.kafka import duration, message, part
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.plan import TOPIC
 from cordwood.cluster.broker.http_access import http_access
-from cordwood.cluster.http.api import cluster, groups, partitions, topics, transactions
+from cordwood.cluster.http.api import archive, cluster, groups, partitions, topics, transactions
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.metrics.scrape import Scraper
 from cordwood.cluster.http.route import ApiRequest, Nothing
@@ -85,6 +85,7 @@ ANSWERS: dict[str, Callable[[Context], Awaitable[Any]]] = {
     "/v1/transactions?open_longer_than_ms=…": lambda context: transactions.list_transactions(
         asked(context, transactions.TransactionsQuery(open_longer_than_ms=3_600_000))
     ),
+    "/v1/archive": lambda context: archive.describe_archive(asked(context, archive.ArchiveQuery())),
     "/v1/groups/…/reset": lambda context: groups.reset_group(
         ApiRequest(
             context, {"group": "readers"}, Nothing(), groups.Reset(to="earliest", dry_run=True), sentinel.request

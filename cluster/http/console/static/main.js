@@ -1,5 +1,6 @@
 // Entry point of the console: the router from the URL hash to a view, and the redraw after each change.
 
+import { archiveView } from "./archive.js";
 import { brokerView, brokersView } from "./brokers.js";
 import { h, patch } from "./dom.js";
 import { clock } from "./format.js";
@@ -22,6 +23,7 @@ const VIEWS = {
   groups: { all: groupsView, one: groupView },
   transactions: { all: transactionsView, one: transactionView },
   brokers: { all: brokersView, one: brokerView },
+  archive: { all: archiveView },
 };
 
 const FROM_BEFORE = "The page shows the last known state and is updated when the broker answers again.";

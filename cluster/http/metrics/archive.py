@@ -1,0 +1,77 @@
+"""Metrics of the archive. A broker without one reports zeros."""
+
+from collections.abc import Iterator
+
+from cordwood.archive.manifest import PartitionArchive
+from cordwood.cluster.http.metrics.family import Family, counter, gauge, gauge_over
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.tiering.archiving import NOTHING_MEASURED
+from cordwood.cluster.tiering.backlog import backlog_of
+from cordwood.cluster.tiering.measures import ArchiveMeasures
+from cordwood.cluster.tiering.situations import NOTHING
+from cordwood.replication.partition import Partition
+
+
+def _measures(watched: Watched) -> ArchiveMeasures:
+    return NOTHING_MEASURED if watched.archiving is None else watched.archiving.measures
+
+
+def _led(watched: Watched) -> Iterator[tuple[Partition, PartitionArchive]]:
+    archives = watched.quorum.image.archives
+    for partition in list(watched.replicas):
+        archive = archives.get((partition.topic_id, partition.index), NOTHING)
+        if partition.is_leader and (archive.segments or partition.log.config.is_archived):
+            yield partition, archive
+
+
+FAMILIES: tuple[Family, ...] = (
+    counter(
+        "archive_uploaded_segments",
+        "Segments that this broker has uploaded to the archive.",
+        lambda watched: _measures(watched).uploaded_segments,
+    ),
+    counter(
+        "archive_uploaded_bytes",
+        "Bytes of these segments.",
+        lambda watched: _measures(watched).uploaded_bytes,
+    ),
+    counter(
+        "archive_failed_steps",
+        "Uploads, commits and deletions that the object store refused or did not answer. Each is tried again.",
+        lambda watched: _measures(watched).failed_steps,
+    ),
+    counter(
+        "archive_deleted_objects",
+        "Objects that this broker has deleted from the archive.",
+        lambda watched: _measures(watched).deleted_objects,
+    ),
+    gauge(
+        "archive_is_failing",
+        "1 if the last use of the object store has failed.",
+        lambda watched: bool(_measures(watched).failure),
+    ),
+    gauge_over(
+        "archive_bytes",
+        "Size of the archived segments of the partitions that this broker leads.",
+        _led,
+        lambda led: led[1].size,
+    ),
+    gauge_over(
+        "archive_segments",
+        "Archived segments of the partitions that this broker leads.",
+        _led,
+        lambda led: len(led[1].segments),
+    ),
+    gauge_over(
+        "archive_backlog_bytes",
+        "Size of the sealed segments that are not archived yet, of the partitions that this broker leads.",
+        _led,
+        lambda led: backlog_of(led[0].log, led[1]).size,
+    ),
+    gauge_over(
+        "archive_backlog_segments",
+        "Sealed segments that are not archived yet, of the partitions that this broker leads.",
+        _led,
+        lambda led: backlog_of(led[0].log, led[1]).segments,
+    ),
+)
