@@ -242,6 +242,7 @@ class Broker:
             wall_clock=self._wall_clock,
             audit=self._audit,
             archiving=self._archiving,
+            archive_reads=self._archive_reads,
         )
 
     def _why_not_ready(self) -> str | None:

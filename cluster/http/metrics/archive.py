@@ -45,6 +45,16 @@ FAMILIES: tuple[Family, ...] = (
         "Objects that this broker has deleted from the archive.",
         lambda watched: _measures(watched).deleted_objects,
     ),
+    counter(
+        "archive_read_bytes",
+        "Bytes of batches that this broker has read from the archive, for consumers and replicas.",
+        lambda watched: 0 if watched.archive_reads is None else watched.archive_reads.downloaded_bytes,
+    ),
+    gauge(
+        "archive_cache_bytes",
+        "Disk space of what this broker has recently read from the archive.",
+        lambda watched: 0 if watched.archive_reads is None else watched.archive_reads.cache.bytes_used,
+    ),
     gauge(
         "archive_is_failing",
         "1 if the last use of the object store has failed.",
