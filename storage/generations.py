@@ -58,5 +58,7 @@ def _end_of(disk: Disk, path: str) -> int | None:
                 header = check(*window.batch_at(position))
             except CorruptBatch:
                 return end if has_hole(file, position) else None
+            if header.base_offset < end:
+                return None
             position, end = position + header.size, header.end
     return end

@@ -1,6 +1,7 @@
 """The rebuild of a damaged segment from another replica: the new file replaces the old one only once it is verified."""
 
 import pytest
+from compacted_log import Keeps, compact, nothing, odd
 from log_fixture import ROOT, LogFixture
 
 from cordwood.chaos.sim.faults import Died
@@ -125,3 +126,24 @@ def test_a_process_that_dies_in_a_repair_leaves_the_old_segment_or_the_new_one()
             assert step
             return
     raise AssertionError("it never came to an end")
+
+
+@pytest.mark.parametrize("is_compacted_here", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("keeps", [odd, nothing])
+def test_what_another_replica_has_compacted_fills_a_damaged_range(
+    is_compacted_here: bool, at: int, keeps: Keeps
+) -> None:
+    log, good = filled().configure(compacted=True), filled().configure(compacted=True)
+    if is_compacted_here:
+        compact(log, at, 1)
+    compact(good, 0, 4, keeps)
+    path = log.log.segments[at].path
+    log.disk.flip(path, len(log.disk.content(path)) // 2, 3)
+    run(rebuild_of(log, at), good)
+    assert found(log) == []
+    there = {record.offset for record in log.records()}
+    assert {record.offset for record in good.records()} <= there
+    log.checkpoint().power_cut(keep=1.0).reopen()
+    assert (log.damage, {record.offset for record in log.records()}) == ([], there)
+    assert log.end == len(MANY)

@@ -1,14 +1,16 @@
 """Swaps of rewritten segments: a crash at any step leaves the old segments or the new one, and nothing else."""
 
 import pytest
-from compacted_log import compact, nothing, remove_replaced
-from log_fixture import DIRECTORY, LogFixture
+from compacted_log import WORK, compact, nothing, odd, remove_replaced, rewritten_in
+from log_fixture import DIRECTORY, START_MS, LogFixture
 
 from cordwood.chaos.sim.faults import Died
-from cordwood.storage.compaction.swap import has_run
+from cordwood.storage.budget import whole
+from cordwood.storage.compaction.swap import discard, has_run
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.scrub import IncompleteIndex, verify, view_of
 from cordwood.storage.segment_files import files_in, segment_path
+from cordwood.storage.timestamps import first_at_or_after
 from cordwood.storage.verify import verify_partition
 
 MANY = [f"value-{number:02}" for number in range(60)]
@@ -65,10 +67,10 @@ def test_every_offset_in_a_gap_leads_to_the_next_record() -> None:
 def test_a_crash_at_any_step_leaves_the_old_segments_or_the_new_one(keep: float | None, is_recovery_lost: bool) -> None:
     for step in range(STEPS_MAX):
         log = filled()
-        whole = after(log, 3)
+        expected = after(log, 3)
         compact(log, 0, 1)
         log.checkpoint()
-        outcomes = log.values(), whole
+        outcomes = log.values(), expected
         log.disk.faults.die_after(step)
         try:
             old = compact(log, 0, 3)
@@ -90,3 +92,60 @@ def test_a_crash_at_any_step_leaves_the_old_segments_or_the_new_one(keep: float 
         log.power_cut(keep=0.0).reopen()
         assert defects(log) == [], f"step {step}"
     raise AssertionError("it never came to an end")
+
+
+def test_a_damaged_rewritten_segment_does_not_count_without_a_manifest() -> None:
+    log = filled()
+    compact(log, 0, 3)
+    [path] = [segment.path for segment in log.log.segments if segment.generation]
+    log.power_cut(keep=1.0)
+    log.disk.flip(path, 80, 1)
+    log.disk.flip(f"{DIRECTORY}/recovery", 30, 1)
+    log.reopen()
+    assert [damage.path for damage in log.damage] == [f"{DIRECTORY}/recovery"]
+    assert log.values() == MANY
+
+
+def test_names_are_on_disk_before_the_manifest_that_lists_them() -> None:
+    log = filled()
+    compact(log)
+    synced: list[str] = []
+    log.disk.on_sync = synced.append
+    log.checkpoint()
+    assert synced.index(DIRECTORY) < synced.index(f"{DIRECTORY}/recovery.new")
+
+
+def test_a_rewritten_segment_that_is_not_swapped_leaves_nothing() -> None:
+    log = filled()
+    paths = log.disk.files()
+    discard(log.log, rewritten_in(log.log, WORK, log.log.segments[:2], odd))
+    assert log.disk.files() == paths
+    compact(log)
+    values = log.values()
+    discard(log.log, rewritten_in(log.log, WORK, log.log.segments[:1], odd))
+    assert (log.values(), defects(log.checkpoint().reopen())) == (values, [])
+
+
+def test_files_of_an_older_generation_are_no_foreign_segments() -> None:
+    log = filled()
+    old = compact(log)
+    log.checkpoint()
+    assert [proof for proof in verify(view_of(log.log)) if isinstance(proof, DamagedLog)] == []
+    assert list(verify_partition(log.disk, DIRECTORY, None)) == []
+    log.log.replaced.take(old)
+    assert [proof for proof in verify(view_of(log.log)) if isinstance(proof, DamagedLog)] == []
+
+
+def test_times_are_found_beside_gaps() -> None:
+    log = LogFixture()
+    for number in range(60):
+        log.append(f"{number:02}", timestamp=START_MS + number)
+    log.flush().checkpoint()
+    compact(log, 0, 2)
+    found = whole(first_at_or_after(log.log, START_MS + 4, log.end))
+    assert found is not None
+    assert (found.offset, found.timestamp) == (5, START_MS + 5)
+    compact(log, 0, 1, nothing)
+    found = whole(first_at_or_after(log.log, START_MS, log.end))
+    assert found is not None
+    assert found.offset == log.log.segments[1].base_offset

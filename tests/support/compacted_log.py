@@ -7,6 +7,7 @@ from log_fixture import ROOT, LogFixture
 from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.compaction.run_writer import RunWriter, pieces_of, verified
 from cordwood.storage.compaction.swap import swap
+from cordwood.storage.log import Log
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
@@ -23,11 +24,11 @@ def nothing(_: BatchHeader) -> bool:
     return False
 
 
-def rewritten(log: LogFixture, old: list[Segment], keeps: Keeps) -> Segment:
+def rewritten_in(log: Log, work: str, old: list[Segment], keeps: Keeps) -> Segment:
     """Return a complete rewritten segment in the work directory."""
-    log.disk.make_directories(WORK)
+    log.disk.make_directories(work)
     file = SegmentFile(old[0].base_offset, max(segment.generation for segment in old) + 1)
-    new = Segment.create(log.disk, WORK, file, log.config.index_interval_bytes, OpenSegments())
+    new = Segment.create(log.disk, work, file, log.config.index_interval_bytes, OpenSegments())
     writer = RunWriter(new, log.config.index_interval_bytes)
     last = None
     for segment in old:
@@ -43,7 +44,7 @@ def rewritten(log: LogFixture, old: list[Segment], keeps: Keeps) -> Segment:
 def compact(log: LogFixture, first: int = 0, count: int = 2, keeps: Keeps = odd) -> list[Segment]:
     """Rewrite some segments and swap them. Return the old ones: the swap is committed by the next checkpoint."""
     old = log.log.segments[first : first + count]
-    new = rewritten(log, old, keeps)
+    new = rewritten_in(log.log, WORK, old, keeps)
     swap(log.log, old, new)
     return old
 
