@@ -4,6 +4,7 @@ The log end, the flushed end and all sound ranges stay as they are, so the repli
 in-sync set.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -15,6 +16,8 @@ from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_rebuild import Missing, SegmentRebuild
+
+LOCK_POLL_S = 0.01
 
 _events = structlog.get_logger("repairs")
 
@@ -41,6 +44,9 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
         while (step := await run_blocking(next, steps, None)) is not None:
             if isinstance(step, Missing):
                 await _fill(rebuild, step, partition, sources, reader)
+        while partition.is_checkpoint_locked:
+            # The checkpoint of a pending truncation lists the old segment.
+            await asyncio.sleep(LOCK_POLL_S)
         is_in_place = not partition.is_deleted and rebuild.replace_segment()
     except Exception:
         await run_blocking(rebuild.abort)

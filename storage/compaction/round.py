@@ -92,6 +92,8 @@ class CleaningRound:
     def swap(self, rewritten: Rewritten) -> bool:
         """Replace the old segments in the log. Return False if the log was truncated, dropped or repaired meanwhile.
 
+        Not while a truncation is pending (`Partition.is_checkpoint_locked`): its checkpoint, which lists the old
+        segments, may be on its way to the disk, and is the last one before the truncation.
         Then the round has to be given up (`abort`). A checkpoint of the log commits the swap; until then a restart
         finds the old segments. Their files are to be deleted after that checkpoint and the delete delay, those that
         `log.replaced.take(rewritten.old)` returns then. Raises OSError, after which the log has the old segments.

@@ -1,8 +1,8 @@
 """Gaps between offsets in a compacted log: appends of a follower, recovery, truncations."""
 
 import pytest
-from compacted_log import compact, nothing, odd, remove_replaced
-from log_fixture import DIRECTORY, LogFixture
+from compacted_log import compact, nothing, remove_replaced
+from log_fixture import LogFixture
 
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import peek
@@ -129,12 +129,18 @@ def test_what_was_truncated_does_not_come_back_with_a_replaced_segment(
 
 def test_files_of_replaced_segments_are_not_taken_for_new_ones() -> None:
     log = LogFixture().append(*MANY).flush().checkpoint()
-    bases = log.bases
-    old = compact(log, 0, 3)
+    begin = log.bases[1]
+    old = compact(log, 1, 2)
     taken = log.checkpoint().log.replaced.take(old)
-    log.truncate(bases[1])
+    log.truncate(begin)
     log.append(*MANY).flush()
-    paths = {segment.path for segment in log.log.segments}
-    assert not paths & {segment.path for segment in taken}
-    assert all(path.startswith(DIRECTORY) for path in paths)
-    assert odd(peek(log.read(1)))
+    assert not {segment.path for segment in log.log.segments} & {segment.path for segment in taken}
+
+
+def test_a_gap_begins_a_segment_that_may_have_some() -> None:
+    log = LogFixture().append(*MANY[:3]).flush()
+    log.take_stamped(leader().read(5, 300)).flush()
+    records = [record.offset for record in log.records()]
+    log.append("more").flush().power_cut(keep=0.0).reopen()
+    assert (log.damage, [record.offset for record in log.records()]) == ([], [*records, log.end - 1])
+    assert log.path(3, "log").replace(".log", "-1.log") in log.disk.files()

@@ -94,16 +94,26 @@ def test_a_crash_at_any_step_leaves_the_old_segments_or_the_new_one(keep: float 
     raise AssertionError("it never came to an end")
 
 
-def test_a_damaged_rewritten_segment_does_not_count_without_a_manifest() -> None:
+@pytest.mark.parametrize("position", [80, 140])
+def test_a_damaged_rewritten_segment_does_not_count_without_a_manifest(position: int) -> None:
     log = filled()
     compact(log, 0, 3)
     [path] = [segment.path for segment in log.log.segments if segment.generation]
     log.power_cut(keep=1.0)
-    log.disk.flip(path, 80, 1)
+    log.disk.flip(path, position, 1)
     log.disk.flip(f"{DIRECTORY}/recovery", 30, 1)
     log.reopen()
     assert [damage.path for damage in log.damage] == [f"{DIRECTORY}/recovery"]
     assert log.values() == MANY
+
+
+def test_without_a_manifest_a_restart_removes_what_a_rewritten_segment_covers() -> None:
+    log = filled()
+    compact(log, 0, 3)
+    expected = log.checkpoint().values()
+    log.disk.flip(f"{DIRECTORY}/recovery", 30, 1)
+    log.reopen()
+    assert (log.values(), files(log)) == (expected, [segment.path for segment in log.log.segments])
 
 
 def test_names_are_on_disk_before_the_manifest_that_lists_them() -> None:
