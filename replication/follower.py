@@ -47,14 +47,15 @@ def truncation_end(epochs: LeaderEpochs, log_end: int, leader_epoch: int, leader
     return min(own_end, leader_end, log_end)
 
 
-def check_follows(batches: Iterable[BatchHeader], log_end: int, *, is_compacted: bool = False) -> None:
-    """Check that batches begin at the log end and have no gap, unless the leader's log cleaner has made it.
+def check_follows(batches: Iterable[BatchHeader], log_end: int, *, may_have_gaps: bool = False) -> None:
+    """Check that batches begin at the log end and have no gap. Raises CorruptBatch.
 
-    A missing batch would be reported as flushed together with the batches after it (rule 1). Raises CorruptBatch.
+    A missing batch would be reported as flushed together with the batches after it (rule 1). Only the leader knows that
+    no batch is missing where compaction has left a gap.
     """
     due = log_end
     for header in batches:
-        if header.base_offset != due and not (is_compacted and header.base_offset > due):
+        if header.base_offset < due or (header.base_offset > due and not may_have_gaps):
             raise CorruptBatch(f"a batch at offset {header.base_offset}, but {due} was expected")
         due = header.end
 

@@ -342,7 +342,7 @@ class FollowerConnection:
             with_data[stream] = None
         self._with_new_watermark.pop(stream, None)
         stream.sent_watermark, stream.sent_start = partition.high_watermark, log.log_start
-        kind = PushKind.COMPACTED if batches.is_compacted else PushKind.DATA
+        kind = PushKind.DATA_WITH_GAPS if batches.may_have_gaps else PushKind.DATA
         rows.append(PushRow(stream.id, kind, stream.sent_watermark, stream.sent_start, batches.size))
         chunks.append(batches.chunk)
         return batches.size

@@ -61,12 +61,11 @@ class FollowerRole:
         self._connection.leave(self)
 
     def replicate(
-        self, data: Bytes, watermark: int, log_start: int, now_ms: int, *, is_compacted: bool = False
+        self, data: Bytes, watermark: int, log_start: int, now_ms: int, *, may_have_gaps: bool = False
     ) -> None:
         """Append the leader's batches, perhaps none, and take its high watermark and log start offset.
 
-        `is_compacted` allows gaps before and between them. Raises CorruptBatch, with nothing written, OutOfResources or
-        DiskFailed.
+        Raises CorruptBatch, with nothing written, OutOfResources or DiskFailed.
         """
         partition = self._followed()
         log = partition.log
@@ -74,7 +73,7 @@ class FollowerRole:
         self.leader_watermark = watermark
         if data:
             batches = headers(data)
-            check_follows(batches, log.log_end, is_compacted=is_compacted)
+            check_follows(batches, log.log_end, may_have_gaps=may_have_gaps)
             check_epochs(batches, log.epochs.latest, self.leader_epoch)
             try:
                 log.append_stamped(data, batches, now_ms)

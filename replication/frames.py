@@ -135,8 +135,8 @@ class PushKind(IntEnum):
     """
     REFUSED = 3
     """The broker does not lead this partition in that epoch, or not yet. Ask again when the metadata has changed."""
-    COMPACTED = 4
-    """As DATA, of a segment that the log cleaner has rewritten: there may be gaps before and between the batches."""
+    DATA_WITH_GAPS = 4
+    """As DATA. The batches are of a segment that was compacted: between them offsets may be without a record."""
 
 
 _PUSH_KINDS = range(len(PushKind))

@@ -218,11 +218,11 @@ class LeaderConnection:
 
     def _follow_answer(self, following: FollowerRole, row: PushRow, data: memoryview, now_ms: int) -> None:
         match row.kind:
-            case PushKind.DATA | PushKind.COMPACTED:
+            case PushKind.DATA | PushKind.DATA_WITH_GAPS:
                 if row.size:
                     following.refusals = 0
-                is_compacted = row.kind == PushKind.COMPACTED
-                following.replicate(data, row.first, row.second, now_ms, is_compacted=is_compacted)
+                has_gaps = row.kind == PushKind.DATA_WITH_GAPS
+                following.replicate(data, row.first, row.second, now_ms, may_have_gaps=has_gaps)
             case PushKind.DIFFERS:
                 self._truncate(following, following.truncation(row.first, row.second))
             case PushKind.TOO_OLD if row.first:

@@ -16,8 +16,8 @@ class CachedBatches(NamedTuple):
     end: int
     size: int
     chunk: Chunk
-    is_compacted: bool = False
-    """Whether there may be gaps before and between them."""
+    may_have_gaps: bool = False
+    """Whether compaction may have removed offsets between them."""
 
 
 class ReplicationReadCache:
@@ -64,10 +64,10 @@ class ReplicationReadCache:
         if found is None:
             return None
         stretch, end = found
-        size, is_compacted = stretch.size, stretch.segment.generation > 0
+        size, may_have_gaps = stretch.size, stretch.segment.generation > 0
         if size > SHARED_BYTES_MAX or followers < 2:
-            return CachedBatches(offset, end, size, stretch, is_compacted)
-        self._shared = CachedBatches(offset, end, size, bytes(stretch.next_piece(wait=False)), is_compacted)
+            return CachedBatches(offset, end, size, stretch, may_have_gaps)
+        self._shared = CachedBatches(offset, end, size, bytes(stretch.next_piece(wait=False)), may_have_gaps)
         return self._shared
 
     def prefetch(self, offset: int, bytes_max: int) -> None:

@@ -37,13 +37,13 @@ def test_a_leader_names_compacted_segments() -> None:
         await asyncio.sleep(0.5)
         rows = [pair for frame in broker.channel.take() for pair in decode_push(frame) if pair[0].size]
         gaps = {row.kind: _gaps(bytes(data)) for row, data in rows}
-        assert gaps[PushKind.COMPACTED] > 0
+        assert gaps[PushKind.DATA_WITH_GAPS] > 0
         assert gaps[PushKind.DATA] == 0
 
     run(scenario())
 
 
-@pytest.mark.parametrize(("kind", "end"), [(PushKind.COMPACTED, 8), (PushKind.DATA, 0)])
+@pytest.mark.parametrize(("kind", "end"), [(PushKind.DATA_WITH_GAPS, 8), (PushKind.DATA, 0)])
 def test_a_follower_takes_gaps_of_compacted_segments_alone(kind: PushKind, end: int) -> None:
     async def scenario() -> None:
         broker = FollowerFixture()

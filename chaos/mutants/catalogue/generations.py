@@ -118,8 +118,8 @@ MUTANTS = (
     Mutant(
         "compacted-segments-are-not-named-to-followers",
         "replication/read_cache.py",
-        "size, is_compacted = stretch.size, stretch.segment.generation > 0",
-        "size, is_compacted = stretch.size, False",
+        "size, may_have_gaps = stretch.size, stretch.segment.generation > 0",
+        "size, may_have_gaps = stretch.size, False",
         "A leader names the segments between whose batches are gaps.",
         "A follower refuses the batches of a compacted log for ever.",
     ),

@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "followers-take-gaps",
         "replication/follower.py",
-        "        if header.base_offset != due and not (is_compacted and header.base_offset > due):\n",
+        "        if header.base_offset < due or (header.base_offset > due and not may_have_gaps):\n",
         "        if header.base_offset < due:\n",
         "A follower appends a batch only at its log end offset (rule 1).",
         "A replica has an offset gap and reports its log as complete.",
