@@ -16,11 +16,11 @@ HANDSHAKE_S = 10.0
 START_SHARE, SUSPECT_SHARE = 0.5, 0.1
 """The largest shares of the event loop's time in which handshakes begin: of all clients, and of those at addresses with
 failed handshakes, which wait for the others. The signature of a handshake takes up to 2 ms (RSA of 2048 bits)."""
-SUSPECT_S = 10.0
+SUSPECT_S = 60.0
 """Time for which an address counts as one with failed handshakes."""
-SUSPECTS_MAX = 1024
-FAILURE_DELAY_S = 1.0
-"""Mean delay of the answer to a failed handshake, from the second one of an address on: clients retry in a loop."""
+SUSPECTS_MAX = 4096
+FAILURE_DELAY_S, FAILURE_DELAY_MAX_S = 1.0, 8.0
+"""Mean delay of the answer to an address's second failed handshake. It doubles with each: clients retry in a loop."""
 PHASES = 64
 """Different delays, so that clients that fail together do not come back together."""
 
@@ -54,8 +54,8 @@ class TlsListener:
         """Connections without a completed handshake, oldest first."""
         self._queued, self._suspect = deque[TlsTransport](), deque[TlsTransport]()
         self._next_start: asyncio.TimerHandle | None = None
-        self._failed_at: dict[str, float] = {}
-        """The time of the last failed handshake of an address."""
+        self._failures: dict[str, tuple[float, float]] = {}
+        """The time of an address's last failed handshake, and the mean delay of the answer to the next."""
         self._phase = 0
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -88,19 +88,19 @@ class TlsListener:
         _events.warning("tls.handshake_failed", listener=self._name, client=host, reason=sentence)
         self._gate.failed(self._name, host, sentence)
         self._phase = (self._phase + 1) % PHASES
-        delay_s = FAILURE_DELAY_S * (0.5 + self._phase / PHASES) if self._is_suspect(host) else 0.0
-        self._failed_at.pop(host, None)
-        self._failed_at[host] = self._loop.time()
-        if len(self._failed_at) > SUSPECTS_MAX:
-            del self._failed_at[next(iter(self._failed_at))]
-        return delay_s
+        delay_s = self._failures[host][1] if self._is_suspect(host) else 0.0
+        self._failures.pop(host, None)
+        self._failures[host] = self._loop.time(), min(max(2 * delay_s, FAILURE_DELAY_S), FAILURE_DELAY_MAX_S)
+        if len(self._failures) > SUSPECTS_MAX:
+            del self._failures[next(iter(self._failures))]
+        return delay_s * (0.5 + self._phase / PHASES)
 
     def done(self, transport: TlsTransport) -> None:
         if self._since.pop(transport, None) is not None:
             self._gate.shaken(transport)
 
     def _is_suspect(self, host: str) -> bool:
-        return self._loop.time() - self._failed_at.get(host, -SUSPECT_S) < SUSPECT_S
+        return host in self._failures and self._loop.time() - self._failures[host][0] < SUSPECT_S
 
     def _start_next(self) -> None:
         """Begin the next handshake, and the one after it only when other work has had its share of the time."""
