@@ -22,7 +22,7 @@ from cordwood.cluster.metadata.token_expiry import TokenExpiry
 LOOKS_PER_SESSION = 10
 REFUSED_S = 0.4
 """Seconds of refused connections after which a disconnected broker counts as killed."""
-PROBE_INTERVAL_S = 0.1
+PROBE_INTERVAL_S, PROBING_S = 0.1, 1.5
 
 IsRefused = Callable[[BrokerId], Awaitable[bool]]
 """Function that returns True if a broker's host refuses connections at its address."""
@@ -81,10 +81,15 @@ class ControllerRunner:
             probe.add_done_callback(lambda _: self._probes.pop(broker_id, None))
 
     async def _probe(self, broker_id: BrokerId) -> None:
-        """Report the broker as killed after REFUSED_S of refusals. A restarting broker listens again sooner."""
-        refused_from_s = self._loop.time()
-        while await self._is_refused(broker_id):
-            if self._loop.time() - refused_from_s >= REFUSED_S:
+        """Report the broker as killed after REFUSED_S of refusals. A restarting broker listens again sooner.
+
+        The listener of a process that is being killed may be closed after its connections, and accept a first probe.
+        """
+        began_s = refused_from_s = self._loop.time()
+        while self._loop.time() - began_s < PROBING_S:
+            if not await self._is_refused(broker_id):
+                refused_from_s = self._loop.time()
+            elif self._loop.time() - refused_from_s >= REFUSED_S:
                 self._controller.refused(broker_id)
                 self._begin_turn()
                 return

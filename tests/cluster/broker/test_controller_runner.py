@@ -5,7 +5,7 @@ import asyncio
 from members_fixture import SESSION_S, MembersFixture
 from virtual_time import run
 
-from cordwood.cluster.broker.controller_runner import REFUSED_S
+from cordwood.cluster.broker.controller_runner import PROBE_INTERVAL_S, REFUSED_S
 from cordwood.cluster.metadata.commands import FenceBroker
 from cordwood.cluster.metadata.image import NO_LEADER
 
@@ -118,6 +118,21 @@ def test_a_killed_broker_is_fenced_long_before_its_session_is_over() -> None:
         cluster.refusing.add(2)
         cluster.log.hang_up(2)
         assert await cluster.until(lambda: cluster.partition.leader == 3, 5) < REFUSED_S + MOMENT_S
+        await cluster.close()
+
+    run(story())
+
+
+def test_a_killed_broker_whose_listener_closed_last_is_fenced_as_soon() -> None:
+    async def story() -> None:
+        cluster = await MembersFixture().start(1, 2, 3, **KAFKAS)
+        cluster.create(2, 3)
+        await cluster.members[2].end()
+        cluster.log.hang_up(2)
+        await asyncio.sleep(PROBE_INTERVAL_S / 2)
+        cluster.refusing.add(2)
+        took_s = await cluster.until(lambda: cluster.partition.leader == 3, 5)
+        assert took_s < 2 * PROBE_INTERVAL_S + REFUSED_S + MOMENT_S
         await cluster.close()
 
     run(story())
