@@ -79,8 +79,8 @@ chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to out
 	for flood in 'malformed --frames 100000' 'valid_flood --only all' 'valid_flood --minutes 1'; do \
 	  echo "$$flood" && $(BIN)/python -m cordwood.chaos.live.$$flood || exit 1; done
 
-bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memory, failover; three minutes (REPLICAS=1: only one; BASELINE=DIR: beside another checkout)
-	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds $(or $(ROUNDS),3)) $(if $(REPLICAS),--replication-factor $(REPLICAS)) $(if $(BASELINE),--baseline $(BASELINE)) $(if $(RECORD),--record $(RECORD))
+bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memory, failover; three minutes (REPLICAS=1: only one; BASELINE=DIR: beside another checkout; TLS=1)
+	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds $(or $(ROUNDS),3)) $(if $(REPLICAS),--replication-factor $(REPLICAS)) $(if $(BASELINE),--baseline $(BASELINE)) $(if $(TLS),--tls) $(if $(RECORD),--record $(RECORD))
 
 bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; some forty minutes (REPLICAS, ROUNDS, RECORD)
 	$(MAKE) bench COMPARE=1

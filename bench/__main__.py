@@ -5,8 +5,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,10 @@ import typer
 from rich.console import Console
 
 from cordwood.bench import limits, machine, report
+from cordwood.bench.certificates import BenchCertificates
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.kafka import Kafka
-from cordwood.bench.lines import WARM_UP_SHARE, LoadLine, chosen, fitting
+from cordwood.bench.lines import WARM_UP_SHARE, GeneratorMode, LoadLine, chosen, fitting
 from cordwood.bench.measured import MeasuredCluster, MeasuredRun
 from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, System
@@ -30,6 +32,7 @@ BROKERS = (1, 3, 5)
 # In a file, rich would assume a terminal of 80 columns.
 COLUMNS = 150
 LIMITS_S_MIN = 0.3
+WITHOUT_TLS = {GeneratorMode.JAVA, GeneratorMode.FAILOVER}
 # Overhead of batch headers, indexes, and preallocated space.
 BYTES_PER_VALUE_BYTE = 1.3
 
@@ -64,6 +67,9 @@ def main(
         int | None, typer.Option(help="Memory to touch before each system; the default is all free memory.")
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For Cordwood.")] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Clients and brokers use TLS; without the lines that kill a leader.")
+    ] = False,
     recorded: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Also write a result file, at a commit.")
     ] = None,
@@ -85,7 +91,13 @@ def main(
             machine.memory_kept() as is_kept,
             tempfile.TemporaryDirectory(prefix="data-", dir=data or HOME) as place,
         ):
-            measured = MeasuredRun(_about(Path(place), generator, scale, rounds, sets, is_kept))
+            if tls:
+                certificates = BenchCertificates.make(Path(place) / "certificates")
+                lines = [each for each in lines if each.mode not in WITHOUT_TLS]
+                generator = replace(generator, ca=certificates.ca)
+                for system_ in chain.from_iterable(sets):
+                    system_.certificates = certificates
+            measured = MeasuredRun(_about(Path(place), generator, scale, rounds, sets, is_kept, is_encrypted=tls))
             bench = _Bench(generator, rounds, Path(place), warm_gib, scale, progress.print)
             for systems in sets:
                 measured.parts.append(bench.measure(systems, lines, measured.limits))
@@ -191,7 +203,14 @@ def _check_room(place: Path, brokers: int, lines: Sequence[LoadLine]) -> None:
 
 
 def _about(
-    place: Path, generator: Generator, scale: float, rounds: int, sets: Sequence[Sequence[System]], is_kept: bool
+    place: Path,
+    generator: Generator,
+    scale: float,
+    rounds: int,
+    sets: Sequence[Sequence[System]],
+    is_kept: bool,
+    *,
+    is_encrypted: bool,
 ) -> dict[str, Any]:
     kept = "Meanwhile this machine, a virtual one, gave no free memory back to its host, so that memory stayed warm."
     return {
@@ -203,7 +222,7 @@ def _about(
         "rounds": rounds,
         "warm_up_share": WARM_UP_SHARE,
         "versions": {system.name: system.version() for systems in sets for system in systems},
-        "notes": [kept] if is_kept else [],
+        "notes": [*([kept] if is_kept else []), *(["Clients and brokers used TLS."] if is_encrypted else [])],
     }
 
 

@@ -27,6 +27,8 @@ class Generator:
 
     name: str
     command: tuple[str, ...]
+    ca: Path | None = None
+    """The certificate that it trusts, if it is to use TLS."""
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, replicas: int) -> None:
         """Create a topic, and wait until every partition has a leader and all replicas in sync. Raises LoadFailed."""
@@ -51,9 +53,10 @@ class Generator:
         return outcome
 
     def _run(self, arguments: list[str]) -> dict[str, Any]:
+        security = [] if self.ca is None else ["--ca", str(self.ca)]
         try:
             done = subprocess.run(
-                [*self.command, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
+                [*self.command, *arguments, *security], capture_output=True, text=True, timeout=LIMIT_S, check=False
             )
         except subprocess.TimeoutExpired:
             raise LoadFailed(f"{arguments[0]}: no end after {LIMIT_S:.0f} s.") from None

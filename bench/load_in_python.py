@@ -58,13 +58,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--transaction-records", type=int, default=0)
     parser.add_argument("--read-committed", action="store_true")
+    parser.add_argument("--ca", help="the certificate of brokers with TLS")
     work = parser.parse_args()
     json.dump(modes[work.mode](work), sys.stdout)
     sys.stdout.write("\n")
 
 
+def _brokers(work: argparse.Namespace) -> dict[str, Any]:
+    security = {} if work.ca is None else {"security.protocol": "SSL", "ssl.ca.location": work.ca}
+    return {"bootstrap.servers": work.bootstrap, **security}
+
+
 def create_topic(work: argparse.Namespace) -> dict[str, Any]:
-    admin = AdminClient({"bootstrap.servers": work.bootstrap})
+    admin = AdminClient(_brokers(work))
     while (error := _refusal(admin, work)) == KafkaError.INVALID_REPLICATION_FACTOR:
         # A broker may answer before the controller counts it among those that take replicas.
         time.sleep(0.05)
@@ -116,7 +122,7 @@ def _produce_share(work: argparse.Namespace, share: int) -> int:
 
 def _throughput(work: argparse.Namespace) -> dict[str, Any]:
     return {
-        "bootstrap.servers": work.bootstrap,
+        **_brokers(work),
         "linger.ms": 5,
         "batch.size": 1 << 20,
         "queue.buffering.max.messages": 200_000,
@@ -227,7 +233,7 @@ def latency(work: argparse.Namespace) -> dict[str, Any]:
 
     reader = threading.Thread(target=follow)
     reader.start()
-    producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    producer = Producer({**_brokers(work), "enable.idempotence": True, "linger.ms": 0})
     padding = bytes(max(0, work.record_bytes - DUE.size))
     for due in paced(producer, begin, work.rate, end - begin, time.time):
         producer.produce(work.topic, DUE.pack(due) + padding, on_delivery=acknowledged)
@@ -239,7 +245,7 @@ def latency(work: argparse.Namespace) -> dict[str, Any]:
 def one_at_a_time(work: argparse.Namespace) -> dict[str, Any]:
     """Send each record when the one before has been read."""
     consumer = _reader(work, OFFSET_END)
-    producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    producer = Producer({**_brokers(work), "enable.idempotence": True, "linger.ms": 0})
     padding = bytes(max(0, work.record_bytes - DUE.size))
     counted = time.time() + WARM_UP_S
     acks: list[float] = []
@@ -272,7 +278,7 @@ def failover(work: argparse.Namespace) -> dict[str, Any]:
 
     producer = Producer(
         {
-            "bootstrap.servers": work.bootstrap,
+            **_brokers(work),
             "enable.idempotence": True,
             "linger.ms": 0,
             "retry.backoff.ms": 50,
@@ -306,7 +312,7 @@ def one_in_flight(work: argparse.Namespace) -> dict[str, Any]:
     waits: list[float] = []
 
     def one_connection() -> None:
-        producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+        producer = Producer({**_brokers(work), "enable.idempotence": True, "linger.ms": 0})
         while time.perf_counter() - begin < work.seconds:
             sent = time.perf_counter()
             producer.produce(work.topic, bytes(work.record_bytes))
@@ -325,7 +331,7 @@ def _reader(work: argparse.Namespace, offset: int, number: int = 0) -> Consumer:
     """Return the consumer with that number, with its share of the topic's partitions and without a group."""
     consumer = Consumer(
         {
-            "bootstrap.servers": work.bootstrap,
+            **_brokers(work),
             "group.id": f"bench-{uuid.uuid4()}",
             "enable.auto.commit": False,
             "isolation.level": "read_committed" if work.read_committed else "read_uncommitted",

@@ -16,8 +16,10 @@ from typing import Self
 
 from kio.schema.api_versions.v0 import ApiVersionsRequest
 
+from cordwood.bench.certificates import BenchCertificates
 from cordwood.chaos.live.process import free_port
 from cordwood.client.blocking import connect
+from cordwood.client.security import OPEN, ClientSecurity
 
 OURS, KAFKA = "cordwood", "kafka"
 UNFLUSHED = f"{OURS}, os"
@@ -79,6 +81,8 @@ class System(ABC):
         """One broker, or an odd number with a majority: 3 or 5."""
         self.brokers = brokers
         self._session: dict[str, str] = {}
+        self.certificates: BenchCertificates | None = None
+        """Those of all listeners, if clients and brokers use TLS."""
 
     @abstractmethod
     def version(self) -> str:
@@ -100,6 +104,11 @@ class System(ABC):
             "broker.heartbeat.interval.ms": str(session_ms // 4),
         }
         return other
+
+    @property
+    def protocol(self) -> str:
+        """The security protocol of the listener for clients and brokers, and its name."""
+        return "PLAINTEXT" if self.certificates is None else "SSL"
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
@@ -135,10 +144,12 @@ class System(ABC):
             "transaction.state.log.replication.factor": replicas,
             "min.insync.replicas": str(majority(self.brokers)),
             **self._session,
+            **({} if self.certificates is None else self.certificates.broker_settings()),
         }
 
     def _wait(self, member: SystemBroker, process: subprocess.Popen[bytes], until: float) -> None:
-        while not answers(member.client_port):
+        security = OPEN if self.certificates is None else self.certificates.client()
+        while not answers(member.client_port, security):
             if process.poll() is not None or time.perf_counter() > until:
                 tail = member.output_path.read_text(errors="replace")[-2000:]
                 raise CannotRun(f"{self.name}: broker {member.broker_id} did not come up:\n{tail}")
@@ -179,7 +190,7 @@ class Cordwood(System):
     def command(self, member: SystemBroker, members: Sequence[SystemBroker]) -> list[str]:
         settings = {
             **self.common_settings(member),
-            "listeners": f"PLAINTEXT://{member.address}",
+            "listeners": f"{self.protocol}://{member.address}",
         }
         if len(members) > 1:
             settings["controller.quorum.voters"] = ",".join(each.voter for each in members)
@@ -202,9 +213,9 @@ def majority(brokers: int) -> int:
     return brokers // 2 + 1
 
 
-def answers(port: int) -> bool:
+def answers(port: int, security: ClientSecurity = OPEN) -> bool:
     """Return whether a broker answers ApiVersions on this port, which any system does as soon as it serves."""
-    with contextlib.suppress(OSError), connect(f"127.0.0.1:{port}", ANSWER_S) as connection:
+    with contextlib.suppress(OSError), connect(f"127.0.0.1:{port}", ANSWER_S, security=security) as connection:
         connection.ask(ApiVersionsRequest())
         return True
     return False

@@ -8,6 +8,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -36,6 +38,7 @@ type Work struct {
 	duration    time.Duration
 	transaction int64
 	committed   bool
+	ca          string
 }
 
 // Outcome is the printed object. A field is left out where the mode has no such figure.
@@ -91,6 +94,7 @@ func parse(arguments []string) (work Work, limit time.Duration) {
 	flags.IntVar(&work.rate, "rate", 1000, "records a second, in latency and failover")
 	flags.Int64Var(&work.transaction, "transaction-records", 0, "records of a transaction, in produce and transactions; 0: none")
 	flags.BoolVar(&work.committed, "read-committed", false, "read only what is committed")
+	flags.StringVar(&work.ca, "ca", "", "the certificate of brokers with TLS")
 	seconds := flags.Float64("seconds", 10, "how long, in modes that run for a time")
 	limitSeconds := flags.Float64("limit-seconds", 280, "give up after that long")
 	_ = flags.Parse(arguments)
@@ -111,6 +115,13 @@ func connect(work Work, extra ...kgo.Opt) (*kgo.Client, error) {
 		kgo.FetchMaxPartitionBytes(4 << 20),
 		kgo.BrokerMaxReadBytes(200 << 20),
 	}
+	if work.ca != "" {
+		trusted, err := certificates(work.ca)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+	}
 	if work.acks == "1" {
 		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
 	}
@@ -118,6 +129,18 @@ func connect(work Work, extra ...kgo.Opt) (*kgo.Client, error) {
 		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
 	return kgo.NewClient(append(options, extra...)...)
+}
+
+func certificates(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate", file)
+	}
+	return pool, nil
 }
 
 func valueOf(work Work) []byte {

@@ -3,15 +3,17 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from cordwood.bench.certificates import BenchCertificates
 from cordwood.bench.generator import Generator, LoadFailed
 from cordwood.bench.lines import SMALL, GeneratorMode, LoadLine
 from cordwood.bench.rounds import run_rounds
-from cordwood.bench.systems import CannotRun, Cordwood, SystemBroker
+from cordwood.bench.systems import CannotRun, Cordwood, SystemBroker, answers
 
 LOAD = Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
 # A load generator that fails every consume, and runs everything else.
@@ -44,6 +46,17 @@ def test_a_topic_has_a_replica_in_sync_on_each_of_three_brokers(tmp_path: Path) 
         partitions = AdminClient({"bootstrap.servers": system.bootstrap}).list_topics("t").topics["t"].partitions
         assert [sorted(each.isrs) for each in partitions.values()] == [[1, 2, 3], [1, 2, 3]]
         assert len(set(system.pids)) == 3
+
+
+def test_clients_and_brokers_of_a_round_over_tls_speak_nothing_else(tmp_path: Path) -> None:
+    system, certificates = Cordwood(3, AT_ONCE), BenchCertificates.make(tmp_path / "certificates")
+    system.certificates = certificates
+    load = replace(LOAD, ca=certificates.ca)
+    with system.running(tmp_path / "round") as running:
+        load.create_topic(running.bootstrap, SMALL, partitions=2, replicas=3)
+        assert load.run(LINES[0], running.bootstrap, running.pids).failed == 0
+        ports = [int(address.rpartition(":")[2]) for address in running.bootstrap.split(",")]
+        assert all(answers(port, certificates.client()) and not answers(port) for port in ports)
 
 
 def test_a_round_on_three_brokers_has_every_figure(tmp_path: Path) -> None:
