@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cordwood.client.sasl import NotAuthenticated
+from cordwood.client.credentials import NotAuthenticated
 from cordwood.client.tls import TlsSettings, WrongSetting
 
 RESPONSE_BYTES_MAX = 1 << 20

@@ -11,8 +11,6 @@ import hmac
 import json
 import re
 import secrets
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -20,6 +18,8 @@ from kio.schema.sasl_authenticate.v1.request import SaslAuthenticateRequest
 from kio.schema.sasl_authenticate.v1.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+
+from cordwood.client.credentials import HASHES, Mechanism, NotAuthenticated, SaslCredentials
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 1_000_000
 """Fewer iterations would show a weak hash of the password to a false broker; more would keep the client busy."""
@@ -33,38 +33,6 @@ _SERVER_FIRST = re.compile(
 _SERVER_FINAL = re.compile(r"v=(?P<signature>[A-Za-z0-9+/=]+)(?:,.*)?")
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _KEY_VALUE_SEPARATOR = "\x01"
-
-
-class NotAuthenticated(ConnectionError):
-    """The broker refused the credentials or the mechanism, or did not prove itself. A retry is of no use."""
-
-
-class Mechanism(StrEnum):
-    """A SASL mechanism, by Kafka's name."""
-
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
-    OAUTHBEARER = "OAUTHBEARER"
-
-
-HASHES = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
-
-
-@dataclass(frozen=True, slots=True)
-class SaslCredentials:
-    """What a client proves its identity with. Its repr has no secret.
-
-    With `is_delegation_token`, `username` and `password` are the id and the HMAC (base64) of a delegation token
-    (KIP-48), for SCRAM only. `bearer_token` and `extensions` are for OAUTHBEARER.
-    """
-
-    mechanism: Mechanism
-    username: str = ""
-    password: str = field(default="", repr=False)
-    is_delegation_token: bool = False
-    bearer_token: str = field(default="", repr=False)
-    extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 class SaslDialog:

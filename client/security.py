@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from cordwood.client.bearer import BearerSource, expires_at_s
-from cordwood.client.sasl import Mechanism, SaslCredentials
+from cordwood.client.credentials import Mechanism, SaslCredentials
 from cordwood.client.tls import TlsSettings, WrongSetting
 
 FETCH_TOKEN_S = 10.0

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cordwood.client.credentials import NotAuthenticated
 from cordwood.client.properties import read_properties
-from cordwood.client.sasl import NotAuthenticated
 from cordwood.client.security import OPEN, ClientSecurity, client_security
 from cordwood.client.tls import TlsFailed, WrongSetting
 from cordwood.cluster.cli.exits import ExitCode, Failure

@@ -6,7 +6,7 @@ from cordwood.cluster.config.listeners import ListenerMistake, inter_broker_list
 from cordwood.cluster.config.settings import Settings
 
 if TYPE_CHECKING:
-    from cordwood.client.sasl import SaslCredentials
+    from cordwood.client.credentials import SaslCredentials
 
 
 def credentials_of(settings: Settings) -> "SaslCredentials | None":

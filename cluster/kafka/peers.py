@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from cordwood.client.codec import BadResponse, ClientCodec
-from cordwood.client.sasl import NotAuthenticated, SaslCredentials, SaslDialog
+from cordwood.client.credentials import NotAuthenticated, SaslCredentials
+from cordwood.client.sasl import SaslDialog
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory

@@ -12,7 +12,7 @@ from kio.schema.metadata.v8 import MetadataRequest
 
 from cordwood.client.blocking import connect
 from cordwood.client.codec import FRAME_BYTES_MAX, BadFrameLength, ResponseFrames
-from cordwood.client.sasl import NotAuthenticated
+from cordwood.client.credentials import NotAuthenticated
 from cordwood.client.tls import TlsFailed, WrongSetting, explained
 from cordwood.spark.client.settings import Address, ClientSettings
 from cordwood.spark.errors import RequestRefused

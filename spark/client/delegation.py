@@ -12,7 +12,7 @@ from kio.schema.create_delegation_token.v2 import CreateDelegationTokenRequest
 from kio.schema.describe_delegation_token.v2 import DescribeDelegationTokenRequest
 from kio.schema.describe_delegation_token.v2.request import DescribeDelegationTokenOwner
 
-from cordwood.client.sasl import HASHES, Mechanism, SaslCredentials
+from cordwood.client.credentials import HASHES, Mechanism, SaslCredentials
 from cordwood.client.security import OPEN, ClientSecurity
 from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.cluster import ClusterReader, check_code

@@ -10,16 +10,8 @@ from kio.schema.sasl_authenticate.v1.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from scramp import ScramException, ScramMechanism
 
-from cordwood.client.sasl import (
-    HASHES,
-    BearerExchange,
-    Mechanism,
-    NotAuthenticated,
-    PlainExchange,
-    SaslCredentials,
-    SaslDialog,
-    ScramExchange,
-)
+from cordwood.client.credentials import HASHES, Mechanism, NotAuthenticated, SaslCredentials
+from cordwood.client.sasl import BearerExchange, PlainExchange, SaslDialog, ScramExchange
 
 SCRAM_MECHANISMS = tuple(HASHES)
 ALICE = SaslCredentials(Mechanism.SCRAM_SHA_256, "alice", "a password")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.client.bearer import LIFETIME_S, expires_at_s
-from cordwood.client.sasl import Mechanism, NotAuthenticated
+from cordwood.client.credentials import Mechanism, NotAuthenticated
 from cordwood.client.security import OPEN, SecurityProtocol, client_security
 from cordwood.client.tls import WrongSetting
 

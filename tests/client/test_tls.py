@@ -19,7 +19,7 @@ from tls_peer import Certificates, another_ca, serving
 
 from cordwood.client.bearer import BearerSource
 from cordwood.client.blocking import connect
-from cordwood.client.sasl import Mechanism, NotAuthenticated, SaslCredentials
+from cordwood.client.credentials import Mechanism, NotAuthenticated, SaslCredentials
 from cordwood.client.security import ClientSecurity, client_security
 from cordwood.client.tls import TlsFailed, TlsSettings, WrongSetting
 

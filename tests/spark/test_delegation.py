@@ -6,7 +6,7 @@ from plain_broker import PlainBroker
 from pyspark.sql.types import BinaryType, StructField, StructType
 from tls_peer import serving
 
-from cordwood.client.sasl import Mechanism, SaslCredentials
+from cordwood.client.credentials import Mechanism, SaslCredentials
 from cordwood.client.security import ClientSecurity
 from cordwood.spark.batch_source import BatchReader
 from cordwood.spark.client.pool import leased

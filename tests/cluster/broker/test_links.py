@@ -8,7 +8,7 @@ import pytest
 import trustme
 from quorum_fixture import run_here
 
-from cordwood.client.sasl import Mechanism, SaslCredentials
+from cordwood.client.credentials import Mechanism, SaslCredentials
 from cordwood.cluster.broker.links import link_security, quorum_tls
 from cordwood.cluster.config.link_credentials import credentials_of
 from cordwood.cluster.config.settings import Settings

@@ -21,7 +21,7 @@ from quorum_fixture import run_here
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.loop import run as run_simulated
 from cordwood.chaos.sim.network import SimulatedNetwork
-from cordwood.client.sasl import Mechanism, NotAuthenticated, SaslCredentials
+from cordwood.client.credentials import Mechanism, NotAuthenticated, SaslCredentials
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.peers import DIAL_AGAIN_S, LinkSecurity, Peers
 from cordwood.cluster.security.tls_listener import TlsListener

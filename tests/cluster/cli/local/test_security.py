@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.client.sasl import Mechanism
+from cordwood.client.credentials import Mechanism
 from cordwood.client.security import OPEN, SecurityProtocol
 from cordwood.cluster.cli import cert
 from cordwood.cluster.cli.exits import ExitCode, Failure
