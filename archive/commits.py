@@ -38,6 +38,8 @@ class Commit(NamedTuple):
     """Whether `added` is the whole manifest."""
     removed: tuple[UUID, ...]
     added: tuple[ArchivedSegment, ...]
+    end: int
+    """End of what has ever been archived, as far as the writer knew: the log goes on there if nothing is left."""
 
 
 class TopicObject(NamedTuple):
@@ -49,8 +51,10 @@ class TopicObject(NamedTuple):
     configs: Mapping[str, str]
     next_producer_id: int
     """Producer ids below this one may have been given out."""
+    replication_factor: int = 1
     is_deleted: bool = False
     sequence: int = 0
+    """Index of the metadata log: in the name of the object only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,10 @@ class Chain:
 
     archive: PartitionArchive
     gaps: tuple[int, ...] = ()
+    newest: int = 0
+    """Sequence of the newest commit, readable or not."""
+    end: int = 0
+    """End of what has ever been archived, as far as the commits say."""
 
 
 def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | None, after: PartitionArchive) -> bytes:
@@ -83,6 +91,7 @@ def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | No
             "is_whole": is_whole,
             "removed": sorted(str(one.id) for one in was - now),
             "added": [_segment_fields(one) for one in after.segments if one not in was],
+            "end": max((one.end_offset for one in (*now, *was, *after.removed)), default=0),
         }
     )
 
@@ -98,6 +107,7 @@ def decode_commit(content: bytes) -> Commit:
             bool(body["is_whole"]),
             tuple([UUID(one) for one in body["removed"]]),
             tuple([_segment(one) for one in body["added"]]),
+            int(body["end"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedCommit(f"not a commit: {error!r}") from None
@@ -113,6 +123,7 @@ def topic_content(topic: TopicObject) -> bytes:
             "partitions": topic.partitions,
             "configs": dict(topic.configs),
             "next_producer_id": topic.next_producer_id,
+            "replication_factor": topic.replication_factor,
             "is_deleted": topic.is_deleted,
         }
     )
@@ -128,6 +139,7 @@ def decode_topic(content: bytes, sequence: int = 0) -> TopicObject:
             int(body["partitions"]),
             {str(key): str(value) for key, value in body["configs"].items()},
             int(body["next_producer_id"]),
+            int(body["replication_factor"]),
             bool(body["is_deleted"]),
             sequence,
         )
@@ -195,7 +207,8 @@ def _folded(commits: Mapping[int, Commit], begin: int, newest: int) -> Chain:
             archive = PartitionArchive(tuple(segments), sequence=at)
     if archive.sequence < 0:
         archive = PartitionArchive()
-    return Chain(archive, tuple(gaps))
+    end = max((commit.end for commit in commits.values() if commit.sequence <= archive.sequence), default=0)
+    return Chain(archive, tuple(gaps), newest, end)
 
 
 async def _commits(

@@ -84,6 +84,12 @@ def chain(store: ObstoreStore) -> Chain:
     return asyncio.run(read_chain(store, CLUSTER, TOPIC, PARTITION))
 
 
+def as_of(archive: PartitionArchive, *gaps: int, newest: int | None = None) -> Chain:
+    """Return the chain of a partition whose archive has never been shortened."""
+    without_rest = PartitionArchive(archive.segments, sequence=archive.sequence)
+    return Chain(without_rest, gaps, archive.sequence if newest is None else newest, archive.end or 0)
+
+
 def test_a_partition_without_commits_is_empty(directory: ObstoreStore) -> None:
     assert chain(directory) == Chain(PartitionArchive())
 
@@ -92,7 +98,7 @@ def test_a_partition_without_commits_is_empty(directory: ObstoreStore) -> None:
 def test_the_chain_is_the_manifest(directory: ObstoreStore, count: int) -> None:
     archives = history(count)
     write_all(directory, archives)
-    assert chain(directory) == Chain(PartitionArchive(archives[-1].segments, sequence=count))
+    assert chain(directory) == as_of(archives[-1])
 
 
 def test_removed_and_replaced_segments_are_gone(directory: ObstoreStore) -> None:
@@ -105,10 +111,18 @@ def test_removed_and_replaced_segments_are_gone(directory: ObstoreStore) -> None
     assert [one.id for one in chain(directory).archive.segments] == [identity(9), identity(2), identity(3)]
 
 
+def test_the_end_is_known_after_all_segments_are_gone(directory: ObstoreStore) -> None:
+    archives = history(3)
+    archives.append(without(archives[-1], NO_LIMIT, NO_LIMIT, 0))
+    write_all(directory, archives)
+    assert chain(directory) == Chain(PartitionArchive(sequence=4), (), 4, 3 * SPAN)
+    assert decode_commit(commit_content(TOPIC, PARTITION, None, archives[-1])).end == 3 * SPAN
+
+
 def test_the_chain_ends_at_its_first_gap(directory: ObstoreStore) -> None:
     archives = history(7)
     write_all(directory, archives, but=(4, 5))
-    assert chain(directory) == Chain(PartitionArchive(archives[3].segments, sequence=3), (4, 5))
+    assert chain(directory) == as_of(archives[3], 4, 5, newest=7)
 
 
 def test_a_later_commit_with_all_segments_closes_a_gap(directory: ObstoreStore) -> None:
@@ -118,13 +132,13 @@ def test_a_later_commit_with_all_segments_closes_a_gap(directory: ObstoreStore) 
     write(directory, None, archives[6])
     write(directory, archives[6], archives[7])
     write(directory, archives[7], archives[8])
-    assert chain(directory) == Chain(PartitionArchive(archives[8].segments, sequence=8))
+    assert chain(directory) == as_of(archives[8])
 
 
 def test_without_its_first_commits_a_chain_begins_at_the_next_whole_one(directory: ObstoreStore) -> None:
     archives = history(WHOLE_EVERY + 2)
     write_all(directory, archives, but=(1,))
-    assert chain(directory) == Chain(PartitionArchive(archives[-1].segments, sequence=WHOLE_EVERY + 2))
+    assert chain(directory) == as_of(archives[-1])
     asyncio.run(directory.delete([layout.commit_name(CLUSTER, TOPIC, PARTITION, WHOLE_EVERY)]))
     assert chain(directory).archive.segments == ()
     assert chain(directory).gaps == (1, WHOLE_EVERY)
@@ -136,10 +150,7 @@ def test_a_damaged_commit_is_a_gap(directory: ObstoreStore, tmp_path: Path) -> N
     path = tmp_path / "archive" / layout.commit_name(CLUSTER, TOPIC, PARTITION, WHOLE_EVERY)
     path.write_text(path.read_text().replace('"end_offset": 10,', '"end_offset": 11,'))
     # The commits before it are read instead.
-    assert chain(directory) == Chain(
-        PartitionArchive(archives[WHOLE_EVERY - 1].segments, sequence=WHOLE_EVERY - 1),
-        (WHOLE_EVERY,),
-    )
+    assert chain(directory) == as_of(archives[WHOLE_EVERY - 1], WHOLE_EVERY, newest=WHOLE_EVERY + 3)
 
 
 def test_a_commit_in_the_place_of_another_is_a_gap(directory: ObstoreStore) -> None:
@@ -147,7 +158,7 @@ def test_a_commit_in_the_place_of_another_is_a_gap(directory: ObstoreStore) -> N
     write(directory, archives[0], archives[1])
     name = layout.commit_name(CLUSTER, TOPIC, PARTITION, 2)
     asyncio.run(directory.put(name, commit_content(TOPIC, PARTITION + 1, archives[1], archives[2])))
-    assert chain(directory) == Chain(PartitionArchive(archives[1].segments, sequence=1), (2,))
+    assert chain(directory) == as_of(archives[1], 2, newest=2)
 
 
 class LaggingStore(ObstoreStore):
@@ -166,7 +177,7 @@ def test_commits_that_a_list_lacks_are_found(directory: ObstoreStore, lag: int) 
     write_all(directory, archives)
     directory.__class__ = LaggingStore
     directory.lag = lag  # type: ignore[attr-defined]
-    assert chain(directory) == Chain(PartitionArchive(archives[-1].segments, sequence=WHOLE_EVERY + 3))
+    assert chain(directory) == as_of(archives[-1])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["grow", "remove", "replace"]), st.booleans()), max_size=40))
