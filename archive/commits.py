@@ -82,6 +82,7 @@ def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | No
     is_whole = before is None or before.sequence + 1 != after.sequence or after.sequence % WHOLE_EVERY == 0
     was = frozenset() if before is None or is_whole else frozenset(before.segments)
     now = frozenset(after.segments)
+    removed_ends = [one.end_offset for one in after.removed]
     return _sealed(
         {
             "format": FORMAT,
@@ -91,7 +92,7 @@ def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | No
             "is_whole": is_whole,
             "removed": sorted(str(one.id) for one in was - now),
             "added": [_segment_fields(one) for one in after.segments if one not in was],
-            "end": max((one.end_offset for one in (*now, *was, *after.removed)), default=0),
+            "end": max(after.end or 0, 0 if before is None else before.end or 0, *removed_ends),
         }
     )
 
