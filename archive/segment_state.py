@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from cordwood.storage import aborted_index, index
 from cordwood.storage.aborted_index import AbortedRow
+from cordwood.storage.batch import BatchHeader
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.index import Interval
 from cordwood.storage.producers import Producers
@@ -118,12 +119,40 @@ def producers_after(segment: Segment, before: bytes | None, start_offset: int = 
     """
     producers = Producers() if before is None else Producers.decode(before)
     for position, header in segment.headers(0, segment.size):
-        # The time of the append is not in the log: the timestamp stands for it.
-        base, end, time = header.base_offset, header.end, header.max_timestamp
-        if end <= start_offset:
-            continue
-        if header.is_transactional:
-            record_in(producers, header, base, end, time, marker_of(segment, position, header))
-        elif header.producer_id >= 0:
-            producers.appended(header, base, end, time)
+        _replay(segment, position, header, producers)
     return producers.snapshot(segment.end_offset).encode()
+
+
+def rebuilt(segment: Segment, before: SegmentState) -> SegmentState:
+    """Return the state of a segment from its batches and the state of the segment before. Blocks. Raises DamagedLog."""
+    producers, epochs = before.producers, before.epochs
+    undecided = producers.transactions.first_undecided(segment.base_offset)
+    aborted = list[AbortedRow]()
+    for position, header in segment.headers(0, segment.size):
+        epochs.assign(header.leader_epoch, header.base_offset)
+        row = _replay(segment, position, header, producers)
+        if row is not None:
+            aborted.append(row)
+    rows = segment.proofs()
+    encoded = producers.snapshot(segment.end_offset).encode()
+    return SegmentState(
+        segment.base_offset,
+        segment.end_offset,
+        undecided,
+        rows.max_timestamp(),
+        rows.encode(),
+        epochs.encode(),
+        encoded,
+        aborted_index.encode(aborted),
+    )
+
+
+def _replay(segment: Segment, position: int, header: BatchHeader, producers: Producers) -> AbortedRow | None:
+    """Record a batch in the producers' states. Return the transaction that it aborts, if any."""
+    # The time of the append is not in the log: the timestamp stands for it.
+    base, end, time = header.base_offset, header.end, header.max_timestamp
+    if header.is_transactional:
+        return record_in(producers, header, base, end, time, marker_of(segment, position, header))
+    if header.producer_id >= 0:
+        producers.appended(header, base, end, time)
+    return None

@@ -166,7 +166,7 @@ class AbortedIndex:
 
     def replace(self, rows: Iterable[AbortedRow]) -> None:
         """Replace all rows, and the file with the next checkpoint."""
-        self._rows = bytearray(b"".join([_ROW.pack(*row) for row in rows]))
+        self._rows = bytearray(encode(rows))
         self.count = len(self._rows) // ROW_BYTES
         self._least = {}
         self._opened.forget_aborted(self)
@@ -246,6 +246,11 @@ class AbortedIndex:
             what = f"{len(rows) // ROW_BYTES} of {count} aborted transactions are there"
             raise damage or DamagedLog(self.path, 0, what)
         return rows[: count * ROW_BYTES]
+
+
+def encode(rows: Iterable[AbortedRow]) -> bytes:
+    """Return the rows as `rows_of` reads them."""
+    return b"".join([_ROW.pack(*row) for row in rows])
 
 
 def rows_of(content: bytes) -> list[AbortedRow]:

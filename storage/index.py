@@ -82,6 +82,14 @@ class Index:
         some._rows += self._rows[first * ROW_BYTES : stop * ROW_BYTES]
         return some
 
+    @classmethod
+    def of(cls, intervals: Iterable[Interval]) -> "Index":
+        """Return an index that is on no disk yet."""
+        index = cls()
+        for interval in intervals:
+            index.append(interval)
+        return index
+
     def encode(self) -> bytes:
         """Return the rows as `rows_of` reads them."""
         return bytes(self._rows)
