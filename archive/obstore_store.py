@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from cordwood.archive.store import ObjectExists, ObjectMissing, Pace, StoredObject, StoreError, StoreUnavailable
+from cordwood.archive.store import ObjectCut, ObjectExists, ObjectMissing, StoredObject, StoreError, StoreUnavailable
 from cordwood.client.properties import read_properties
 from cordwood.client.tls import WrongSetting
 
@@ -166,13 +166,20 @@ class ObstoreStore:
         return await self._retried(read, name, is_read=True)
 
     async def get_range(self, name: str, start: int, end: int) -> bytes:
-        """Return the bytes from `start` up to `end`. Raises ObjectMissing."""
+        """Return the bytes from `start` up to `end`. Raises ObjectMissing, and ObjectCut if there are fewer."""
         import obstore
+        from obstore.exceptions import BaseError
 
         async def read() -> bytes:
-            content = bytes(await obstore.get_range_async(self._store, name, start=start, end=end))
-            if len(content) != end - start:
-                raise _Incomplete(f"{len(content)} of {end - start} bytes arrived")
+            try:
+                content = bytes(await obstore.get_range_async(self._store, name, start=start, end=end))
+                if len(content) != end - start:
+                    raise _Incomplete(f"{len(content)} of {end - start} bytes arrived")
+            except (BaseError, _Incomplete):
+                size = await self._size_of(name)
+                if size is not None and size < end:
+                    raise ObjectCut(f"{name} has only {size} bytes") from None
+                raise
             return content
 
         return b"" if start == end else await self._retried(read, name, is_read=True)

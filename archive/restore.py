@@ -305,6 +305,7 @@ class _Restoring:
             try:
                 contents = await asyncio.gather(*ranges)
             except ObjectMissing:
+                # Or it ends too soon.
                 return False
             for at, content in zip(starts, contents, strict=True):
                 crc = await asyncio.to_thread(_write, files, content, at, skipped, crc)

@@ -19,6 +19,10 @@ class ObjectMissing(StoreError):
     """There is no object of this name."""
 
 
+class ObjectCut(ObjectMissing):
+    """The object of this name ends before the bytes that were asked for."""
+
+
 class ObjectExists(StoreError):
     """A create-only put found an object of this name."""
 
@@ -53,7 +57,7 @@ class ObjectStore(Protocol):
         ...
 
     async def get_range(self, name: str, start: int, end: int) -> bytes:
-        """Return the bytes from `start` up to `end`. Raises ObjectMissing."""
+        """Return the bytes from `start` up to `end`. Raises ObjectMissing, and ObjectCut if there are fewer."""
         ...
 
     async def list(self, prefix: str, after: str = "") -> Sequence[StoredObject]:

@@ -7,7 +7,7 @@ import pytest
 from faulty_store import SECRET_KEY, Fault, FaultyS3
 
 from cordwood.archive.obstore_store import ATTEMPTS, PART_BYTES, ObstoreStore, credentials_in, open_store
-from cordwood.archive.store import ObjectExists, ObjectMissing, StoreError, StoreUnavailable
+from cordwood.archive.store import ObjectCut, ObjectExists, ObjectMissing, StoreError, StoreUnavailable
 
 BIG = PART_BYTES * 2 + 12345
 
@@ -66,6 +66,13 @@ def test_a_missing_object_is_missing(any_store: ObstoreStore) -> None:
         run(any_store.get("a/1"))
     with pytest.raises(ObjectMissing):
         run(any_store.get_range("a/1", 0, 5))
+
+
+def test_an_object_that_ends_too_soon_is_cut(any_store: ObstoreStore) -> None:
+    run(any_store.put("a", b"12345"))
+    for start in (3, 5, 9):
+        with pytest.raises(ObjectCut, match="only 5 bytes"):
+            run(any_store.get_range("a", start, 10))
 
 
 def test_no_object_is_replaced(any_store: ObstoreStore) -> None:
