@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from cordwood.cluster.broker.identity import cluster_of, refuse_to_found
+from cordwood.cluster.broker.restore_mark import refuse_unrestored
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.config.voters import metadata_address, voters_of
 from cordwood.cluster.metadata.commands import BrokerId
@@ -50,6 +51,7 @@ def open_quorum(
     def on_stranger(host: str, reason: str) -> None:
         audit.note(AuditEvent(JOIN_QUORUM, Identity(host=host), "", FAILED, reason, is_refusal=True))
 
+    refuse_unrestored(disk, settings.log_dirs)
     if not voters:
         refuse_to_found(disk, directory, settings.log_dirs)
     options = QuorumOptions(

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from cordwood import __version__
 from cordwood.cluster.cli import (
     acl,
+    archive,
     audit,
     cert,
     cluster,
@@ -126,6 +127,7 @@ app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
+app.add_typer(archive.app, name="archive")
 app.add_typer(audit.app, name="audit")
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
