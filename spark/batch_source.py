@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from cordwood.spark.columns import Columns
+from cordwood.columnar.columns import Columns
+from cordwood.columnar.ranges import OffsetRange
 from cordwood.spark.errors import said_plainly
 from cordwood.spark.filters import Narrowing, left_for_spark, useful
 from cordwood.spark.planner import plan_input_partitions, ranges_between
-from cordwood.spark.ranges import OffsetRange
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import Survey
 from cordwood.spark.tasks import as_executors_see, partitions_of, read_part

@@ -5,15 +5,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from cordwood.spark.ranges import OffsetRange
-from cordwood.storage.types import TopicPartition
+from cordwood.columnar.errors import ReadError
+from cordwood.columnar.ranges import OffsetRange
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """An environment variable of Spark's Python processes, read while they report an error. They exit afterwards."""
-
-
-class ReadError(Exception):
-    """The base class of read errors."""
 
 
 class Unavailable(ReadError):
@@ -34,14 +30,6 @@ class OffsetsGone(ReadError):
     def __init__(self, gone: OffsetRange, why: str) -> None:
         super().__init__(f"{gone.place} has lost the records from offset {gone.start} to {gone.end}: {why}")
         self.gone, self.why = gone, why
-
-
-class CorruptRecords(ReadError):
-    """Bytes from a broker are not valid record batches."""
-
-    def __init__(self, place: TopicPartition, offset: int, what: str) -> None:
-        super().__init__(f"{place} has a damaged batch at or after offset {offset}: {what}")
-        self.place, self.offset, self.what = place, offset, what
 
 
 class DataLost(ReadError):

@@ -27,8 +27,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from cordwood.spark.columns import Column
-from cordwood.spark.ranges import OffsetRange
+from cordwood.columnar.columns import Column
+from cordwood.columnar.ranges import OffsetRange
 from cordwood.storage.types import TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from math import ceil
 
-from cordwood.spark.ranges import OffsetRange
+from cordwood.columnar.ranges import OffsetRange
 from cordwood.storage.types import TopicPartition
 
 

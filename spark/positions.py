@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from cordwood.columnar.ranges import EARLIEST, LATEST
 from cordwood.spark.errors import WrongOption
-from cordwood.spark.ranges import EARLIEST, LATEST
 from cordwood.storage.types import TopicPartition
 
 

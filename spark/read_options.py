@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cordwood.columnar.ranges import EARLIEST, LATEST, Isolation
 from cordwood.spark.admission import BatchLimits
 from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.errors import UserError, WrongOption
 from cordwood.spark.offsets import from_json
 from cordwood.spark.options import REFUSED_SECURITY, SECURITY, Options, bootstrap, security
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, Position, Positions, TimestampPosition
-from cordwood.spark.ranges import EARLIEST, LATEST, Isolation
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
 from cordwood.storage.types import TopicPartition
 

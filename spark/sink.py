@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cordwood.client.security import OPEN
+from cordwood.columnar.columns import Column
 from cordwood.spark.client.cluster import ClusterReader
-from cordwood.spark.columns import Column
 from cordwood.spark.errors import NotWritten, UserError, said_plainly
 from cordwood.spark.sink_options import Setting, SinkOptions
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cordwood.columnar.columns import Column
 from cordwood.spark.client.settings import ClientSettings
-from cordwood.spark.columns import Column
 from cordwood.spark.errors import WrongOption, WrongSchema, nearest
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, WriteId
 from cordwood.spark.options import REFUSED_SECURITY, SECURITY, Options, bootstrap, security

@@ -12,12 +12,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from cordwood.columnar.columns import Columns
 from cordwood.spark.batch_source import BatchReader, NarrowingBatchReader
 from cordwood.spark.client.delegation import for_executors
-from cordwood.spark.columns import Columns
 from cordwood.spark.errors import WrongSchema, said_plainly
 from cordwood.spark.exactly_once.sink import ExactlyOnceBatchSink, ExactlyOnceStreamSink
 from cordwood.spark.read_options import ReadMode, read_options
+from cordwood.spark.schema import columns_of, ddl
 from cordwood.spark.sink import BatchSink, StreamSink
 from cordwood.spark.sink_options import SinkOptions, WriteMode, sink_options
 from cordwood.spark.stream_source import StreamReader
@@ -40,7 +41,7 @@ class DefaultSource(DataSource):
     def schema(self) -> str:
         """Return the columns of a record as DDL. Raises WrongOption, as do all methods below."""
         with said_plainly():
-            return Columns.all(headers=read_options(self.options).include_headers).ddl
+            return ddl(Columns.all(headers=read_options(self.options).include_headers))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of spark.read."""
@@ -82,7 +83,7 @@ def _columns(schema: StructType) -> Columns:
     text = schema.json()
     if '"nullable":false' in text or '"containsNull":false' in text:
         raise WrongSchema("every column may be null: leave NOT NULL out of the schema")
-    return Columns.of_schema(_fields(schema))
+    return columns_of(_fields(schema))
 
 
 def _fields(schema: StructType) -> list[tuple[str, str]]:

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from cordwood.columnar.columns import Columns
 from cordwood.spark.admission import admit, backlog_of, should_wait
-from cordwood.spark.columns import Columns
 from cordwood.spark.errors import DataLost, said_plainly
 from cordwood.spark.offsets import Json, Offsets, batch_between, ends_of, first_end, to_json
 from cordwood.spark.planner import plan_input_partitions, ranges_between

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from cordwood.columnar.ranges import EARLIEST, LATEST, OffsetRange
 from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
 from cordwood.spark.errors import OffsetsGone, WrongOption, nearest
 from cordwood.spark.offsets import Offsets
 from cordwood.spark.positions import OffsetPosition, Position, TimestampPosition
-from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange
 from cordwood.spark.read_options import NoRecordSoLate, ReadOptions
 from cordwood.spark.subscription import ByPartition, wanted_places, wanted_topics
 from cordwood.storage.types import TopicPartition

@@ -53,7 +53,7 @@ def test_a_files_tests_stay_with_one_worker_and_the_longest_file_is_first(tmp_pa
         ("tests/storage/test_log.py::TestA::test_b", "tests/storage/test_log.py"),
         ("tests/spark/test_sink.py::test_a", SPARK),
         ("tests/spark/pipelines/test_logbooks.py::test_a", SPARK),
-        ("tests/spark/decode/test_arrow.py::test_a", "tests/spark/decode/test_arrow.py"),
+        ("tests/spark/client/test_fetch.py::test_a", "tests/spark/client/test_fetch.py"),
     ],
 )
 def test_a_unit_is_a_file_or_spark(nodeid: str, unit: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client")
+PACKAGES = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar")
 PROGRAMS = (*PACKAGES, "examples", "docs")
 
 FILE_LINES_MAX = 500

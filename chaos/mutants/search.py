@@ -18,6 +18,7 @@ NEAR: Mapping[str, Sequence[str]] = {
     "cluster/transactions": ("cluster/transactions",),
     "cluster/kafka": ("cluster/kafka", "cluster"),
     "cluster": ("cluster", "replication"),
+    "columnar": ("columnar", "spark"),
     "spark": ("spark",),
 }
 """The folders below tests/ to try for a folder of the source, the nearest first."""

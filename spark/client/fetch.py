@@ -2,39 +2,22 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
 
+from cordwood.columnar.batches import Aborted, FetchedBatches, split
+from cordwood.columnar.ranges import EARLIEST, LATEST, Isolation, OffsetRange
 from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.cluster import CONSUMER, ClusterReader, PartitionLeader, check_code
 from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.pool import leased
-from cordwood.spark.decode.batches import Aborted, Framed, split
 from cordwood.spark.errors import OffsetsGone
-from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, OffsetRange
 from cordwood.storage.types import TopicPartition
 
 NO_SESSION, FULL_FETCH = 0, -1
-
-
-class FetchedBatches(NamedTuple):
-    """One Fetch response: whole batches, their positions, and the aborted transactions.
-
-    The first batch may begin before the fetch offset, and the last batch may extend past the end of the range.
-    """
-
-    data: bytes
-    batches: list[Framed]
-    aborted: list[Aborted]
-    high_watermark: int
-
-    @property
-    def end(self) -> int:
-        """The next fetch offset, also after records removed by compaction."""
-        return self.batches[-1].header.end
 
 
 class OutOfRange(Exception):
@@ -119,7 +102,7 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
         )
     listed = (partition.aborted_transactions or ()) if hides_aborted else ()
     aborted = [Aborted(each.producer_id, each.first_offset) for each in listed]
-    return FetchedBatches(partition.records, batches, aborted, partition.high_watermark)
+    return FetchedBatches(partition.records, batches, aborted)
 
 
 def _check_what_is_gone(cluster: ClusterReader, wanted: OffsetRange, position: int) -> None:

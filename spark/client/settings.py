@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.client.security import OPEN, ClientSecurity
-from cordwood.spark.ranges import Isolation
+from cordwood.columnar.ranges import Isolation
 
 DEFAULT_PORT = 9092
 ADDRESS = re.compile(r"(?:(?P<name>[^:\[\]\s]+)|\[(?P<number>[^\[\]\s]+)\])(?::(?P<port>\d{1,5}))?")

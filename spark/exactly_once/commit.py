@@ -10,14 +10,15 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from cordwood.columnar.columns import Column, Columns
+from cordwood.columnar.errors import ReadError
+from cordwood.columnar.ranges import Isolation, OffsetRange
 from cordwood.spark.client.coordinators import Coordinators, OngoingTransaction
-from cordwood.spark.columns import Column, Columns
-from cordwood.spark.errors import NotWritten, OffsetsGone, PartlyWritten, ReadError
+from cordwood.spark.errors import NotWritten, OffsetsGone, PartlyWritten
 from cordwood.spark.exactly_once.decisions import Decision, Decisions
 from cordwood.spark.exactly_once.transactional_ids import is_of_a_task
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, PreparedTransaction, WriteId
 from cordwood.spark.range_reader import read_range
-from cordwood.spark.ranges import Isolation, OffsetRange
 
 DECIDE_WITHIN = 0.5
 """The part of a transaction's timeout in which the decision must be made. The rest is for a restart of the driver."""

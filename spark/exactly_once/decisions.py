@@ -13,17 +13,17 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.columnar.columns import Column, Columns
+from cordwood.columnar.ranges import EARLIEST, LATEST, Isolation, OffsetRange
 from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.settings import ClientSettings
-from cordwood.spark.columns import Column, Columns
 from cordwood.spark.errors import NotWritten, RequestRefused
 from cordwood.spark.exactly_once.producers import begin_producer
 from cordwood.spark.exactly_once.transactional_ids import decider_of
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, PreparedTransaction
 from cordwood.spark.range_reader import read_range
-from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, OffsetRange
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 PARTITION = 0

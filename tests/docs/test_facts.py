@@ -9,7 +9,20 @@ from cordwood.cluster.config.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOLDERS = ("bench", "chaos", "client", "cluster", "docs", "examples", "replication", "spark", "src", "storage", "tests")
+FOLDERS = (
+    "bench",
+    "chaos",
+    "client",
+    "cluster",
+    "columnar",
+    "docs",
+    "examples",
+    "replication",
+    "spark",
+    "src",
+    "storage",
+    "tests",
+)
 PATH = re.compile(r"`(\w[\w/.-]*\.py)`")
 DEFAULT = re.compile(r"`([a-z][a-z0-9.]+\.[a-z]+)` \((\d+) (ms|s|min|KiB|MiB|GiB)\)")
 UNITS = {"ms": 1, "s": 1000, "min": 60_000, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -19,7 +19,7 @@ KINDS = {
 """The first heading of each table, and its citation form in lower case."""
 CITATION = re.compile(r"\b((?:transaction |disk |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE)
 NAME = re.compile(r"`([\w/.-]+)`")
-FOLDERS = ("bench", "chaos", "client", "cluster", "docs", "replication", "spark", "storage", "tests")
+FOLDERS = ("bench", "chaos", "client", "cluster", "columnar", "docs", "replication", "spark", "storage", "tests")
 
 
 def tables() -> dict[str, dict[int, list[str]]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("storage", "replication", "cluster", "spark")
+FOLDERS = ("storage", "replication", "cluster", "columnar", "spark")
 ROW = re.compile(r"^\| (?P<question>[^|]+\?) \| `(?P<term>[^`]+)` \| `(?P<file>[^`]+)` \| [^|]+ \|$", re.MULTILINE)
 ROWS = [match.groupdict() for match in ROW.finditer((ROOT / "docs" / "contributing.md").read_text())]
 

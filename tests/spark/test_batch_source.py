@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from spark_scenario import Driver, Log, read_batch
 
+from cordwood.columnar.columns import Columns
 from cordwood.spark.batch_source import BatchReader
-from cordwood.spark.columns import Columns
 from cordwood.spark.errors import OffsetsGone, WrongOption
 from cordwood.spark.read_options import read_options
 

@@ -13,9 +13,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from secured_broker import PASSWORD, USER, SecuredBroker
 from spark_scenario import STREAM_S, read_batch
 
+from cordwood.columnar.columns import Column, Columns
 from cordwood.spark.batch_source import BatchReader
 from cordwood.spark.client.delegation import for_executors
-from cordwood.spark.columns import Column, Columns
 from cordwood.spark.errors import RequestRefused
 from cordwood.spark.read_options import ReadMode, read_options
 from cordwood.spark.sink import BatchSink

@@ -4,19 +4,20 @@ import pickle
 
 import pytest
 
-from cordwood.spark.columns import Column, Columns
+from cordwood.columnar.columns import Column, Columns
 from cordwood.spark.errors import WrongSchema
+from cordwood.spark.schema import columns_of, ddl
 
 
 def test_the_columns_are_those_of_sparks_kafka_source() -> None:
-    assert Columns.all(headers=False).ddl == (
+    assert ddl(Columns.all(headers=False)) == (
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
     )
     assert list(Columns.all(headers=True))[-1] is Column.HEADERS
 
 
 def test_a_schema_picks_columns_in_its_order() -> None:
-    columns = Columns.of_schema([("offset", "bigint"), ("value", "binary")])
+    columns = columns_of([("offset", "bigint"), ("value", "binary")])
     assert list(columns) == [Column.OFFSET, Column.VALUE]
     assert Column.KEY not in columns
     assert columns.arrow_schema.names == ["offset", "value"]
@@ -37,5 +38,5 @@ def test_columns_travel_to_the_executors() -> None:
 )
 def test_a_schema_that_is_not_of_a_record_gets_a_sentence(name: str, type_name: str, sentence: str) -> None:
     with pytest.raises(WrongSchema) as wrong:
-        Columns.of_schema([(name, type_name)])
+        columns_of([(name, type_name)])
     assert sentence in str(wrong.value)

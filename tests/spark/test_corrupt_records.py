@@ -5,12 +5,12 @@ import logging
 import pytest
 from raw_batches import raw_batch
 
-from cordwood.spark.client.fetch import FetchedBatches
-from cordwood.spark.columns import Columns
-from cordwood.spark.decode.batches import split
-from cordwood.spark.errors import CorruptRecords
-from cordwood.spark.range_reader import Decoder
-from cordwood.spark.ranges import OffsetRange
+from cordwood.columnar.batches import FetchedBatches, split
+from cordwood.columnar.columns import Columns
+from cordwood.columnar.decoder import Decoder
+from cordwood.columnar.errors import CorruptRecords
+from cordwood.columnar.ranges import OffsetRange
+from cordwood.spark.range_reader import HOW_TO_SKIP
 from cordwood.storage.batch import Compression, check, stamp
 from cordwood.storage.records import Record, encode
 
@@ -23,7 +23,7 @@ def answer(*batches: bytes) -> FetchedBatches:
         header = check(batch)
         data += stamp(header, offset, 0) + batch[16:]
         offset += header.record_count
-    return FetchedBatches(data, split(data, WANTED.place, 0), [], offset)
+    return FetchedBatches(data, split(data, WANTED.place, 0), [])
 
 
 def values(decoder: Decoder, fetched: FetchedBatches) -> list[bytes]:
@@ -42,7 +42,7 @@ WITHOUT_RECORDS = raw_batch(b"\xff" * 40, 5)
 def test_it_is_stepped_over_only_where_that_is_asked_for(corrupt: bytes, caplog: pytest.LogCaptureFixture) -> None:
     fetched = answer(sound(b"a", b"b"), corrupt, sound(b"c"), sound(b"d", compression=Compression.NONE))
     with pytest.raises(CorruptRecords, match="set failOnCorruptRecords to false"):
-        values(Decoder(WANTED, Columns.all(headers=False)), fetched)
+        values(Decoder(WANTED, Columns.all(headers=False), how_to_skip=HOW_TO_SKIP), fetched)
     with caplog.at_level(logging.WARNING):
         assert values(Decoder(WANTED, Columns.all(headers=False), may_skip_corrupt=True), fetched) == [
             b"a",

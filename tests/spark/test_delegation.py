@@ -8,10 +8,10 @@ from tls_peer import serving
 
 from cordwood.client.credentials import Mechanism, SaslCredentials
 from cordwood.client.security import ClientSecurity
+from cordwood.columnar.columns import Column, Columns
 from cordwood.spark.batch_source import BatchReader
 from cordwood.spark.client.pool import leased
 from cordwood.spark.client.settings import Address, ClientSettings
-from cordwood.spark.columns import Column, Columns
 from cordwood.spark.read_options import ReadMode, read_options
 from cordwood.spark.sink_options import sink_options
 from cordwood.spark.source import DefaultSource

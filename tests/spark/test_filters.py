@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from cordwood.columnar.ranges import OffsetRange
 from cordwood.spark.filters import left_for_spark, useful
-from cordwood.spark.ranges import OffsetRange
 from cordwood.storage.types import TopicPartition
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 500, tzinfo=UTC)

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.columnar.ranges import OffsetRange
 from cordwood.spark.planner import plan_input_partitions, ranges_between
-from cordwood.spark.ranges import OffsetRange
 from cordwood.storage.types import TopicPartition
 
 ranges = st.lists(st.integers(0, 1000), max_size=6).map(

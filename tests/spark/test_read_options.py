@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from cordwood.columnar.ranges import Isolation
 from cordwood.spark import sink_options
 from cordwood.spark.admission import BatchLimits
 from cordwood.spark.errors import WrongOption
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, OffsetPosition, TimestampPosition
-from cordwood.spark.ranges import Isolation
 from cordwood.spark.read_options import KNOWN, ReadMode, ReadOptions, read_options
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern
 from cordwood.storage.types import TopicPartition

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 from crc32c import crc32c
 
-from cordwood.spark.client.fetch import FetchedBatches
-from cordwood.spark.columns import Column, Columns
-from cordwood.spark.decode.batches import Aborted, split
-from cordwood.spark.range_reader import Decoder
-from cordwood.spark.ranges import OffsetRange
+from cordwood.columnar.batches import Aborted, FetchedBatches, split
+from cordwood.columnar.columns import Column, Columns
+from cordwood.columnar.decoder import Decoder
+from cordwood.columnar.ranges import OffsetRange
 from cordwood.storage.batch import CRC_COVERS_FROM, LENGTH_PREFIX_BYTES
 from cordwood.storage.records import Record
 from cordwood.storage.types import TopicPartition
@@ -36,7 +35,7 @@ def tables(
     data: bytes, columns: Columns, *, start: int = 0, end: int = FAR, aborted: Sequence[Aborted] = ()
 ) -> list[pa.RecordBatch]:
     """Decode to Arrow batches, and check that each is valid and has Spark's schema."""
-    fetched = FetchedBatches(data, split(data, PLACE, start), list(aborted), high_watermark=end)
+    fetched = FetchedBatches(data, split(data, PLACE, start), list(aborted))
     found = list(Decoder(OffsetRange(PLACE.topic, PLACE.partition, start, end), columns).decode(fetched))
     for table in found:
         table.validate(full=True)

@@ -19,7 +19,7 @@ DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds by file."""
 
 SPARK = "tests/spark/"
-WITHOUT_A_SESSION = ("tests/spark/client/", "tests/spark/decode/")
+WITHOUT_A_SESSION = "tests/spark/client/"
 
 
 class LongestFirst(LoadFileScheduling):

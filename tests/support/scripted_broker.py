@@ -25,8 +25,8 @@ from kio.schema.metadata.v8.response import (
 )
 from kio.serial import entity_reader, entity_writer
 
+from cordwood.columnar.ranges import EARLIEST
 from cordwood.spark.client.settings import Address, ClientSettings
-from cordwood.spark.ranges import EARLIEST
 from cordwood.storage.batch import peek
 from cordwood.storage.types import TopicPartition
 

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.streaming.query import StreamingQuery
 from topics import make_topic
 
+from cordwood.columnar.columns import Column, Columns
 from cordwood.spark.batch_source import BatchReader
-from cordwood.spark.columns import Column, Columns
 from cordwood.spark.read_options import ReadMode, read_options
 from cordwood.spark.stream_source import StreamReader
 from cordwood.spark.survey import Survey

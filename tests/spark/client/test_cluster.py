@@ -11,12 +11,12 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from topics import make_topic
 
+from cordwood.columnar.columns import Columns
+from cordwood.columnar.ranges import EARLIEST, LATEST, OffsetRange
 from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
 from cordwood.spark.client.settings import ClientSettings, addresses
-from cordwood.spark.columns import Columns
 from cordwood.spark.errors import OffsetsGone, RequestRefused
 from cordwood.spark.range_reader import read_range
-from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange
 from cordwood.storage.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000

@@ -7,12 +7,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 from scripted_broker import ScriptedBroker
 
+from cordwood.columnar.batches import FetchedBatches
+from cordwood.columnar.columns import Column, Columns
+from cordwood.columnar.errors import CorruptRecords
+from cordwood.columnar.ranges import Isolation, OffsetRange
 from cordwood.spark.client.cluster import ClusterReader
-from cordwood.spark.client.fetch import FetchedBatches, fetch
-from cordwood.spark.columns import Column, Columns
-from cordwood.spark.errors import CorruptRecords, OffsetsGone, RequestRefused, Unavailable
+from cordwood.spark.client.fetch import fetch
+from cordwood.spark.errors import OffsetsGone, RequestRefused, Unavailable
 from cordwood.spark.range_reader import read_range
-from cordwood.spark.ranges import Isolation, OffsetRange
 from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
 

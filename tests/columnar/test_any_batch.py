@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from cordwood.spark.errors import CorruptRecords
+from cordwood.columnar.errors import CorruptRecords
 from cordwood.storage.batch import CRC_COVERS_FROM, HEADER_BYTES, Compression
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import Record, decode, encode

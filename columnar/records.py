@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cordwood.spark.decode.decompression import DecompressedBodies
-from cordwood.spark.decode.record_starts import walk
-from cordwood.spark.decode.varints import Numbers, Octets, Places, varints
+from cordwood.columnar.decompression import DecompressedBodies
+from cordwood.columnar.record_starts import walk
+from cordwood.columnar.varints import Numbers, Octets, Places, varints
 from cordwood.storage.batch import LOG_APPEND_TIME
 from cordwood.storage.errors import CorruptBatch
 

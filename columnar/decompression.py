@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import cramjam
 
-from cordwood.spark.decode.batches import Framed
+from cordwood.columnar.batches import Framed
 from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Compression
 from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.errors import CorruptBatch

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 from decoded import PLACE, decoded, sealed
 
-from cordwood.spark.decode.batches import Aborted, split
-from cordwood.spark.errors import CorruptRecords, RequestRefused
+from cordwood.columnar.batches import Aborted, split
+from cordwood.columnar.errors import CorruptRecords, OldFormat
 from cordwood.storage.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from cordwood.storage.records import Record, encode
 
@@ -72,7 +72,7 @@ def test_a_flipped_bit_anywhere_after_the_length_is_found() -> None:
     for at in range(16, len(batch)):
         damaged = bytearray(batch)
         damaged[at] ^= 0x04
-        with pytest.raises((CorruptRecords, RequestRefused)):
+        with pytest.raises((CorruptRecords, OldFormat)):
             decoded(bytes(damaged))
 
 
@@ -96,7 +96,7 @@ def test_the_same_batch_twice_is_an_error() -> None:
 
 def test_an_old_format_is_refused_with_a_sentence() -> None:
     old = struct.pack(">qiIbb", 0, 14, 0, 1, 0) + bytes(20)
-    with pytest.raises(RequestRefused, match=r"flights-3 .* older than Kafka 0\.11"):
+    with pytest.raises(OldFormat, match=r"flights-3 .* older than Kafka 0\.11"):
         split(old, PLACE, 0)
 
 

@@ -5,8 +5,8 @@ The walk may return wrong positions for invalid bytes: `records.py` checks all o
 
 import numpy as np
 
-from cordwood.spark.decode.decompression import DecompressedBodies, DecompressedBody
-from cordwood.spark.decode.varints import RECORD_BYTES, Octets, Places, two_octets, varints
+from cordwood.columnar.decompression import DecompressedBodies, DecompressedBody
+from cordwood.columnar.varints import RECORD_BYTES, Octets, Places, two_octets, varints
 from cordwood.storage.contents import RECORD_BYTES_MIN
 from cordwood.storage.errors import CorruptBatch
 

@@ -1,10 +1,10 @@
-"""Record batches of a Fetch response: splitting, CRC checks, and filtering of aborted transactions (read_committed)."""
+"""Record batches of one read: splitting, CRC checks, and filtering of aborted transactions (read_committed)."""
 
 import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from cordwood.spark.errors import CorruptRecords, RequestRefused
+from cordwood.columnar.errors import CorruptRecords, OldFormat
 from cordwood.storage.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.types import TopicPartition
@@ -23,23 +23,39 @@ class Aborted(NamedTuple):
 
 
 class Framed(NamedTuple):
-    """A batch header, and the batch's position in the response."""
+    """A batch header, and the batch's position in the bytes that were read."""
 
     position: int
     header: BatchHeader
+
+
+class FetchedBatches(NamedTuple):
+    """One Fetch response or range of an archived segment: whole batches, their positions, and aborted transactions.
+
+    The first batch may begin before the first wanted offset, and the last batch may extend past the end of the range.
+    """
+
+    data: bytes
+    batches: list[Framed]
+    aborted: list[Aborted]
+
+    @property
+    def end(self) -> int:
+        """The next offset to read, also after records removed by compaction."""
+        return self.batches[-1].header.end
 
 
 def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
     """Return the whole batches of a response to a fetch at `offset`, with checksums verified.
 
     A broker cuts the response at the requested size: an incomplete last batch is left out, unless it is the first.
-    Raises CorruptRecords, and RequestRefused for the message formats before Kafka 0.11.
+    Raises CorruptRecords, OldFormat.
     """
     batches: list[Framed] = []
     position = 0
     while len(data) - position > MAGIC_AT:
         if data[position + MAGIC_AT] < MAGIC:
-            raise RequestRefused(
+            raise OldFormat(
                 f"{place} has records in a format older than Kafka 0.11 at offset {offset}: copy the topic with a"
                 " newer client"
             )

@@ -6,12 +6,11 @@ import pyarrow as pa
 import pytest
 from decoded import EVERYTHING, PLACE, decoded, records_of, sealed, tables
 
-from cordwood.spark.client.fetch import FetchedBatches
-from cordwood.spark.columns import Column, Columns
-from cordwood.spark.decode.batches import split
-from cordwood.spark.errors import CorruptRecords
-from cordwood.spark.range_reader import ROWS_MAX, Decoder
-from cordwood.spark.ranges import OffsetRange
+from cordwood.columnar.batches import FetchedBatches, split
+from cordwood.columnar.columns import Column, Columns
+from cordwood.columnar.decoder import ROWS_MAX, Decoder
+from cordwood.columnar.errors import CorruptRecords
+from cordwood.columnar.ranges import OffsetRange
 from cordwood.storage.batch import Compression, with_append_time
 from cordwood.storage.records import Record, encode
 
@@ -88,6 +87,6 @@ def test_what_was_decoded_stays_when_the_buffer_is_used_again() -> None:
         encode([Record(base + at, 0, b"key", word * 30) for at in range(100)], base_offset=base, compression=LZ4)
         for base, word in ((0, b"first"), (100, b"other"))
     ]
-    first, other = (list(decoder.decode(FetchedBatches(batch, split(batch, PLACE, 0), [], 200))) for batch in batches)
+    first, other = (list(decoder.decode(FetchedBatches(batch, split(batch, PLACE, 0), []))) for batch in batches)
     assert {record.value for record in records_of(first)} == {b"first" * 30}
     assert {record.value for record in records_of(other)} == {b"other" * 30}

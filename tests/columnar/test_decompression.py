@@ -6,9 +6,9 @@ import cramjam
 import pytest
 from decoded import decoded, sealed
 
-from cordwood.spark.decode.batches import Framed
-from cordwood.spark.decode.decompression import Unpacker
-from cordwood.spark.errors import CorruptRecords
+from cordwood.columnar.batches import Framed
+from cordwood.columnar.decompression import Unpacker
+from cordwood.columnar.errors import CorruptRecords
 from cordwood.storage.batch import HEADER_BYTES, Compression, check
 from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.errors import CorruptBatch

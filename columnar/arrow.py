@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cordwood.spark.columns import ARROW_TYPES, Column, Columns
-from cordwood.spark.decode.records import Headers, Records, Spans
+from cordwood.columnar.columns import ARROW_TYPES, Column, Columns
+from cordwood.columnar.records import Headers, Records, Spans
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.types import TopicPartition
 

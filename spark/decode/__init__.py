@@ -1,1 +1,0 @@
-"""Vectorized decoding of record batches to Arrow columns, with numpy instead of a Python loop over records."""
