@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 
 from cordwood.columnar.errors import ReadError
-from cordwood.columnar.ranges import OffsetRange
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """An environment variable of Spark's Python processes, read while they report an error. They exit afterwards."""
@@ -18,18 +17,6 @@ class Unavailable(ReadError):
 
 class RequestRefused(ReadError):
     """A broker refused a request with a fatal error: no permission, an invalid topic name, an old protocol."""
-
-
-class OffsetsGone(ReadError):
-    """Wanted records are no longer in the log, or the topic was recreated.
-
-    `gone` is the missing range. `gone.end` is the offset to continue at: the log start offset, or the end of the wanted
-    range.
-    """
-
-    def __init__(self, gone: OffsetRange, why: str) -> None:
-        super().__init__(f"{gone.place} has lost the records from offset {gone.start} to {gone.end}: {why}")
-        self.gone, self.why = gone, why
 
 
 class DataLost(ReadError):

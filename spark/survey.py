@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from cordwood.columnar.errors import OffsetsGone
 from cordwood.columnar.ranges import EARLIEST, LATEST, OffsetRange
 from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
-from cordwood.spark.errors import OffsetsGone, WrongOption, nearest
+from cordwood.spark.errors import WrongOption, nearest
 from cordwood.spark.offsets import Offsets
 from cordwood.spark.positions import OffsetPosition, Position, TimestampPosition
 from cordwood.spark.read_options import NoRecordSoLate, ReadOptions

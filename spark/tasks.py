@@ -8,10 +8,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from cordwood.columnar.columns import Columns
+from cordwood.columnar.errors import OffsetsGone
 from cordwood.columnar.ranges import OffsetRange
 from cordwood.spark.client.delegation import for_executors, without_credentials
 from cordwood.spark.client.settings import ClientSettings
-from cordwood.spark.errors import OffsetsGone, said_plainly
+from cordwood.spark.errors import said_plainly
 from cordwood.spark.range_reader import read_range
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import HOW_TO_GO_ON

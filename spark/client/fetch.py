@@ -9,12 +9,12 @@ from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
 
 from cordwood.columnar.batches import Aborted, FetchedBatches, split
+from cordwood.columnar.errors import OffsetsGone
 from cordwood.columnar.ranges import EARLIEST, LATEST, Isolation, OffsetRange
 from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.cluster import CONSUMER, ClusterReader, PartitionLeader, check_code
 from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.pool import leased
-from cordwood.spark.errors import OffsetsGone
 from cordwood.storage.types import TopicPartition
 
 NO_SESSION, FULL_FETCH = 0, -1

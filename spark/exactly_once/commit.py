@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cordwood.columnar.columns import Column, Columns
-from cordwood.columnar.errors import ReadError
+from cordwood.columnar.errors import OffsetsGone, ReadError
 from cordwood.columnar.ranges import Isolation, OffsetRange
 from cordwood.spark.client.coordinators import Coordinators, OngoingTransaction
-from cordwood.spark.errors import NotWritten, OffsetsGone, PartlyWritten
+from cordwood.spark.errors import NotWritten, PartlyWritten
 from cordwood.spark.exactly_once.decisions import Decision, Decisions
 from cordwood.spark.exactly_once.transactional_ids import is_of_a_task
 from cordwood.spark.exactly_once.writes import ExactlyOnceOptions, PreparedTransaction, WriteId

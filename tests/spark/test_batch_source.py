@@ -5,8 +5,9 @@ from pyspark.sql.datasource import InputPartition
 from spark_scenario import Driver, Log, read_batch
 
 from cordwood.columnar.columns import Columns
+from cordwood.columnar.errors import OffsetsGone
 from cordwood.spark.batch_source import BatchReader
-from cordwood.spark.errors import OffsetsGone, WrongOption
+from cordwood.spark.errors import WrongOption
 from cordwood.spark.read_options import read_options
 
 

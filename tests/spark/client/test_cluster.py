@@ -12,10 +12,11 @@ from confluent_kafka.admin import AdminClient
 from topics import make_topic
 
 from cordwood.columnar.columns import Columns
+from cordwood.columnar.errors import OffsetsGone
 from cordwood.columnar.ranges import EARLIEST, LATEST, OffsetRange
 from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
 from cordwood.spark.client.settings import ClientSettings, addresses
-from cordwood.spark.errors import OffsetsGone, RequestRefused
+from cordwood.spark.errors import RequestRefused
 from cordwood.spark.range_reader import read_range
 from cordwood.storage.types import TopicPartition
 

@@ -9,11 +9,11 @@ from scripted_broker import ScriptedBroker
 
 from cordwood.columnar.batches import FetchedBatches
 from cordwood.columnar.columns import Column, Columns
-from cordwood.columnar.errors import CorruptRecords
+from cordwood.columnar.errors import CorruptRecords, OffsetsGone
 from cordwood.columnar.ranges import Isolation, OffsetRange
 from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.fetch import fetch
-from cordwood.spark.errors import OffsetsGone, RequestRefused, Unavailable
+from cordwood.spark.errors import RequestRefused, Unavailable
 from cordwood.spark.range_reader import read_range
 from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
