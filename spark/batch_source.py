@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from cordwood.columnar.columns import Columns
 from cordwood.columnar.ranges import OffsetRange
+from cordwood.spark.archive import borders, split
 from cordwood.spark.errors import said_plainly
 from cordwood.spark.filters import Narrowing, left_for_spark, useful
 from cordwood.spark.planner import plan_input_partitions, ranges_between
@@ -31,17 +32,19 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return one input partition per task. Raises WrongOption, and OffsetsGone with failOnDataLoss."""
         with said_plainly():
-            ranges = plan_input_partitions(
-                self._ranges(), tasks_min=self._options.tasks_min, records_max=self._options.records_per_task_max
-            )
-            return partitions_of(self._options, ranges)
+            options, survey = self._options, Survey(self._options)
+            ranges = list(self._ranges(survey))
+            archived = survey.archived(each.place for each in ranges)
+            if options.archive is not None:
+                ranges = list(split(ranges, borders(options.archive, archived, options.client.isolation)))
+            tasks = plan_input_partitions(ranges, tasks_min=options.tasks_min, records_max=options.records_per_task_max)
+            return partitions_of(options, tasks, archived, self._narrowing.not_before_ms)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
         return read_part(self._options, self._columns, partition)
 
-    def _ranges(self) -> Iterable[OffsetRange]:
-        survey = Survey(self._options)
+    def _ranges(self, survey: Survey) -> Iterable[OffsetRange]:
         places = survey.all_places()
         starts, ends = survey.starts(places), survey.ends(places)
         kept = {place for place in places if self._narrowing.keeps(place)}

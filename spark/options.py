@@ -28,9 +28,15 @@ class Options:
     """The given options, with case-insensitive names. A name has other spellings, such as Kafka's."""
 
     def __init__(
-        self, given: Mapping[str, str], known: Mapping[str, tuple[str, ...]], refused: Mapping[str, str]
+        self,
+        given: Mapping[str, str],
+        known: Mapping[str, tuple[str, ...]],
+        refused: Mapping[str, str],
+        group: str | None = None,
     ) -> None:
         """Check the names. `known` has each option's name with its other spellings; `refused` has reasons by name.
+
+        Names that begin with `group` are not checked.
 
         Raises WrongOption for an unknown or a refused name.
         """
@@ -40,7 +46,7 @@ class Options:
         for name in self._values:
             if name in because:
                 raise WrongOption(f"option {name}: {because[name]}")
-            if name not in spellings:
+            if name not in spellings and not (group and name.startswith(group)):
                 raise WrongOption(f"there is no option {name}: {_hint(name, spellings.values())}")
 
     def text(self, name: str) -> str | None:
@@ -53,6 +59,15 @@ class Options:
     def given(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that the user gave."""
         return [name for name in names if self._spellings(name)]
+
+    def group(self, prefix: str) -> dict[str, str]:
+        """Return the options whose names begin with `prefix` and are no options of ours, without the prefix."""
+        known = {name.lower() for name in self._known}
+        return {
+            name.removeprefix(prefix): value.strip()
+            for name, value in self._values.items()
+            if name.startswith(prefix) and name not in known
+        }
 
     def flag(self, name: str, default: bool) -> bool:
         """Return a boolean option. Raises WrongOption."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cordwood.columnar.ranges import EARLIEST, LATEST, Isolation
 from cordwood.spark.admission import BatchLimits
+from cordwood.spark.archive import ArchiveSettings
 from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.errors import UserError, WrongOption
 from cordwood.spark.offsets import from_json
@@ -40,6 +41,8 @@ class IsolationName(StrEnum):
 WHICH = ("subscribe", "subscribePattern", "assign")
 ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 FOR_BATCHES = (*ENDINGS, "filterPushdown")
+ARCHIVE = "archive."
+"""The beginning of options that are settings of the archive's object store, by obstore's keys."""
 FOR_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 KNOWN: Mapping[str, tuple[str, ...]] = {
@@ -64,6 +67,9 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "retryTimeoutMs": ("kafka.default.api.timeout.ms",),
     "fetchBytes": ("kafka.max.partition.fetch.bytes", "kafka.fetch.max.bytes"),
     "clientId": ("kafka.client.id",),
+    "archive.url": (),
+    "archive.credentials.file": (),
+    "readMetricsPath": (),
     **SECURITY,
 }
 """The options with their other spellings."""
@@ -105,6 +111,8 @@ class ReadOptions:
     tasks_min: int | None
     records_per_task_max: int | None
     limits: BatchLimits
+    archive: ArchiveSettings | None
+    metrics_path: str | None
 
 
 def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> ReadOptions:
@@ -112,7 +120,7 @@ def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> Read
 
     `mode` is None while it is unknown; then an option for batches implies Mode.BATCH, and none Mode.STREAM.
     """
-    options = Options(given, KNOWN, REFUSED)
+    options = Options(given, KNOWN, REFUSED, ARCHIVE)
     if mode is None:
         mode = ReadMode.BATCH if options.given(FOR_BATCHES) else ReadMode.STREAM
     _refuse_what_is_for_the_other(options, mode)
@@ -132,6 +140,8 @@ def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> Read
         tasks_min=options.number("minPartitions"),
         records_per_task_max=options.number("maxRecordsPerPartition"),
         limits=_limits(options),
+        archive=_archive(options),
+        metrics_path=options.text("readMetricsPath"),
     )
 
 
@@ -149,6 +159,14 @@ def client_settings(options: Options) -> ClientSettings:
     }
     chosen = {name: value for name, value in others.items() if value is not None}
     return ClientSettings(bootstrap(options), Isolation[isolation.name], **chosen)  # type: ignore[arg-type]
+
+
+def _archive(options: Options) -> ArchiveSettings | None:
+    url, store = options.text("archive.url"), options.group(ARCHIVE)
+    credentials_file = options.text("archive.credentials.file")
+    if url is None and (store or credentials_file):
+        raise WrongOption("options that begin with archive. need archive.url, as in archive.url of the brokers")
+    return None if url is None else ArchiveSettings.of(url, credentials_file, store)
 
 
 def _refuse_what_is_for_the_other(options: Options, mode: ReadMode) -> None:

@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             ranges = ranges_between(starts, ends)
             parts = plan_input_partitions(ranges, tasks_min=options.tasks_min, records_max=options.records_per_task_max)
-            return partitions_of(options, parts)
+            return partitions_of(options, parts, self._survey.archived(part.place for part in parts))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""

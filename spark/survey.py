@@ -1,7 +1,8 @@
 """Resolution of a reader's subscription and positions to partitions and offsets, by queries to the cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from cordwood.archive.catalog import PartitionId
 from cordwood.columnar.errors import OffsetsGone
 from cordwood.columnar.ranges import EARLIEST, LATEST, OffsetRange
 from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
@@ -81,6 +82,18 @@ class Survey:
         """Return the first offset at or after a time, for the partitions that have one."""
         found = self._cluster.offsets(dict.fromkeys(places, timestamp_ms))
         return {place: offset for place, offset in found.items() if offset != NO_OFFSET}
+
+    def archived(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionId]:
+        """Return where the archive has these partitions, if it has them; nothing if there is no archive to read."""
+        there = sorted(set(places))
+        if self._options.archive is None or not there:
+            return {}
+        cluster_id, topics = self._cluster.identities({place.topic for place in there})
+        return {
+            place: PartitionId(cluster_id, topics[place.topic], place.partition)
+            for place in there
+            if place.topic in topics
+        }
 
     def _at_times(self, wanted: Mapping[TopicPartition, Position]) -> Offsets:
         return self._cluster.offsets(

@@ -41,6 +41,7 @@ MAY_REACH_OUT = {
     "client/tls.py": "reads the certificates that a user names",
     "spark/stream_source.py": "lives on Spark's driver, and knows how long ago the last micro-batch was",
     "spark/session.py": "prepares the machine that it runs on",
+    "spark/task_metrics.py": "writes the file that a user names",
     "spark/client/": "waits for brokers, in the processes that Spark runs it in",
     "spark/exactly_once/": "waits for brokers, and leases transactional ids on the machine of a task",
     "bench/": "measures real processes",

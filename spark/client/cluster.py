@@ -3,12 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v5 import ListOffsetsRequest
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsTopic
 from kio.schema.metadata.v8 import MetadataRequest
 from kio.schema.metadata.v8.request import MetadataRequestTopic
+from kio.schema.metadata.v12 import MetadataRequest as MetadataRequestWithIds
+from kio.schema.metadata.v12.request import MetadataRequestTopic as TopicWithId
 
 from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.connection import ConnectionFailed
@@ -59,6 +62,16 @@ class ClusterReader:
             return {}
         what = f"find the partitions of {', '.join(names)}" if names else "list the topics"
         return self._patiently(what, lambda: self._count_partitions(names))
+
+    def identities(self, topics: Iterable[str]) -> tuple[str, dict[str, UUID]]:
+        """Return the cluster's id, and the ids of those topics that exist. Kafka has them since 3.1."""
+        request = MetadataRequestWithIds(
+            topics=tuple(TopicWithId(topic_id=None, name=name) for name in sorted(topics)),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        answer = self._patiently("find the ids of topics", lambda: self._ask_anybody(request))
+        return answer.cluster_id or "", {topic.name: topic.topic_id for topic in answer.topics if topic.topic_id}
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return for each partition the offset of EARLIEST, LATEST, or the first record at or after a time in ms.

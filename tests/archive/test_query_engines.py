@@ -10,7 +10,7 @@ import cordwood.archive
 
 
 def test_duckdb_queries_a_topic(tmp_path: Path) -> None:
-    url = filled(tmp_path).url
+    url = filled(tmp_path).writer.url
 
     orders = cordwood.archive.open(url).read("orders")
     rows = duckdb.sql('SELECT decode(key) AS customer, count(*), max("offset") FROM orders GROUP BY 1 ORDER BY 1')
@@ -20,7 +20,7 @@ def test_duckdb_queries_a_topic(tmp_path: Path) -> None:
 
 
 def test_polars_queries_a_topic(tmp_path: Path) -> None:
-    url = filled(tmp_path).url
+    url = filled(tmp_path).writer.url
 
     orders = polars.DataFrame(cordwood.archive.open(url).read("orders", columns=["key", "offset"]))
     found = orders.group_by("key").agg(polars.len(), polars.max("offset").alias("last")).sort("key")

@@ -34,7 +34,7 @@ def values(reader: pa.RecordBatchReader) -> list[str]:
 
 
 def read(log: ArchivedLog, **options: Any) -> list[str]:
-    return values(cordwood.archive.open(log.url).read(log.topic, **options))
+    return values(cordwood.archive.open(log.writer.url).read(log.writer.topic, **options))
 
 
 def wanted(start: int, end: int) -> OffsetRange:
@@ -43,8 +43,10 @@ def wanted(start: int, end: int) -> OffsetRange:
 
 def reader_of(log: ArchivedLog) -> ArchiveReader:
     """Return a reader of the partition as it is now."""
-    there = wait(catalog.read_partition(log.store, PartitionId(CLUSTER, log.topic_id, log.partition)))
-    return ArchiveReader(log.store, there)
+    there = wait(
+        catalog.read_partition(log.writer.store, PartitionId(CLUSTER, log.writer.topic_id, log.writer.partition))
+    )
+    return ArchiveReader(log.writer.store, there)
 
 
 def filled(log: ArchivedLog, count: int = 60) -> list[str]:
@@ -54,13 +56,13 @@ def filled(log: ArchivedLog, count: int = 60) -> list[str]:
         log.append(value, key=f"key {number % 3}")
         log.now += 1
     log.upload()
-    assert len(log.archived) > 3
+    assert len(log.writer.archived) > 3
     return there
 
 
 def test_a_topic_is_read_whole(log: ArchivedLog) -> None:
     there = filled(log)
-    archive = cordwood.archive.open(log.url)
+    archive = cordwood.archive.open(log.writer.url)
     assert (archive.topics, archive.cluster_id, archive.offsets("orders")) == (["orders"], CLUSTER, {0: range(60)})
     table = archive.read("orders").read_all()
     assert table.column_names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -119,7 +121,7 @@ def test_aborted_transactions_are_left_out_wherever_their_markers_are(log: Archi
     log.abort(producer=7)
     log.commit(producer=8)
     log.append("after").upload()
-    assert len(log.archived) > 2
+    assert len(log.writer.archived) > 2
     assert read(log) == ["before", "committed", *between, "after"]
     assert read(log, end=2) == ["before"]
     assert read(log, start=1, end=3) == ["committed"]
@@ -133,20 +135,20 @@ def test_a_transaction_whose_marker_is_not_archived_is_not_read(log: ArchivedLog
     log.seal()
     log.abort(producer=7)
     log.upload(roll=False)
-    assert log.archive.end == 3
+    assert log.writer.archive.end == 3
     assert read(log) == ["before"]
     assert read(log, isolation="read_uncommitted") == ["before", "in doubt", "at the end"]
-    assert cordwood.archive.open(log.url).offsets("orders") == {0: range(1)}
+    assert cordwood.archive.open(log.writer.url).offsets("orders") == {0: range(1)}
     log.append("after").upload()
     assert read(log) == ["before", "at the end", "after"]
 
 
 def test_segments_of_two_leaders_overlap(log: ArchivedLog) -> None:
     there = filled(log)
-    log.repeat_before(1)
-    log.repeat_before(3)
-    border = log.archived[1].start_offset
-    assert log.archived[1].base_offset < border
+    log.writer.repeat_before(1)
+    log.writer.repeat_before(3)
+    border = log.writer.archived[1].start_offset
+    assert log.writer.archived[1].base_offset < border
     assert read(log) == there
     assert read(log, start=border - 1, end=border + 1) == there[border - 1 : border + 1]
 
@@ -155,7 +157,7 @@ def test_a_reader_goes_on_in_segments_that_were_compacted_meanwhile(log: Archive
     there = filled(log, 200)
     coming = reader_of(log).fetch(wanted(0, 200))
     offsets = [one.header.base_offset for one in next(coming).batches]
-    log.compact(0, len(log.archived) - 2, lambda header: header.base_offset % 2 == 0)
+    log.writer.compact(0, len(log.writer.archived) - 2, lambda header: header.base_offset % 2 == 0)
     offsets += [one.header.base_offset for fetched in coming for one in fetched.batches]
     assert offsets == sorted(set(offsets))
     assert set(range(0, 200, 2)) <= set(offsets)
@@ -167,44 +169,44 @@ def test_records_that_expire_meanwhile_are_reported(log: ArchivedLog) -> None:
     filled(log, 200)
     coming = reader_of(log).fetch(wanted(0, 200))
     next(coming)
-    log.expire(below=180)
+    log.writer.expire(below=180)
     with pytest.raises(OffsetsGone, match="no longer in the archive") as error:
         list(coming)
-    assert error.value.gone.end == log.archive.start
+    assert error.value.gone.end == log.writer.archive.start
 
 
 def test_a_reader_begins_at_what_is_left(log: ArchivedLog) -> None:
     there = filled(log)
-    log.expire(below=25)
-    assert log.archive.start is not None
-    assert read(log) == there[log.archive.start :]
+    log.writer.expire(below=25)
+    assert log.writer.archive.start is not None
+    assert read(log) == there[log.writer.archive.start :]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["batches", "state"])
 def test_damage_is_reported_and_never_returned(log: ArchivedLog, which: int) -> None:
     there = filled(log)
-    name = log.names_of(log.archived[2])[which]
-    content = bytearray(wait(log.store.get(name)))
+    name = log.writer.names_of(log.writer.archived[2])[which]
+    content = bytearray(wait(log.writer.store.get(name)))
     content[len(content) // 2] ^= 1
-    wait(log.store.delete([name]))
-    wait(log.store.put(name, bytes(content)))
-    end = log.archived[2].start_offset
+    wait(log.writer.store.delete([name]))
+    wait(log.writer.store.put(name, bytes(content)))
+    end = log.writer.archived[2].start_offset
     assert read(log, end=end - 1) == there[: end - 1]
-    reader = cordwood.archive.open(log.url).read("orders")
+    reader = cordwood.archive.open(log.writer.url).read("orders")
     with pytest.raises(CorruptRecords, match=f"orders-0 .* the object {name} of the archive"):
         values(reader)
 
 
 def test_a_missing_object_is_damage_and_not_an_end(log: ArchivedLog) -> None:
     filled(log)
-    log.sweep(log.archived[1:2])
+    log.writer.sweep(log.writer.archived[1:2])
     with pytest.raises(CorruptRecords, match="the archive lacks an object"):
         read(log)
 
 
 def test_a_deleted_topic_is_not_read(log: ArchivedLog) -> None:
     filled(log)
-    log.put_topic(sequence=5, is_deleted=True)
+    log.writer.put_topic(sequence=5, is_deleted=True)
     with pytest.raises(NoSuchTopic, match="it has none"):
         read(log)
 
@@ -214,10 +216,10 @@ def test_what_cannot_be_opened_says_why(log: ArchivedLog, tmp_path: Path) -> Non
     with pytest.raises(StoreError, match="it has no archive"):
         cordwood.archive.open((tmp_path / "other").as_uri())
     with pytest.raises(StoreError, match=f"no archive of cluster barn; it has archives of the clusters {CLUSTER}"):
-        cordwood.archive.open(log.url, cluster="barn")
+        cordwood.archive.open(log.writer.url, cluster="barn")
     with pytest.raises(StoreError, match="is not the URL of an object store"):
         cordwood.archive.open("ftp://somewhere")
     with pytest.raises(NoSuchTopic, match="no topic order: it has orders"):
-        cordwood.archive.open(log.url).read("order")
+        cordwood.archive.open(log.writer.url).read("order")
     with pytest.raises(ValueError, match="a record has no column colour"):
         read(log, columns=["colour"])
