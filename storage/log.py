@@ -27,7 +27,7 @@ from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
-from cordwood.storage.positions import CachedPositions
+from cordwood.storage.pins import NOT_PINNED
 from cordwood.storage.producers import Producers
 from cordwood.storage.replaced_segments import ReplacedSegments
 from cordwood.storage.retention import droppable
@@ -65,13 +65,9 @@ class Log:
         self.log_start = self.log_end = self.flushed_end = 0
         self.flushed_start = 0
         """Log start offset that a restart would find."""
-        self.clean_end = self.listed_end = 0
-        """End of what the log cleaner has compacted, and of the segments that the manifest on disk lists."""
-        self.truncations = 0
-        """Count of truncations: with it a round of the log cleaner notices that its offsets are gone."""
-        self.replaced = ReplacedSegments()
-        self._has_gaps = False
-        """Whether the offsets that were appended last have gaps, as those of a compacted log."""
+        self.clean_end = 0
+        """End of what the log cleaner has compacted."""
+        self.pinned = NOT_PINNED
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.damage: list[DamagedLog] = []
@@ -321,12 +317,10 @@ class Log:
         self.log_start = offset
         self.epochs.truncate_start(offset)
 
-    def drop(self, high_watermark: int, now_ms: int, archived_end: int | None = None) -> list[Segment]:
-        """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop.
-
-        Of an archived topic, this is local retention, up to `archived_end`, and the log start offset stays.
-        """
-        count = droppable(self.segments, self.config, self.log_start, high_watermark, now_ms, archived_end)
+    def drop(self, high_watermark: int, now_ms: int) -> list[Segment]:
+        """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop."""
+        unpinned_end = min(high_watermark, self.pinned.start)
+        count = droppable(self.segments, self.config, self.log_start, unpinned_end, now_ms)
         if count == 0:
             return []
         if count == len(self.segments):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import structlog
 
+from cordwood.cluster.broker.pins import Pins
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
@@ -52,7 +53,7 @@ class Assignments:
         """
         self._replicas, self._log_maintenance, self._follow_leader = replicas, log_maintenance, follow_leader
         self._settings, self._wall_clock, self._on_caught_up = settings, wall_clock, on_caught_up
-        self._image = Image()
+        self._image, self._pins = Image(), Pins(replicas)
         self._changed: deque[tuple[TopicImage | None, UUID]] = deque()
         """Topics with changed partitions that are not in `_to_take` yet, as they were before."""
         self._to_take: deque[tuple[UUID, int, int]] = deque()
@@ -79,6 +80,7 @@ class Assignments:
         registered, so that no role belongs to the previous incarnation.
         """
         self._image = image
+        self._pins.follow(image.cuts)
         for topic in image.topics_by_id.values():
             self._take_roles(None, topic, room=0)
         while self._to_take:
@@ -91,6 +93,8 @@ class Assignments:
     def follow(self, old: Image, new: Image) -> None:
         """Apply a metadata change to the replicas. Raise nothing: a failed disk costs replicas, never the metadata."""
         self._image = new
+        if old.cuts is not new.cuts:
+            self._pins.follow(new.cuts)
         room = TAKEN_PER_STEP
         for before, after in changed_topics(old, new):
             if after is None:
@@ -274,6 +278,7 @@ class Assignments:
             return None
         held = self._replicas.get(topic.name, index)
         assert held is not None, "it has just been opened"
+        self._pins.pin(held)
         for damaged in damage:
             held.report_damage(damaged)
         return held

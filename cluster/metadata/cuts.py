@@ -1,7 +1,10 @@
 """Cuts: a pinned range of committed offsets for each partition of some topics, by name."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
+
+from cordwood.storage.pins import NOT_PINNED, Pin
 
 NEVER = -1
 """The expiry of a cut that is kept until it is dropped."""
@@ -25,3 +28,13 @@ class Cut:
     created_ms: int
     expires_ms: int
     partitions: tuple[CutPartition, ...]
+
+
+def pins_of(cuts: Iterable[Cut]) -> dict[tuple[UUID, int], Pin]:
+    """Return what the cuts need of each partition."""
+    pins: dict[tuple[UUID, int], Pin] = {}
+    for cut in cuts:
+        for one in cut.partitions:
+            place = one.topic_id, one.partition
+            pins[place] = pins.get(place, NOT_PINNED).with_also(one.start, one.end)
+    return pins

@@ -11,6 +11,7 @@ from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import CorruptBatch, NotInMemory, OffsetOutOfRange, Truncated, TruncationUnsynced
+from cordwood.storage.pins import NOT_PINNED, Pin
 from cordwood.storage.records import Record, decode, encode
 
 DAY_MS = 24 * 3600 * 1000
@@ -359,6 +360,17 @@ def test_a_log_that_has_aged_away_goes_on_from_its_end(log: LogFixture) -> None:
     assert (log.start, log.end, log.values()) == (100, 100, [])
     assert log.append("new").flush().power_cut(keep=0).reopen().values() == ["new"]
     assert (log.start, log.end) == (100, 101)
+
+
+def test_retention_stops_at_a_pin(log: LogFixture) -> None:
+    log.append(*MANY).flush().configure(retention_bytes=0)
+    second, last = log.bases[2], log.bases[-1]
+    log.log.pinned = Pin(second, second + 1)
+    log.retain()
+    assert log.start == second
+    log.log.pinned = NOT_PINNED
+    log.retain()
+    assert log.start == last
 
 
 def test_a_log_keeps_no_more_than_its_bytes(log: LogFixture) -> None:

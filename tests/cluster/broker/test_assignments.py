@@ -13,7 +13,9 @@ from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import TAKEN_PER_STEP
+from cordwood.cluster.metadata.cuts import NEVER, Cut, CutPartition
 from cordwood.cluster.metadata.image import MIN_ISR, NO_LEADER, Image, PartitionImage, TopicImage
+from cordwood.storage.pins import NOT_PINNED, Pin
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -237,5 +239,42 @@ def test_nothing_is_opened_once_the_broker_stops(disk: SimulatedDisk) -> None:
         broker.assignments.follow(NOTHING, image_with(large()))
         broker.assignments.close()
         assert set(await held_after_each_step(broker)) == {TAKEN_PER_STEP}
+
+    run(story())
+
+
+def pinned_by(image: Image, *ranges: tuple[str, int, int]) -> Image:
+    cuts = {
+        f"cut-{number}": Cut(f"cut-{number}", 0, NEVER, (CutPartition(topic(name).id, 0, start, end),))
+        for number, (name, start, end) in enumerate(ranges)
+    }
+    return replace(image, cuts=cuts)
+
+
+def test_cuts_pin_open_logs_and_logs_that_are_opened_later(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        broker.follow("early")
+        before, both = broker.image, image_of("early", "late")
+        pinned = pinned_by(both, ("early", 5, 9), ("early", 3, 7), ("late", 0, 4))
+        broker.assignments.follow(before, pinned)
+        while (late := broker.replicas.get("late", 0)) is None:
+            await asyncio.sleep(0)
+        early = broker.replicas.get("early", 0)
+        assert early is not None
+        assert (early.log.pinned, late.log.pinned) == (Pin(3, 9), Pin(0, 4))
+        broker.assignments.follow(pinned, pinned_by(both, ("early", 5, 9)))
+        assert (early.log.pinned, late.log.pinned) == (Pin(5, 9), NOT_PINNED)
+
+    run(story())
+
+
+def test_a_log_is_pinned_before_the_start_is_over(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        broker.assignments.begin(pinned_by(image_of("one"), ("one", 0, 4)))
+        held = broker.replicas.get("one", 0)
+        assert held is not None
+        assert held.log.pinned == Pin(0, 4)
 
     run(story())
