@@ -92,8 +92,7 @@ def decode_response(request: type, frame: memoryview) -> Any:
 
 def begin_of_response(request: type, frame: memoryview) -> tuple[Any, int]:
     """Return the schema of the response to a request of this class, and the position of its fields in the frame."""
-    schema: Any = load_response_schema(request.__api_key__, request.__version__)  # type: ignore[attr-defined]
-    return schema, _readers(request)[0](frame.toreadonly(), 0)[1]
+    return _response_schema(request), _readers(request)[0](frame.toreadonly(), 0)[1]
 
 
 class ResponseFrames:
@@ -240,10 +239,16 @@ def _writer(schema: Any) -> Callable[[io.BytesIO, Any], None]:
     return writer
 
 
+def _response_schema(request: Any) -> Any:
+    """Return the class of the response: that of kio, or the one that a request of our own names."""
+    own = getattr(request, "__response_schema__", None)
+    return own or load_response_schema(request.__api_key__, request.__version__)
+
+
 @functools.cache
 def _readers(request: Any) -> tuple[_Read, _Read]:
     """Return the readers of the response's header and body. Only ApiVersions has header version 0 in all versions."""
-    schema: Any = load_response_schema(request.__api_key__, request.__version__)
+    schema = _response_schema(request)
     read = _read_transactions if schema is DescribeTransactionsResponse else entity_reader(schema)
     return entity_reader(schema.__header_schema__), read
 

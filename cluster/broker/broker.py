@@ -39,6 +39,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authenticator import Authentication
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
+from cordwood.cluster.kafka.cut_offsets import CutOffsets
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
 from cordwood.cluster.kafka.features import FEATURES
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
@@ -46,7 +47,7 @@ from cordwood.cluster.kafka.handlers import write_txn_markers
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
-from cordwood.cluster.kafka.leader_hints import Leader, leader_in
+from cordwood.cluster.kafka.leader_hints import leader_in
 from cordwood.cluster.kafka.marker_transport import MarkerTransport
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.producer_ids import ProducerIds
@@ -396,9 +397,6 @@ class Broker:
                 return partition
         return None
 
-    def _find_leader(self, topic: str, index: int, listener: str) -> Leader | None:
-        return leader_in(self._quorum.image, topic, index, listener)
-
     def _build_coordinators(self) -> None:
         settings = self._settings
         coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
@@ -435,6 +433,7 @@ class Broker:
             audit=self._audit,
             archive=self._archive_reads,
             tokens=self._credentials.tokens,
+            cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
         )
         slots = settings.max_incremental_fetch_session_cache_slots
@@ -471,7 +470,7 @@ class Broker:
             self._replicas,
             self._decoding,
             self._wall_clock,
-            self._find_leader,
+            lambda topic, index, listener: leader_in(self._quorum.image, topic, index, listener),
             self._turns,
             self._verifier,
             authorizer,

@@ -11,10 +11,12 @@ from cordwood.cluster.metadata.commands import (
     BeginControlledShutdown,
     BrokerId,
     Command,
+    DropCut,
     FenceBroker,
     UnfenceBroker,
 )
 from cordwood.cluster.metadata.controller import Controller, Rules
+from cordwood.cluster.metadata.cut_expiry import CutExpiry
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
 from cordwood.cluster.metadata.token_expiry import TokenExpiry
@@ -44,6 +46,7 @@ class ControllerRunner:
     ) -> None:
         self._is_refused, self._wall_clock = is_refused, wall_clock
         self._token_expiry = TokenExpiry(settings.delegation_token_expiry_check_interval_ms / 1000)
+        self._cut_expiry = CutExpiry()
         self._probes: dict[BrokerId, asyncio.Task[None]] = {}
         self._quorum, self._loop = quorum, asyncio.get_running_loop()
         self._controller = Controller(rules_of(settings))
@@ -118,6 +121,7 @@ class ControllerRunner:
         commands = self._controller.decide(image, now_s)
         if (removal := self._token_expiry.decide(image, now_s, self._wall_clock())) is not None:
             commands.append(removal)
+        commands += self._cut_expiry.decide(image, now_s, self._wall_clock())
         if commands:
             self._turn = self._loop.create_task(self._take_turn(commands), name="controller")
 
@@ -137,6 +141,8 @@ class ControllerRunner:
         else:
             if isinstance(command, FenceBroker | UnfenceBroker | BeginControlledShutdown):
                 _events.info(_NAMES[type(command)], broker=command.broker_id)
+            elif isinstance(command, DropCut):
+                _events.info("cut.expired", cut=command.name)
 
 
 def rules_of(settings: Settings) -> Rules:

@@ -20,6 +20,7 @@ from cordwood.cluster.cli import (
     cert,
     cluster,
     consume,
+    cut,
     group,
     log,
     partition,
@@ -127,7 +128,7 @@ app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
-app.add_typer(archive.app, name="archive")
+app.add_typer(cut.app, name="cut")
 app.add_typer(audit.app, name="audit")
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
+    from cordwood.client.blocking import BlockingConnection
+
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 2.0
@@ -185,6 +187,27 @@ def admin_client(target: Target) -> "Iterator[AdminClient]":
         from confluent_kafka.admin import AdminClient
 
         yield AdminClient(client_settings(target))
+
+
+@contextmanager
+def blocking_connection(target: Target, timeout_s: float = CONNECT_TIMEOUT_S) -> "Iterator[BlockingConnection]":
+    """Yield a connection to the first server that answers. An OSError in the block becomes a Failure."""
+    from cordwood.client.blocking import connect
+
+    require_reachable(target)
+    for server in parse_servers(target.servers):
+        try:
+            connection = connect(address_text(*server), timeout_s, "cordwood-cli", target.security)
+        except OSError as error:
+            last = error
+            continue
+        with connection:
+            try:
+                yield connection
+            except OSError as error:
+                raise Failure(f"{address_text(*server)} did not answer ({error}).", ExitCode.UNREACHABLE) from None
+            return
+    raise Failure(f"no broker at {target.servers} answers ({last}).", ExitCode.UNREACHABLE)
 
 
 def answer(future: "Future[T]") -> T:

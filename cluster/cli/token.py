@@ -1,21 +1,12 @@
 """`cordwood token`: delegation tokens, which let their holders in as their owner for a time (KIP-48)."""
 
 import base64
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cluster.cli.client import (
-    CONNECT_TIMEOUT_S,
-    Target,
-    address_text,
-    parse_servers,
-    require_reachable,
-    target_of,
-)
+from cordwood.cluster.cli.client import blocking_connection, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json, print_rows
@@ -66,7 +57,7 @@ def create(
         renewers=tuple(CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in named),
         max_lifetime=_period(BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS),
     )
-    with _connected(target_of(servers, command_config)) as connection:
+    with blocking_connection(target_of(servers, command_config)) as connection:
         made = connection.ask(request)
     _check(made)
     token = {
@@ -94,7 +85,7 @@ def list_tokens(
     command_config: CommandConfig = None,
 ) -> None:
     """List the tokens that you own or may see, without their secrets."""
-    with _connected(target_of(servers, command_config)) as connection:
+    with blocking_connection(target_of(servers, command_config)) as connection:
         tokens = _described(connection, owners)
     rows = [
         {
@@ -123,7 +114,7 @@ def renew(
     """Renew a token: for its owner and its renewers, up to its latest expiry."""
     from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 
-    with _connected(target_of(servers, command_config)) as connection:
+    with blocking_connection(target_of(servers, command_config)) as connection:
         period = _period(BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS)
         renewed = connection.ask(
             RenewDelegationTokenRequest(hmac=_secret_of(connection, token_id), renew_period=period)
@@ -144,29 +135,13 @@ def expire(
     """Expire a token: for its owner and its renewers. Connections that use it end at their next authentication."""
     from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 
-    with _connected(target_of(servers, command_config)) as connection:
+    with blocking_connection(target_of(servers, command_config)) as connection:
         period = _period(BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS)
         ended = connection.ask(
             ExpireDelegationTokenRequest(hmac=_secret_of(connection, token_id), expiry_time_period=period)
         )
     _check(ended)
     typer.echo(f"{token_id}: {'expired' if hours is None else f'expires {_time(ended.expiry_timestamp)}'}")
-
-
-@contextmanager
-def _connected(target: Target) -> "Iterator[BlockingConnection]":
-    """Yield a connection to the first server that answers. An OSError in the block becomes a Failure."""
-    from cordwood.client.blocking import connect
-
-    require_reachable(target)
-    for server in parse_servers(target.servers):
-        try:
-            with connect(address_text(*server), CONNECT_TIMEOUT_S, "cordwood-cli", target.security) as connection:
-                yield connection
-                return
-        except OSError as error:
-            last = error
-    raise Failure(f"no broker at {target.servers} answers ({last}).", ExitCode.UNREACHABLE)
 
 
 def _described(connection: "BlockingConnection", owners: list[str] | None) -> "tuple[DescribedDelegationToken, ...]":

@@ -166,6 +166,8 @@ def delete(
         missing = error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         if missing:
             results[name] = "missing" if if_exists else no_such_topic(name).sentence
+        elif error is not None and error.code() == KafkaError.POLICY_VIOLATION:
+            results[name] = "a cut pins its records: `cordwood cut list` shows which, `cordwood cut drop` drops it"
         else:
             results[name] = _refusal(error) or "deleted"
     _report(results, ("deleted", "missing"), as_json)

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """An API of the Kafka protocol (https://kafka.apache.org/protocol#protocol_api_keys)."""
+    """An API of the Kafka protocol (https://kafka.apache.org/protocol#protocol_api_keys), or of our own from 512 on."""
 
     PRODUCE = 0
     FETCH = 1
@@ -60,3 +60,6 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    CREATE_CUT = 512
+    DESCRIBE_CUTS = 513
+    DROP_CUT = 514

@@ -133,6 +133,10 @@ def _changed_token(_: Any, response: Any) -> Iterator[Act]:
     yield Act("DELEGATION_TOKEN:", response.error_code)
 
 
+def _cut(request: Any, response: Any) -> Iterator[Act]:
+    yield Act(f"CUT:{request.name}", response.error_code, ", ".join(getattr(request, "topics", ())))
+
+
 def _name_of(kind: Any, number: int) -> str:
     try:
         name: str = kind(number).name
@@ -162,5 +166,7 @@ ACTS: Mapping[int, Acts] = {
     ApiKey.CREATE_DELEGATION_TOKEN: _created_token,
     ApiKey.RENEW_DELEGATION_TOKEN: _changed_token,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _changed_token,
+    ApiKey.CREATE_CUT: _cut,
+    ApiKey.DROP_CUT: _cut,
 }
 """The administrative APIs. A request of any other is no act."""

@@ -15,6 +15,7 @@ from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
+    from cordwood.cluster.kafka.cut_offsets import CutOffsets
     from cordwood.cluster.kafka.features import Feature
     from cordwood.cluster.kafka.producer_ids import ProducerIds
     from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
@@ -61,6 +62,7 @@ class Services:
     served_apis: tuple[ServedApi, ...]
     features: "tuple[Feature, ...]"
     tokens: "DelegationTokens"
+    cut_offsets: "CutOffsets"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None

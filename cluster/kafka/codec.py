@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 
+from cordwood.client.cut_messages import REQUESTS
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.message_writer import Answer, writing
 from cordwood.cluster.kafka.rows import rows
@@ -23,11 +24,18 @@ from cordwood.cluster.resources.turns import Steps
 _CORRELATION_ID = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 
-# kio imports the module by name on each call, which takes longer than decoding a small request.
-_request_schema = functools.cache(load_request_schema)
-_response_schema: Any = functools.cache(load_response_schema)
-
 Upgrade = Callable[[Any], Any]
+
+
+# kio imports the module by name on each call, which takes longer than decoding a small request.
+@functools.cache
+def _request_schema(api_key: int, version: int) -> Any:
+    return REQUESTS[api_key] if api_key in REQUESTS else load_request_schema(api_key, version)
+
+
+@functools.cache
+def _response_schema(api_key: int, version: int) -> Any:
+    return REQUESTS[api_key].__response_schema__ if api_key in REQUESTS else load_response_schema(api_key, version)
 
 
 class RequestHead(NamedTuple):
@@ -83,7 +91,7 @@ def upgrade_request(api_key: int, version: int, newest: int) -> Upgrade:
 def is_flexible(api_key: int, version: int) -> bool:
     """Return whether requests of this version have tagged fields (KIP-482). False for an unknown API or version."""
     try:
-        return bool(load_request_schema(api_key, version).__flexible__)
+        return bool(_request_schema(api_key, version).__flexible__)
     except KioIndexError:
         return False
 

@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.connection import SASL_APIS, Connection
 from cordwood.cluster.kafka.handlers import api_versions
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
-from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
+from cordwood.cluster.kafka.registry import HANDLERS, OWN_HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps
@@ -99,7 +99,8 @@ class Dispatcher:
         self._answers = answers
         self._services, self._follower_connections, self._measures = services, follower_connections, measures
         self._fast_path = fast_path
-        self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS if module.KEY not in fast_path}
+        served = (module for module in (*HANDLERS, *OWN_HANDLERS) if module.KEY not in fast_path)
+        self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in served}
         self._tasks = Tasks()
 
     def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:

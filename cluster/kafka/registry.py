@@ -13,6 +13,7 @@ from cordwood.cluster.kafka.handlers import (
     alter_user_scram_credentials,
     api_versions,
     create_acls,
+    create_cut,
     create_delegation_token,
     create_partitions,
     create_topics,
@@ -23,6 +24,7 @@ from cordwood.cluster.kafka.handlers import (
     describe_acls,
     describe_cluster,
     describe_configs,
+    describe_cuts,
     describe_delegation_token,
     describe_groups,
     describe_log_dirs,
@@ -31,6 +33,7 @@ from cordwood.cluster.kafka.handlers import (
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
+    drop_cut,
     elect_leaders,
     end_txn,
     expire_delegation_token,
@@ -117,6 +120,9 @@ HANDLERS: tuple[ModuleType, ...] = (
     expire_delegation_token,
     describe_delegation_token,
 )
+
+OWN_HANDLERS: tuple[ModuleType, ...] = (create_cut, describe_cuts, drop_cut)
+"""The APIs that Kafka does not have. ApiVersions leaves them out: Kafka's clients have no name for them."""
 
 
 def served_apis() -> tuple[ServedApi, ...]:

@@ -29,6 +29,9 @@ class Cut:
     expires_ms: int
     partitions: tuple[CutPartition, ...]
 
+    def pins(self, topic_id: UUID | None, partition: int) -> bool:
+        return any(one.topic_id == topic_id and one.partition == partition for one in self.partitions)
+
 
 def pins_of(cuts: Iterable[Cut]) -> dict[tuple[UUID, int], Pin]:
     """Return what the cuts need of each partition."""

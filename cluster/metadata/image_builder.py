@@ -120,7 +120,9 @@ class ImageBuilder:
             case CreateTopic():
                 self._create_topic(command)
             case DeleteTopic():
-                self._delta.remove_topic(self._delta.known_topic(command.topic_id))
+                topic = self._delta.known_topic(command.topic_id)
+                cut_changes.check_not_pinned(self._delta, topic)
+                self._delta.remove_topic(topic)
             case CreatePartitions():
                 self._create_partitions(command)
             case AlterPartitions():

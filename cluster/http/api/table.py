@@ -7,6 +7,7 @@ from cordwood.cluster.http.api import (
     brokers,
     cluster,
     configs,
+    cuts,
     groups,
     leaders,
     login,
@@ -29,6 +30,6 @@ ROUTES: tuple[Route[Any, Any], ...] = (
     *leaders.ROUTES,
     *groups.ROUTES,
     *transactions.ROUTES,
-    *archive.ROUTES,
+    *cuts.ROUTES,
     *login.ROUTES,
 )

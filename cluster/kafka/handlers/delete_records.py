@@ -8,6 +8,7 @@ import asyncio
 from array import array
 from collections.abc import Iterator
 
+import structlog
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition
 from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
@@ -33,6 +34,13 @@ TIMEOUT_MAX_S = 300.0
 """Upper bound of the request's timeout."""
 
 
+_events = structlog.get_logger("records")
+
+
+class Pinned(Exception):
+    """A cut needs some of the records to delete."""
+
+
 class Deletions:
     """The partitions of a request in order, in columns: 100,000 objects would take many times the request's size."""
 
@@ -55,6 +63,9 @@ class Deletions:
             leader = role
         except InvalidRecord:
             code = ErrorCode.policy_violation
+        except Pinned:
+            code = ErrorCode.policy_violation
+            _log_refusal(topic, wanted.partition_index, call)
         except Refused as refusal:
             code = refusal.code
         except EXPECTED as error:
@@ -113,5 +124,16 @@ def _delete(leader: LeaderRole, offset: int) -> int:
     start = high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= start <= high_watermark:
         raise OffsetOutOfRange(f"offset {start} is above the high watermark {high_watermark}")
+    if start > max(leader.log.pinned.start, leader.log.log_start):
+        raise Pinned
     leader.delete_records(start)
     return start
+
+
+def _log_refusal(topic: str, index: int, call: Call) -> None:
+    """Log which cuts forbid a deletion: the response has an error code for it, and no room for a sentence."""
+    image = call.services.quorum.image
+    topic_id = image.topics_by_name[topic].id if topic in image.topics_by_name else None
+    names = [cut.name for cut in image.cuts.values() if cut.pins(topic_id, index)]
+    reason = f"Records that the cut {', '.join(names)} pins cannot be deleted: drop the cut first."
+    _events.warning("records.not_deleted", topic=topic, partition=index, reason=reason)
