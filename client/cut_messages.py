@@ -1,7 +1,7 @@
 """Messages about cuts: APIs of Cordwood beside those of Kafka, with key numbers that Kafka does not use."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -120,4 +120,4 @@ class DropCutRequest(_Message):
     name: str = field(metadata={"kafka_type": "string"})
 
 
-REQUESTS = {CREATE_CUT: CreateCutRequest, DESCRIBE_CUTS: DescribeCutsRequest, DROP_CUT: DropCutRequest}
+REQUESTS: dict[int, Any] = {CREATE_CUT: CreateCutRequest, DESCRIBE_CUTS: DescribeCutsRequest, DROP_CUT: DropCutRequest}
