@@ -83,7 +83,7 @@ def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | No
     was = frozenset() if before is None or is_whole else frozenset(before.segments)
     now = frozenset(after.segments)
     removed_ends = [one.end_offset for one in after.removed]
-    return _sealed(
+    return sealed(
         {
             "format": FORMAT,
             "topic_id": str(topic_id),
@@ -99,7 +99,7 @@ def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | No
 
 def decode_commit(content: bytes) -> Commit:
     """Return the commit. Raises DamagedCommit."""
-    body = _opened(content)
+    body = opened(content)
     try:
         return Commit(
             UUID(body["topic_id"]),
@@ -116,7 +116,7 @@ def decode_commit(content: bytes) -> Commit:
 
 def topic_content(topic: TopicObject) -> bytes:
     """Return the content of a topic object; `topic.sequence` is in its name only."""
-    return _sealed(
+    return sealed(
         {
             "format": FORMAT,
             "topic_id": str(topic.id),
@@ -132,7 +132,7 @@ def topic_content(topic: TopicObject) -> bytes:
 
 def decode_topic(content: bytes, sequence: int = 0) -> TopicObject:
     """Return the topic. Raises DamagedCommit."""
-    body = _opened(content)
+    body = opened(content)
     try:
         return TopicObject(
             UUID(body["topic_id"]),
@@ -255,12 +255,13 @@ def _segment(body: Mapping[str, Any]) -> ArchivedSegment:
     return ArchivedSegment(**{**body, "id": UUID(body["id"])})
 
 
-def _sealed(body: Mapping[str, object]) -> bytes:
+def sealed(body: Mapping[str, object]) -> bytes:
     """Return the body as JSON, with its CRC-32C."""
     return json.dumps({"body": body, "crc32c": _crc_of(body)}, indent=1).encode()
 
 
-def _opened(content: bytes) -> dict[str, Any]:
+def opened(content: bytes) -> dict[str, Any]:
+    """Return the body of an object that `sealed` has made. Raises DamagedCommit."""
     try:
         whole = json.loads(content)
         body = whole["body"]

@@ -4,6 +4,7 @@
     commits/CLUSTER/TOPIC_ID/PARTITION/SEQUENCE.json         one change of a partition's manifest
     segments/CLUSTER/TOPIC_ID/PARTITION/BASE-END-ID.log      the batches of a segment, as on a broker's disk
     segments/CLUSTER/TOPIC_ID/PARTITION/BASE-END-ID.state    index, leader epochs, producers, aborted index
+    cuts/CLUSTER/NAME-CREATED_MS.json                        a cut that exists, with its offsets
 
 Numbers have 20 digits, so that names are in the order of numbers. Each kind has its own prefix: a list of the topics,
 or of a partition's commits, does not read the names of all segments.
@@ -48,6 +49,14 @@ def commits_prefix(cluster_id: str, topic_id: UUID, partition: int) -> str:
 
 def commit_name(cluster_id: str, topic_id: UUID, partition: int, sequence: int) -> str:
     return f"{commits_prefix(cluster_id, topic_id, partition)}{sequence:0{DIGITS}d}.json"
+
+
+def cuts_prefix(cluster_id: str) -> str:
+    return f"cuts/{cluster_id}/"
+
+
+def cut_name(cluster_id: str, name: str, created_ms: int) -> str:
+    return f"{cuts_prefix(cluster_id)}{name}-{created_ms:0{DIGITS}d}.json"
 
 
 def segments_prefix(cluster_id: str) -> str:
