@@ -3,6 +3,7 @@
 DuckDB, polars and everything else that reads Arrow streams can query the result.
 """
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,8 @@ from cordwood.archive import catalog
 from cordwood.archive.batches import ArchiveReader
 from cordwood.archive.blocking import wait
 from cordwood.archive.catalog import ArchivedPartition, DamagedObject, PartitionId
-from cordwood.archive.commits import TopicObject
+from cordwood.archive.commits import DamagedCommit, TopicObject
+from cordwood.archive.cuts import find_cut
 from cordwood.archive.obstore_store import credentials_in, open_store
 from cordwood.archive.store import ObjectStore
 from cordwood.columnar.columns import Column, Columns
@@ -32,6 +34,10 @@ MILLISECOND = timedelta(milliseconds=1)
 
 class NoSuchTopic(LookupError):
     """A topic or a partition that the archive does not have."""
+
+
+class NoSuchCut(LookupError):
+    """A cut that the archive does not have, or that has expired, or that has not the wanted topic."""
 
 
 def open(  # noqa: A001 - cordwood.archive.open
@@ -82,6 +88,7 @@ class Archive:
         until: datetime | None = None,
         key: bytes | None = None,
         columns: Collection[str] | None = None,
+        cut: str | None = None,
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
     ) -> pa.RecordBatchReader:
         """Return a reader of archived records, partition by partition, in the order of offsets.
@@ -89,9 +96,12 @@ class Archive:
         `start` (inclusive) and `end` (exclusive) are offsets; offsets that are not archived are left out. `since`
         (inclusive) and `until` (exclusive) are times of records, and `key` a record's key: other records are left out,
         and what the archive's indexes exclude is not downloaded. Columns: key, value, topic, partition, offset,
-        timestamp, timestampType, and headers if they are named. Raises NoSuchTopic, ValueError, StoreError, ReadError;
-        so does the reader.
+        timestamp, timestampType, and headers if they are named. `cut` is the name of a cut, whose offsets are read, all
+        of which must be archived. Raises NoSuchTopic, NoSuchCut, ValueError, StoreError, ReadError; so does the reader.
         """
+        if cut is not None:
+            start, end = self._cut(cut, topic, start, end)
+            partitions = [place for place in end if partitions is None or place in partitions]
         wanted = _columns(columns)
         rows = _Rows(_ms(since), _ms(until), key)
         readers = self._readers(topic, partitions, Isolation[isolation.upper()])
@@ -110,6 +120,30 @@ class Archive:
                 yield from _read(reader, ranges[place], wanted, rows)
 
         return pa.RecordBatchReader.from_batches(wanted.arrow_schema, batches())
+
+    def _cut(
+        self, name: str, topic: str, start: Offsets | None, end: Offsets | None
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the offsets of a topic in a cut. Raises NoSuchCut, ReadError."""
+        if (start, end) != (None, None):
+            raise ValueError("a cut has its own start and end: leave out the others")
+        try:
+            found = wait(find_cut(self._store, self.cluster_id, name, int(time.time() * 1000)))
+        except DamagedCommit as damage:
+            raise ReadError(f"the object of the cut {name} is damaged: {damage}") from None
+        ranges = [] if found is None else [one for one in found.ranges if one.topic == topic]
+        if not ranges:
+            there = "there is no such cut" if found is None else "it has no such topic"
+            raise NoSuchCut(f"the archive has no topic {topic} in the cut {name}: {there}")
+        archived = self.offsets(topic)
+        for one in ranges:
+            has = archived.get(one.partition, range(0))
+            if one.start < one.end and not (has.start <= one.start and one.end <= has.stop):
+                raise ReadError(
+                    f"the cut {name} has the offsets from {one.start} to {one.end} of {topic}-{one.partition}, and the"
+                    f" archive those from {has.start} to {has.stop}: read the rest from brokers, with Spark"
+                )
+        return {one.partition: one.start for one in ranges}, {one.partition: one.end for one in ranges}
 
     def _readers(
         self, topic: str, partitions: Collection[int] | None, isolation: Isolation

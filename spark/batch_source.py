@@ -45,8 +45,12 @@ class BatchReader(DataSourceReader):
         return read_part(self._options, self._columns, partition)
 
     def _ranges(self, survey: Survey) -> Iterable[OffsetRange]:
-        places = survey.all_places()
-        starts, ends = survey.starts(places), survey.ends(places)
+        if self._options.cut is not None:
+            starts, ends = survey.cut(self._options.cut)
+            places = set(ends)
+        else:
+            places = survey.all_places()
+            starts, ends = survey.starts(places), survey.ends(places)
         kept = {place for place in places if self._narrowing.keeps(place)}
         not_before_ms = self._narrowing.not_before_ms
         if not_before_ms is not None:

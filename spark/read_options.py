@@ -39,8 +39,9 @@ class IsolationName(StrEnum):
 
 
 WHICH = ("subscribe", "subscribePattern", "assign")
+STARTINGS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-FOR_BATCHES = (*ENDINGS, "filterPushdown")
+FOR_BATCHES = (*ENDINGS, "cut", "filterPushdown")
 ARCHIVE = "archive."
 """The beginning of options that are settings of the archive's object store, by obstore's keys."""
 FOR_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -53,6 +54,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "startingOffsets": (),
     **dict.fromkeys(ENDINGS, ()),
     "startingOffsetsByTimestampStrategy": (),
+    "cut": (),
     "isolation": ("kafka.isolation.level",),
     "includeHeaders": (),
     "failOnDataLoss": (),
@@ -103,6 +105,7 @@ class ReadOptions:
     subscription: Subscription
     starting: Positions
     ending: Positions
+    cut: str | None
     no_record_so_late: NoRecordSoLate
     include_headers: bool
     fail_on_data_loss: bool
@@ -132,6 +135,7 @@ def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> Read
         subscription=_subscription(options),
         starting=starting,
         ending=ending,
+        cut=_cut(options),
         no_record_so_late=options.choice("startingOffsetsByTimestampStrategy", NoRecordSoLate.ERROR),
         include_headers=options.flag("includeHeaders", False),
         fail_on_data_loss=options.flag("failOnDataLoss", True),
@@ -161,6 +165,13 @@ def client_settings(options: Options) -> ClientSettings:
     return ClientSettings(bootstrap(options), Isolation[isolation.name], **chosen)  # type: ignore[arg-type]
 
 
+def _cut(options: Options) -> str | None:
+    cut, positions = options.text("cut"), options.given((*STARTINGS, *ENDINGS))
+    if cut is not None and positions:
+        raise WrongOption(f"a cut has its own start and end: leave out {positions[0]}")
+    return cut
+
+
 def _archive(options: Options) -> ArchiveSettings | None:
     url, store = options.text("archive.url"), options.group(ARCHIVE)
     credentials_file = options.text("archive.credentials.file")
@@ -178,6 +189,8 @@ def _refuse_what_is_for_the_other(options: Options, mode: ReadMode) -> None:
 
 def _subscription(options: Options) -> Subscription:
     given = options.given(WHICH)
+    if not given and options.given(["cut"]):
+        return ByPattern(".*")
     if len(given) != 1:
         said = f"{' and '.join(given)} are" if given else "none is"
         raise WrongOption(f"{said} given: select what to read with one of {', '.join(WHICH)}")

@@ -1,5 +1,6 @@
 """Resolution of a reader's subscription and positions to partitions and offsets, by queries to the cluster."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from cordwood.archive.catalog import PartitionId
@@ -83,11 +84,30 @@ class Survey:
         found = self._cluster.offsets(dict.fromkeys(places, timestamp_ms))
         return {place: offset for place, offset in found.items() if offset != NO_OFFSET}
 
+    def cut(self, name: str) -> tuple[Offsets, Offsets]:
+        """Return the start and end offsets of a cut, of the subscribed partitions. Raises WrongOption."""
+        pinned = self._cluster.cut(name)
+        if pinned is None:
+            raise WrongOption(f"there is no cut {name!r}, or you may not describe all its topics")
+        counts = Counter(place.topic for place in pinned)
+        missing = (wanted_topics(self._options.subscription) or frozenset()) - set(counts)
+        if missing:
+            raise WrongOption(f"the cut {name} has no topic {min(missing)}: it has {', '.join(sorted(counts))}")
+        wanted = wanted_places(self._options.subscription, counts) & set(pinned)
+        return {place: pinned[place][0] for place in wanted}, {place: pinned[place][1] for place in wanted}
+
     def archived(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionId]:
-        """Return where the archive has these partitions, if it has them; nothing if there is no archive to read."""
+        """Return where the archive has these partitions, if it has them; nothing if there is no archive to read.
+
+        For a cut, leave out compacted topics: pinned records may be compacted in the log and not yet in the archive, so
+        that two reads would differ.
+        """
         there = sorted(set(places))
         if self._options.archive is None or not there:
             return {}
+        if self._options.cut is not None:
+            fixed = self._cluster.uncompacted({place.topic for place in there})
+            there = [place for place in there if place.topic in fixed]
         cluster_id, topics = self._cluster.identities({place.topic for place in there})
         return {
             place: PartitionId(cluster_id, topics[place.topic], place.partition)

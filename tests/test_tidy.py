@@ -24,6 +24,9 @@ BANNED = re.compile(
 MAY_REACH_OUT = {
     "cluster/broker/process.py": "a broker as a process of the real world",
     "cluster/broker/jwks_reader.py": "reads the keys of an identity provider, which the configuration names",
+    "archive/blocking.py": "serves programs without an event loop of ours, in their own processes",
+    "archive/tables.py": "runs in programs of users, and compares the expiry of a cut with their clock",
+    "archive/obstore_store.py": "the real form of the seam to the object store",
     "storage/real_disk.py": "the real form of the one seam to the disk",
     "cluster/security/credential_files.py": "reads certificates and keys, which other programs write",
     "cluster/cli/": "client commands run in a process of their own",

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from kio.schema.describe_configs.v1 import DescribeConfigsRequest
+from kio.schema.describe_configs.v1.request import DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v5 import ListOffsetsRequest
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsTopic
@@ -13,6 +15,7 @@ from kio.schema.metadata.v8.request import MetadataRequestTopic
 from kio.schema.metadata.v12 import MetadataRequest as MetadataRequestWithIds
 from kio.schema.metadata.v12.request import MetadataRequestTopic as TopicWithId
 
+from cordwood.client.cut_messages import DescribeCutsRequest
 from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.pool import leased
@@ -21,6 +24,7 @@ from cordwood.spark.errors import RequestRefused
 from cordwood.storage.types import TopicPartition
 
 CONSUMER = -1
+TOPIC_RESOURCE = 2
 NO_OFFSET = -1
 """The offset for a time later than all records of a partition."""
 
@@ -72,6 +76,34 @@ class ClusterReader:
         )
         answer = self._patiently("find the ids of topics", lambda: self._ask_anybody(request))
         return answer.cluster_id or "", {topic.name: topic.topic_id for topic in answer.topics if topic.topic_id}
+
+    def cut(self, name: str) -> dict[TopicPartition, tuple[int, int]] | None:
+        """Return the first and the end offset of each partition of a cut; None if there is no cut of this name."""
+        answer = self._patiently("find a cut", lambda: self._ask_anybody(DescribeCutsRequest(names=(name,))))
+        check_code(answer.error_code, f"to describe the cut {name}")
+        for cut in answer.cuts:
+            return {
+                TopicPartition(topic.name, one.partition_index): (one.start, one.end)
+                for topic in cut.topics
+                for one in topic.partitions
+            }
+        return None
+
+    def uncompacted(self, topics: Iterable[str]) -> set[str]:
+        """Return those topics that are known to have no compaction."""
+        resources = tuple(
+            DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=("cleanup.policy",)
+            )
+            for name in sorted(topics)
+        )
+        request = DescribeConfigsRequest(resources=resources)
+        answer = self._patiently("find the policies of topics", lambda: self._ask_anybody(request))
+        return {
+            one.resource_name
+            for one in answer.results
+            if any("compact" not in (each.value or "").split(",") for each in one.configs)
+        }
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return for each partition the offset of EARLIEST, LATEST, or the first record at or after a time in ms.

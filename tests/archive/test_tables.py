@@ -10,13 +10,14 @@ from archived_log import CLUSTER, ArchivedLog
 from log_fixture import START_MS
 
 import cordwood.archive
-from cordwood.archive import catalog
+from cordwood.archive import catalog, layout
 from cordwood.archive.batches import ArchiveReader
 from cordwood.archive.blocking import wait
 from cordwood.archive.catalog import PartitionId
+from cordwood.archive.cuts import NEVER, CutObject, PinnedRange, cut_content
 from cordwood.archive.store import StoreError
-from cordwood.archive.tables import NoSuchTopic
-from cordwood.columnar.errors import CorruptRecords, OffsetsGone
+from cordwood.archive.tables import NoSuchCut, NoSuchTopic
+from cordwood.columnar.errors import CorruptRecords, OffsetsGone, ReadError
 from cordwood.columnar.ranges import OffsetRange
 
 START = datetime.fromtimestamp(START_MS / 1000, UTC)
@@ -223,3 +224,34 @@ def test_what_cannot_be_opened_says_why(log: ArchivedLog, tmp_path: Path) -> Non
         cordwood.archive.open(log.writer.url).read("order")
     with pytest.raises(ValueError, match="a record has no column colour"):
         read(log, columns=["colour"])
+
+
+def put_cut(log: ArchivedLog, start: int, end: int, *, expires_ms: int = NEVER) -> None:
+    """Write the object of a cut named monday."""
+    pinned = PinnedRange("orders", log.writer.topic_id, 0, start, end)
+    cut = CutObject("monday", 0, expires_ms, (pinned,))
+    wait(log.writer.store.put(layout.cut_name(CLUSTER, "monday", 0), cut_content(cut)))
+
+
+def test_a_cut_is_read_from_its_start_to_its_end(log: ArchivedLog) -> None:
+    there = filled(log)
+    put_cut(log, 3, 20)
+    assert read(log, cut="monday") == there[3:20]
+    assert read(log, cut="monday", partitions=[]) == []
+    with pytest.raises(ValueError, match="a cut has its own start and end"):
+        read(log, cut="monday", start=4)
+
+
+def test_a_cut_that_is_not_archived_whole_is_not_read(log: ArchivedLog) -> None:
+    filled(log)
+    put_cut(log, 3, 61)
+    with pytest.raises(ReadError, match="offsets from 3 to 61 of orders-0, and the archive those from 0 to 60"):
+        read(log, cut="monday")
+
+
+def test_a_cut_that_is_unknown_or_over_is_not_read(log: ArchivedLog) -> None:
+    filled(log)
+    put_cut(log, 3, 20, expires_ms=1000)
+    for name in ("monday", "tuesday"):
+        with pytest.raises(NoSuchCut, match=f"no topic orders in the cut {name}: there is no such cut"):
+            read(log, cut=name)

@@ -2,11 +2,13 @@
 
 import logging
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from archived_topic import ArchivedTopic
-from spark_scenario import Driver, Log, SparkScenario
+from command import in_process
+from spark_scenario import Driver, Log, SparkScenario, read_batch
 
 from cordwood.archive.blocking import wait
 from cordwood.columnar.columns import Column, Columns
@@ -140,3 +142,39 @@ def test_spark_reads_archive_and_tail(topic: ArchivedTopic, story: SparkScenario
     table = story.table(**topic.options)
     assert sorted(row.value.decode() for row in table.collect()) == list("abcdefghij")
     assert topic.bytes_read()["archive_bytes"] == topic.archive.archive.size
+
+
+@pytest.fixture
+def cut(topic: ArchivedTopic) -> Iterator[str]:
+    """Yield the name of a cut of the topic's ten records, after which it has two more."""
+    name = f"{topic.topic}-monday"
+    in_process("cut", "create", name, topic.topic, bootstrap=topic.log.bootstrap)
+    topic.append("k", "l")
+    yield name
+    in_process("cut", "drop", name, bootstrap=topic.log.bootstrap)
+
+
+def test_a_cut_has_the_same_records_on_every_run(topic: ArchivedTopic, cut: str) -> None:
+    assert read_batch(topic.log.bootstrap, cut=cut) == list("abcdefghij")
+    assert topic.read(cut=cut) == list("abcdefghij")
+    assert topic.bytes_read()["archive_bytes"] == topic.archive.archive.size
+    topic.append("m").upload(8, 11)
+    assert topic.read(cut=cut) == list("abcdefghij")
+    assert topic.bytes_read()["broker_bytes"] == 0
+
+
+def test_a_cut_of_a_compacted_topic_is_read_from_brokers(topic: ArchivedTopic, cut: str) -> None:
+    in_process("topic", "alter", topic.topic, "--config", "cleanup.policy=compact", bootstrap=topic.log.bootstrap)
+    assert topic.read(cut=cut) == list("abcdefghij")
+    assert topic.bytes_read()["archive_bytes"] == 0
+
+
+def test_a_cut_that_cannot_be_read_says_why(topic: ArchivedTopic, cut: str) -> None:
+    with pytest.raises(WrongOption, match="there is no cut 'tuesday'"):
+        topic.read(cut="tuesday")
+    with pytest.raises(WrongOption, match=f"the cut {cut} has no topic other: it has {topic.topic}"):
+        read_batch(topic.log.bootstrap, cut=cut, subscribe="other")
+    with pytest.raises(WrongOption, match="leave out startingOffsets"):
+        topic.read(cut=cut, startingOffsets="earliest")
+    with pytest.raises(WrongOption, match=r"cut is for spark\.read, and this is spark\.readStream"):
+        Driver(topic.log.bootstrap, **topic.options, cut=cut)

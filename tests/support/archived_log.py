@@ -51,7 +51,7 @@ class ArchiveWriter:
 
     def put_topic(self, partitions: int = 1, *, sequence: int = 1, is_deleted: bool = False) -> None:
         """Write the topic object."""
-        topic = TopicObject(self.topic_id, self.topic, partitions, {}, 0, is_deleted)
+        topic = TopicObject(self.topic_id, self.topic, partitions, {}, 0, is_deleted=is_deleted)
         wait(self.store.put(layout.topic_name(self.cluster_id, self.topic_id, sequence), topic_content(topic)))
 
     def put_segment(self, content: bytes, state: SegmentState, *, start_offset: int | None = None) -> None:
