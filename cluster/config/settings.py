@@ -7,14 +7,13 @@ Keys have Kafka's names where Kafka has them. An attribute is its key with under
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from cordwood.cluster.config.archive_settings import ArchiveSettings
+from cordwood.cluster.config.cleaner_settings import CleanerSettings
 from cordwood.cluster.config.setting import Setting, setting, topic_default
 from cordwood.cluster.metadata.config_values import (
     INT_MAX,
     LONG_MAX,
     Value,
     boolean,
-    decimal,
     integer,
     long,
     string,
@@ -37,7 +36,7 @@ COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(ArchiveSettings):
+class Settings(CleanerSettings):
     """The static configuration of a broker. Times are in milliseconds, sizes in bytes, unless the name has a unit.
 
     The default is one broker on 127.0.0.1:9092 with its data in ./cordwood-data.
@@ -370,16 +369,8 @@ class Settings(ArchiveSettings):
     log_cleanup_policy: tuple[str, ...] = topic_default(
         ("delete",),
         words("compact", "delete"),
-        "delete: old segments are deleted. compact: older values of a key are removed.",
+        "delete: old segments are deleted. compact: older values of a key are removed. Empty: everything is kept.",
     )
-    log_cleaner_min_cleanable_ratio: float = topic_default(
-        0.5, decimal(0, 1), "The ratio of superseded bytes at which a log is compacted."
-    )
-    log_cleaner_min_compaction_lag_ms: int = topic_default(0, long(0), "The age below which a record is not compacted.")
-    log_cleaner_max_compaction_lag_ms: int = topic_default(
-        LONG_MAX, long(1), "The age at which a record must be compacted."
-    )
-    log_cleaner_delete_retention_ms: int = topic_default(DAY_MS, long(0), "How long a tombstone is kept.")
     log_flush_interval_messages: int = topic_default(
         LONG_MAX, long(1), "Kept for Kafka's tools. flush.policy determines when records are flushed."
     )
@@ -451,7 +442,7 @@ def key_of(attribute: str) -> str:
 
 SETTINGS: Mapping[str, Setting] = {
     key_of(row.name): Setting(key_of(row.name), *row.metadata["row"])
-    for row in sorted(fields(Settings), key=lambda row: row.name in ArchiveSettings.__dataclass_fields__)
+    for row in sorted(fields(Settings), key=lambda row: row.name in CleanerSettings.__dataclass_fields__)
     if row.metadata
 }
 """The table by key, in the order of the fields."""

@@ -142,9 +142,12 @@ def _unknown(origin: str, key: str) -> str:
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each required list that is empty, and for values that contradict each other."""
+    """Yield a sentence for each required list that is empty, and for values that contradict each other.
+
+    A topic's list may be empty: without a cleanup policy everything is kept.
+    """
     for key, setting in SETTINGS.items():
-        if setting.type.kind is Kind.LIST and setting.default and not settings.value_of(key):
+        if setting.type.kind is Kind.LIST and setting.default and not setting.is_dynamic and not settings.value_of(key):
             yield f"{key} is empty: give at least one value, such as {','.join(_words(setting.default))}."
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         yield (

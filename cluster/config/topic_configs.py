@@ -44,7 +44,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         "log.cleanup.policy",
         documentation=(
             "What happens to old records. delete: segments are deleted by age and size. compact: only the"
-            " newest value of each key is kept."
+            " newest value of each key is kept. Empty: all records are kept."
         ),
     ),
     "compression.type": _of("compression.type"),
@@ -195,6 +195,8 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
     has_own_delay = _row(DELETE_DELAY, TOPIC_CONFIGS[DELETE_DELAY], configs, broker).source < Source.STATIC_BROKER
     _, producer_expiry_ms = broker.found(("producer.id.expiration.ms",))
     assert isinstance(producer_expiry_ms, int), "producer.id.expiration.ms is a number"
+    dirty_ratio = value_of("min.cleanable.dirty.ratio", configs, broker)
+    assert isinstance(dirty_ratio, float), "min.cleanable.dirty.ratio is a number"
     return LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
@@ -211,6 +213,10 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
         log_append_time=value_of("message.timestamp.type", configs, broker) == "LogAppendTime",
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=dirty_ratio,
+        delete_retention_ms=number("delete.retention.ms"),
         delete_delay_ms=number(DELETE_DELAY) if has_own_delay else None,
         is_archived=value_of(ARCHIVED, configs, broker) is True,
         local_retention_ms=number("local.retention.ms"),

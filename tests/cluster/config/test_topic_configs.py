@@ -57,6 +57,10 @@ def test_every_field_of_a_logs_config_can_be_set() -> None:
         "message.timestamp.before.max.ms": "1007",
         "message.timestamp.after.max.ms": "1008",
         "file.delete.delay.ms": "1010",
+        "min.compaction.lag.ms": "1011",
+        "max.compaction.lag.ms": "1012",
+        "min.cleanable.dirty.ratio": "0.25",
+        "delete.retention.ms": "1013",
     }
     configs |= {"remote.storage.enable": "true", "local.retention.ms": "1003", "local.retention.bytes": "1004"}
     validate(configs, ARCHIVING)
@@ -77,14 +81,15 @@ def test_every_field_of_a_logs_config_can_be_set() -> None:
         timestamp_before_max_ms=1007,
         timestamp_after_max_ms=1008,
         delete_delay_ms=1010,
-        is_archived=True,
-        local_retention_ms=1003,
-        local_retention_bytes=1004,
+        min_compaction_lag_ms=1011,
+        max_compaction_lag_ms=1012,
+        min_cleanable_dirty_ratio=0.25,
+        delete_retention_ms=1013,
     )
     default = LogConfig()
     assert [
         field.name for field in fields(LogConfig) if getattr(made, field.name) == getattr(default, field.name)
-    ] == []
+    ] == ["is_archived", "local_retention_ms", "local_retention_bytes"]
 
 
 def test_files_stay_as_long_as_the_broker_was_started_with_unless_somebody_said_otherwise_since() -> None:
@@ -104,6 +109,15 @@ def test_no_more_lies_between_two_index_entries_than_may_be_read_at_a_time() -> 
 def test_both_cleanup_policies_at_once() -> None:
     made = log_config({"cleanup.policy": "compact,delete"}, Settings())
     assert (made.compacted, made.deletable) == (True, True)
+
+
+@pytest.mark.parametrize("text", ["", " ", ","])
+def test_without_a_cleanup_policy_everything_is_kept(text: str) -> None:
+    validate({"cleanup.policy": text}, PLAIN)
+    made = log_config({"cleanup.policy": text}, Settings())
+    assert (made.compacted, made.deletable) == (False, False)
+    everything = log_config({}, Settings(log_cleanup_policy=()))
+    assert (everything.compacted, everything.deletable) == (False, False)
 
 
 @pytest.mark.parametrize(
