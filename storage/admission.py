@@ -9,14 +9,13 @@ from cordwood.storage.batch import (
     BatchHeader,
     Compression,
 )
-from cordwood.storage.budget import RECORDS_MAX, Budget, Parts
+from cordwood.storage.budget import RECORDS_MAX, Budget, Parts, whole
 from cordwood.storage.config import LogConfig
 from cordwood.storage.contents import Examination, ExaminationInParts, examine, examine_in_parts
 from cordwood.storage.decompression import Content, whole_body
 from cordwood.storage.disk import Bytes
-from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp
-
-_KEYS_MISSING = "records of a compacted topic must have a key"
+from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp, KeysMissing
+from cordwood.storage.keyless import keyless_records
 
 
 def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, is_own: bool = False) -> None:
@@ -49,7 +48,7 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, 
 def admit_records(
     batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget, examine: Examination = examine
 ) -> None:
-    """Raises InvalidRecord for a batch whose records are not what its header says, or lack keys that they must have.
+    """Raises InvalidRecord for a batch whose records are not what its header says, KeysMissing where keys must be there.
 
     The rules are Kafka's (`LogValidator`). Raises OverBudget, with no harm done, where finding out costs more than
     `budget` has.
@@ -62,7 +61,7 @@ def admit_records(
         end = len(content)
     have_keys = examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:
-        raise InvalidRecord(_KEYS_MISSING)
+        raise KeysMissing(whole(keyless_records(content, header.record_count, budget)))
 
 
 def admit_records_in_parts(
@@ -72,7 +71,7 @@ def admit_records_in_parts(
     content, end = _unpacked(batch, header, budget)
     have_keys = yield from examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:
-        raise InvalidRecord(_KEYS_MISSING)
+        raise KeysMissing((yield from keyless_records(content, header.record_count, budget)))
 
 
 def _unpacked(batch: Bytes, header: BatchHeader, budget: Budget) -> tuple[Content, int]:

@@ -5,6 +5,7 @@ Lacking resources (OutOfResources): the disk is sound; the operation is refused 
 """
 
 import errno
+from collections.abc import Sequence
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR, errno.EFBIG})
@@ -23,6 +24,14 @@ class CorruptBatch(StorageError):
 
 class InvalidRecord(StorageError):
     """A valid batch that this log does not accept: a control batch from a client, a missing key."""
+
+
+class KeysMissing(InvalidRecord):
+    """Records without a key for a compacted topic. `records` are their numbers within the batch, at most so many."""
+
+    def __init__(self, records: Sequence[int]) -> None:
+        super().__init__("records of a compacted topic must have a key")
+        self.records = records
 
 
 class InvalidTimestamp(StorageError):

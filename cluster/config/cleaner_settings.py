@@ -36,7 +36,9 @@ class CleanerSettings(AuthenticationSettings):
         0.9, decimal(0, 1), "Kept for Kafka's tools. The log cleaner fills its buffer as far as its own table allows."
     )
     log_cleaner_backoff_ms: int = setting(
-        15 * SECOND_MS, long(1), "How long the log cleaner waits when no log is due, and before a failed log's next try."
+        15 * SECOND_MS,
+        long(1),
+        "How long the log cleaner waits when no log is due, and before a failed log's next try.",
     )
     log_cleaner_min_cleanable_ratio: float = topic_default(
         0.5, decimal(0, 1), "The ratio of superseded bytes at which a log is compacted."

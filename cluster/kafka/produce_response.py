@@ -14,12 +14,15 @@ from cordwood.cluster.kafka.refusals import code_of
 from cordwood.cluster.kafka.transaction_verifier import TransactionProtocol, for_produce
 from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
 from cordwood.cluster.resources.turns import Steps, some
+from cordwood.storage.errors import KeysMissing
 
 NO_OFFSET = NO_TIME = -1
 STEPS_AT_ONCE = 32
 """A request of more steps is handled in slices of the loop's time."""
 PIECES_PER_STEP = 64
 """Of the answer; a batch has one to five."""
+NAMED_RECORDS_MAX = 20_000
+"""Refused records that one answer names, of all batches: a small request may have millions in compressed batches."""
 LEADERS_FROM = 10
 """From this version on, NOT_LEADER_OR_FOLLOWER names the current leader (KIP-951)."""
 
@@ -28,6 +31,8 @@ _FRAME_V9 = struct.Struct(">iib").pack
 _HEAD_BYTES_V9 = 5
 _PARTITION_V3 = struct.Struct(">ihqq").pack
 _PARTITION_V5 = struct.Struct(">ihqqq").pack
+_COUNT = struct.Struct(">i").pack
+_RECORD_V8, _RECORD_V9 = struct.Struct(">ih").pack, struct.Struct(">ibb").pack
 _NOT_THROTTLED = b"\x00\x00\x00\x00"
 _PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
 _LONE = struct.Struct(">ihqqqbbb6x")
@@ -44,7 +49,7 @@ _compact_name = functools.lru_cache(1024)(compact_string)
 class ProduceOutcome:
     """The outcome of one partition's batch: its offset, or a Kafka error."""
 
-    __slots__ = ("append_time", "base_offset", "code", "index", "log_start", "message", "pending")
+    __slots__ = ("append_time", "base_offset", "code", "index", "log_start", "message", "pending", "refused_records")
 
     def __init__(self, pending: "PendingProduce", index: int) -> None:
         self.pending, self.index = pending, index
@@ -53,6 +58,8 @@ class ProduceOutcome:
         self.append_time = NO_TIME
         self.log_start = NO_OFFSET
         self.message: str | None = None
+        self.refused_records: Sequence[int] = ()
+        """Records of the batch for which it was refused (KIP-467)."""
 
     @property
     def deadline(self) -> float:
@@ -61,6 +68,8 @@ class ProduceOutcome:
     def refused(self, error: Exception) -> None:
         self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)
         self.pending.slot.refused(self.code)
+        if isinstance(error, KeysMissing):
+            self.refused_records = self.pending.named(error.records)
         if self.code == ErrorCode.not_leader_or_follower:
             self.pending.is_misdirected = True
 
@@ -88,7 +97,8 @@ class PendingProduce:
     """A request of which the batches are appended and wait for their acknowledgement."""
 
     __slots__ = (
-        "deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics", "transactional_id",
+        "_named_left", "deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics",
+        "transactional_id",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +116,13 @@ class PendingProduce:
         self.is_misdirected = False
         """Whether another broker leads one of the partitions."""
         self.topics: list[tuple[Topic, list[ProduceOutcome]]] = []
+        self._named_left = NAMED_RECORDS_MAX
+
+    def named(self, records: Sequence[int]) -> Sequence[int]:
+        """Return those of a batch's refused records that the answer names: a request has a limit."""
+        named = records[: self._named_left]
+        self._named_left -= len(named)
+        return named
 
     def one_done(self) -> None:
         self.left -= 1
@@ -170,13 +187,22 @@ def _encode_flexible(topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
                 message = o.message.encode()
                 out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
                 tags = current_leader(leaders.get((topic, o.index)))
-                out += (b"\x01", uvarint(len(message) + 1), message, tags)
-            if len(out) >= room:
+                out += (_records_v9(o.refused_records), uvarint(len(message) + 1), message, tags)
+            if len(out) >= room or o.refused_records:
                 room = len(out) + PIECES_PER_STEP
                 yield
         out.append(b"\x00")
     out += (_NOT_THROTTLED, node_endpoints(leaders.values()) if leaders else b"\x00")
     return b"".join(out)
+
+
+def _records_v9(numbers: Sequence[int]) -> bytes:
+    """Return the refused records. The message of each is null: that of the batch is for all of them."""
+    return uvarint(len(numbers) + 1) + b"".join([_RECORD_V9(number, 0, 0) for number in numbers])
+
+
+def _records_v8(numbers: Sequence[int]) -> bytes:
+    return _COUNT(len(numbers)) + b"".join([_RECORD_V8(number, -1) for number in numbers])
 
 
 def _encode_legacy(head: RequestHead, topics: Outcomes) -> Steps[bytes]:
@@ -193,8 +219,8 @@ def _encode_legacy(head: RequestHead, topics: Outcomes) -> Steps[bytes]:
             else:
                 out.append(struct.pack(">ihq", o.index, o.code, o.base_offset))
             if version >= 8:
-                out += (b"\x00\x00\x00\x00", b"\xff\xff" if o.message is None else legacy_string(o.message))
-            if len(out) >= room:
+                out += (_records_v8(o.refused_records), b"\xff\xff" if o.message is None else legacy_string(o.message))
+            if len(out) >= room or o.refused_records:
                 room = len(out) + PIECES_PER_STEP
                 yield
     if version >= 1:

@@ -17,6 +17,7 @@ _BY_ERROR: dict[type[Exception], ErrorCode] = {
     errors.CorruptBatch: ErrorCode.corrupt_message,
     errors.DamagedLog: ErrorCode.corrupt_message,
     errors.InvalidRecord: ErrorCode.invalid_record,
+    errors.KeysMissing: ErrorCode.invalid_record,
     errors.InvalidTimestamp: ErrorCode.invalid_timestamp,
     errors.BatchTooLarge: ErrorCode.message_too_large,
     # Java's producer splits such a batch and sends the parts.

@@ -14,11 +14,14 @@ from replica_fixture import ME, NOW_MS, TOPIC_ID
 
 from cordwood.cluster.kafka.handlers import produce as handler
 from cordwood.cluster.kafka.leader_hints import Leader
+from cordwood.cluster.kafka.produce_response import NAMED_RECORDS_MAX
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
-from cordwood.storage.batch import CONTROL, headers
+from cordwood.storage.batch import CONTROL, Compression, headers
 from cordwood.storage.budget import RECORDS_MAX
 from cordwood.storage.config import LogConfig
+from cordwood.storage.keyless import NAMED_MAX
+from cordwood.storage.records import Record, encode
 
 NAMED = 12
 """The last version with topic names instead of topic ids."""
@@ -147,6 +150,41 @@ def test_what_a_log_does_not_take_is_invalid(records: bytes, config: LogConfig) 
         assert partition.log.log_end == 0
 
     tell(story, config)
+
+
+@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 8])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_each_record_without_a_key_is_named(version: int, compression: Compression) -> None:
+    """KIP-467: a client learns which records its batch was refused for, and may send the others again."""
+    lacking = [0, 3, 4, 99]
+    records = [Record(0, NOW_MS, None if number in lacking else b"k", b"v" * number) for number in range(100)]
+
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        answer = send(broker, encode(records, compression=compression), batch(key=b"k"), version=version)
+        await broker.sync()
+        refused, taken = answer.result().responses[0].partition_responses
+        assert [record.batch_index for record in refused.record_errors] == lacking
+        assert refused.error_message == "records of a compacted topic must have a key"
+        assert (refused.error_code, refused.base_offset) == (ErrorCode.invalid_record, -1)
+        assert (taken.error_code, taken.base_offset, taken.record_errors) == (ErrorCode.none, 0, ())
+
+    tell(story, LogConfig(compacted=True))
+
+
+def test_an_answer_names_a_bounded_number_of_records() -> None:
+    lone = encode([Record(0, NOW_MS, None, None)] * (NAMED_MAX + 1), compression=Compression.ZSTD)
+
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        answer = send(broker, *[lone] * 4)
+        while not answer.done():
+            await broker.sync()
+        named = [len(row.record_errors) for row in answer.result().responses[0].partition_responses]
+        assert named == [NAMED_MAX] * 2 + [0] * 2
+        assert sum(named) == NAMED_RECORDS_MAX
+
+    tell(story, LogConfig(compacted=True))
 
 
 @pytest.mark.parametrize(("size", "code"), [(0, ErrorCode.none), (1, ErrorCode.message_too_large)])
