@@ -48,7 +48,7 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, 
 def admit_records(
     batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget, examine: Examination = examine
 ) -> None:
-    """Raises InvalidRecord for a batch whose records are not what its header says, KeysMissing where keys must be there.
+    """Raises InvalidRecord for records that are not what the header says, KeysMissing for records that need a key.
 
     The rules are Kafka's (`LogValidator`). Raises OverBudget, with no harm done, where finding out costs more than
     `budget` has.

@@ -38,7 +38,7 @@ class CleanerSettings(AuthenticationSettings):
     log_cleaner_backoff_ms: int = setting(
         15 * SECOND_MS,
         long(1),
-        "How long the log cleaner waits when no log is due, and before a failed log's next try.",
+        "How long the log cleaner waits when no log is due, and before it tries a failed log again.",
     )
     log_cleaner_min_cleanable_ratio: float = topic_default(
         0.5, decimal(0, 1), "The ratio of superseded bytes at which a log is compacted."
