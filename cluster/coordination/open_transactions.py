@@ -5,7 +5,6 @@ written later outside the transaction, or in another one that was committed firs
 """
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 _KeyT = TypeVar("_KeyT", bound=Hashable)
@@ -19,27 +18,16 @@ class WrittenValue(NamedTuple, Generic[_ValueT]):
     position: int
 
 
-@dataclass(slots=True)
-class _Transaction(Generic[_KeyT, _ValueT]):
-    first_offset: int
-    values: dict[_KeyT, WrittenValue[_ValueT] | None] = field(default_factory=dict)
-    """None for a value that a later one has replaced. Its key is pending all the same."""
-
-
 class OpenTransactions(Generic[_KeyT, _ValueT]):
     """The pending values by producer id and key."""
 
-    __slots__ = ("_by_producer", "_count", "_holders")
+    __slots__ = ("_by_producer", "_holders")
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, _Transaction[_KeyT, _ValueT]] = {}
+        self._by_producer: dict[int, dict[_KeyT, WrittenValue[_ValueT] | None]] = {}
+        """None for a value that a later one has replaced. Its key is pending all the same."""
         self._holders: dict[_KeyT, set[int]] = {}
         """The producers whose transactions have a value of the key."""
-        self._count = 0
-
-    def __len__(self) -> int:
-        """Return the number of pending values."""
-        return self._count
 
     def __iter__(self) -> Iterator[_KeyT]:
         """Yield the pending keys."""
@@ -48,35 +36,25 @@ class OpenTransactions(Generic[_KeyT, _ValueT]):
     def __contains__(self, key: object) -> bool:
         return key in self._holders
 
-    @property
-    def first_offset(self) -> int | None:
-        """Offset of the first record of all ongoing transactions; None without one."""
-        return min((transaction.first_offset for transaction in self._by_producer.values()), default=None)
-
     def keys_of(self, producer_id: int) -> list[_KeyT]:
         """Return the keys of a producer's pending values."""
-        transaction = self._by_producer.get(producer_id)
-        return [] if transaction is None else list(transaction.values)
+        return list(self._by_producer.get(producer_id, ()))
 
-    def values(self) -> Iterator[tuple[int, int, _KeyT, WrittenValue[_ValueT] | None]]:
-        """Yield producer id, first offset of its transaction, key and value for each pending value."""
-        for producer_id, transaction in self._by_producer.items():
-            for key, written in transaction.values.items():
-                yield producer_id, transaction.first_offset, key, written
+    def values(self) -> Iterator[tuple[int, _KeyT, WrittenValue[_ValueT] | None]]:
+        """Yield producer id, key and value for each pending value."""
+        for producer_id, values in self._by_producer.items():
+            for key, written in values.items():
+                yield producer_id, key, written
 
-    def write(self, producer_id: int, offset: int, key: _KeyT, written: WrittenValue[_ValueT] | None) -> None:
-        """Note a value of a producer's transaction, which begins at `offset` if this is its first value."""
-        transaction = self._by_producer.get(producer_id)
-        if transaction is None:
-            transaction = self._by_producer[producer_id] = _Transaction(offset)
-        self._count += key not in transaction.values
-        transaction.values[key] = written
+    def write(self, producer_id: int, key: _KeyT, written: WrittenValue[_ValueT] | None) -> None:
+        """Note a value of a producer's transaction."""
+        self._by_producer.setdefault(producer_id, {})[key] = written
         self._holders.setdefault(key, set()).add(producer_id)
 
     def replaced(self, key: _KeyT, position: int) -> None:
         """Note a value outside of these transactions, which replaces earlier ones."""
         for producer_id in self._holders.get(key, ()):
-            values = self._by_producer[producer_id].values
+            values = self._by_producer[producer_id]
             written = values[key]
             if written is not None and written.position < position:
                 values[key] = None
@@ -84,19 +62,18 @@ class OpenTransactions(Generic[_KeyT, _ValueT]):
     def removed(self, key: _KeyT, position: int) -> None:
         """Note the removal of a key, with the values that these transactions wrote before."""
         for producer_id in list(self._holders.get(key, ())):
-            transaction = self._by_producer[producer_id]
-            written = transaction.values[key]
+            values = self._by_producer[producer_id]
+            written = values[key]
             if written is None or written.position < position:
-                del transaction.values[key]
+                del values[key]
                 self._let_go(key, producer_id)
-                if not transaction.values:
+                if not values:
                     del self._by_producer[producer_id]
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[_KeyT, WrittenValue[_ValueT]]]:
         """End a producer's transaction. Return the values that are committed by it, and that no later one replaces."""
-        transaction = self._by_producer.pop(producer_id, None)
         committed: list[tuple[_KeyT, WrittenValue[_ValueT]]] = []
-        for key, written in {} if transaction is None else transaction.values.items():
+        for key, written in self._by_producer.pop(producer_id, {}).items():
             self._let_go(key, producer_id)
             if is_commit and written is not None:
                 self.replaced(key, written.position)
@@ -106,6 +83,5 @@ class OpenTransactions(Generic[_KeyT, _ValueT]):
     def _let_go(self, key: _KeyT, producer_id: int) -> None:
         holders = self._holders[key]
         holders.remove(producer_id)
-        self._count -= 1
         if not holders:
             del self._holders[key]

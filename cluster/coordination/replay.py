@@ -6,10 +6,10 @@ from cordwood.storage.control import decode_marker
 from cordwood.storage.records import Header, Record, decode
 
 COPY: tuple[Header, ...] = (("copy", b""),)
-"""The headers of a record that a compaction has appended again.
+"""The headers of a record that a coordinator of an earlier version has appended again, to delete the older records.
 
 Such a record only stands for one that was deleted. It may come after the marker of a transaction that has changed the
-key, because the compaction read the state before: so it never replaces a value.
+key: so it never replaces a value.
 """
 
 
@@ -43,7 +43,7 @@ class Replay:
             return
         if header.is_transactional:
             if value is not None:
-                self.open.write(header.producer_id, header.base_offset, key, WrittenValue(value, record.offset))
+                self.open.write(header.producer_id, key, WrittenValue(value, record.offset))
         elif value is None:
             self.newest.pop(key, None)
             self.open.removed(key, record.offset)

@@ -1,36 +1,29 @@
-"""Shard store: loading, appends and compaction of the partitions of an internal topic that this broker leads.
+"""Shard store: loading of the partitions of an internal topic that this broker leads, and appends to them.
 
-A compaction appends the live records again and deletes all records before them. So loading stays short however long the
-broker has run, and the topic is read as in Kafka.
+The log cleaner keeps the topic small, so that loading stays short however long the broker has run.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, TypeVar, assert_never
+from typing import Generic, TypeVar, assert_never
 
 import structlog
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.coordination.replay import COPY, Replay
+from cordwood.cluster.coordination.replay import Replay
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness, as_records
 from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.batch import split
 from cordwood.storage.errors import StorageError
-from cordwood.storage.records import Header, encode
+from cordwood.storage.records import encode
 
 RECORDS_PER_BATCH_MAX = 2000
-COPIED_RECORDS_MAX, COPIED_BYTES_MAX = 200, 64 << 10
-"""Records of one batch of a compaction, and their approximate size."""
-COMPACTION_RECORDS_MIN = 4_000
-COMPACTION_RATIO = 8
-"""Ratio of a partition's records to those that its state needs, above which it is compacted: an eighth more work."""
 
 _ItemT = TypeVar("_ItemT")
-_KeyT = TypeVar("_KeyT")
-_ShardT = TypeVar("_ShardT", bound=CoordinatorShard[Any])
+_ShardT = TypeVar("_ShardT", bound=CoordinatorShard)
 _events = structlog.get_logger("coordination")
 
 TURN_S = 0.004
@@ -98,27 +91,11 @@ class ShardStore(Generic[_ShardT]):
 
     def append(self, shard: _ShardT, contents: Sequence[Content]) -> Awaitable[None]:
         """Append records before the first await, then wait until they are committed. Raises Refused."""
-        return self._append(shard, contents, ())
-
-    def _append(self, shard: _ShardT, contents: Sequence[Content], headers: tuple[Header, ...]) -> Awaitable[None]:
-        return self._topic.append(shard.leadership, encode(as_records(contents, self._wall_clock(), headers)))
+        return self._topic.append(shard.leadership, encode(as_records(contents, self._wall_clock())))
 
     def submit(self, shard: _ShardT, contents: Sequence[Content]) -> None:
         """Append records without waiting until they are committed. Raises Refused."""
         self._topic.submit(shard.leadership, encode(as_records(contents, self._wall_clock())))
-
-    def compact_if_due(self, shard: _ShardT) -> None:
-        """Compact a shard's partition in the background if it has many more records than its state needs."""
-        try:
-            start, end = self._topic.bounds(shard.leadership)
-        except Refused:
-            # The partition's new leader compacts it.
-            return
-        due = max(COMPACTION_RECORDS_MIN, COMPACTION_RATIO * len(shard))
-        # The first test costs less, and is enough for nearly all writes.
-        if end - start > due and not shard.is_compacting and shard.removable_end(end) - start > due:
-            shard.is_compacting = True
-            self._tasks.spawn(self._compact(shard, end))
 
     def _shard(self, partition: int) -> _ShardT:
         shard = self._follow(partition)
@@ -181,7 +158,6 @@ class ShardStore(Generic[_ShardT]):
             return
         if self.holds(shard):
             self._loaded(shard)
-            self.compact_if_due(shard)
 
     def _not_loaded(self, shard: _ShardT, error: StorageError | Refused) -> None:
         _events.error("coordination.not_loaded", topic=self._topic.name, partition=shard.partition, error=str(error))
@@ -191,25 +167,8 @@ class ShardStore(Generic[_ShardT]):
             # The next request for a key of this partition retries.
             self._let_go(shard)
 
-    async def _compact(self, shard: _ShardT, end: int) -> None:
-        """Append the newest record of every key again, then delete the records below `end` that it replaces."""
-        # Before anything is copied: a transaction that ends meanwhile is replayed from its own records.
-        below = shard.removable_end(end)
-        try:
-            keys = iter(shard.all_keys())
-            while contents := _newest_of_next(shard, keys):
-                await self._append(shard, contents, COPY)
-                await asyncio.sleep(0)
-            self._topic.trim(shard.leadership, below)
-        except Refused as refusal:
-            _events.warning(
-                "coordination.not_compacted", topic=self._topic.name, partition=shard.partition, error=str(refusal)
-            )
-        finally:
-            shard.is_compacting = False
 
-
-async def load(topic: InternalTopic, shard: CoordinatorShard[Any], end: int) -> None:
+async def load(topic: InternalTopic, shard: CoordinatorShard, end: int) -> None:
     """Fill the shard from the records below `end`. Raises Refused, also if the leadership ends, and StorageError."""
     turn = _Turn(asyncio.get_running_loop())
     replay = Replay()
@@ -224,19 +183,6 @@ async def load(topic: InternalTopic, shard: CoordinatorShard[Any], end: int) -> 
     for _ in shard.restore(replay.newest.items()):
         await turn.maybe_end()
     shard.restore_open(replay.open)
-
-
-def _newest_of_next(shard: CoordinatorShard[_KeyT], keys: Iterator[_KeyT]) -> list[Content]:
-    """Return the newest records of the next keys, as many as are encoded within milliseconds."""
-    contents: list[Content] = []
-    room = COPIED_BYTES_MAX
-    for one in keys:
-        for key, value in shard.contents((one,)):
-            contents.append((key, value))
-            room -= len(key) + len(value or b"")
-        if room <= 0 or len(contents) >= COPIED_RECORDS_MAX:
-            break
-    return contents
 
 
 class _Turn:

@@ -130,10 +130,6 @@ class InternalTopic(Protocol):
         """
         ...
 
-    def trim(self, leadership: PartitionLeadership, offset: int) -> None:
-        """Delete all records below `offset`. A crash may bring them back."""
-        ...
-
 
 def partition_of(key: str, partition_count: int) -> int:
     """Return the partition of a group id or transactional id, by Java's String.hashCode as in Kafka."""
@@ -237,9 +233,6 @@ class ReplicatedTopic:
         with _as_refusals():
             appended = partition.append(batch, self._wall_clock(), guard=guard, is_own=True)
         return Bounds(appended.base_offset, appended.end_offset)
-
-    def trim(self, leadership: PartitionLeadership, offset: int) -> None:
-        self._led(leadership).delete_records(offset)
 
     def _led(self, leadership: PartitionLeadership) -> LeaderRole:
         try:

@@ -37,15 +37,6 @@ class Offsets:
         """The positions are sequence numbers."""
         self._pending_by_group: dict[str, dict[tuple[str, int], None]] = {}
         self._sequence = 0
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count + len(self._open)
-
-    @property
-    def first_pending(self) -> int | None:
-        """Record offset at which the first transaction with pending offsets begins; None without one."""
-        return self._open.first_offset
 
     def live_keys(self) -> Iterator[OffsetKey]:
         """Yield the keys of offsets that are committed or may become committed; some keys come twice."""
@@ -110,17 +101,15 @@ class Offsets:
             if newest is not None and newest.sequence == sequence:
                 del self._newest[key]
 
-    def write_pending(self, producer_id: int, offset: int, changes: Mapping[OffsetKey, CommittedOffset]) -> None:
-        """Note offsets that a transaction has appended at a record offset."""
+    def write_pending(self, producer_id: int, changes: Mapping[OffsetKey, CommittedOffset]) -> None:
+        """Note offsets that a transaction has appended."""
         self._sequence += 1
         for key, committed in changes.items():
-            self.restore_pending(producer_id, offset, key, WrittenValue(committed, self._sequence))
+            self.restore_pending(producer_id, key, WrittenValue(committed, self._sequence))
 
-    def restore_pending(
-        self, producer_id: int, offset: int, key: OffsetKey, written: WrittenValue[CommittedOffset] | None
-    ) -> None:
+    def restore_pending(self, producer_id: int, key: OffsetKey, written: WrittenValue[CommittedOffset] | None) -> None:
         """Note a pending offset, None if a later commit has replaced it, as `write_pending` does."""
-        self._open.write(producer_id, offset, key, written)
+        self._open.write(producer_id, key, written)
         self._pending_by_group.setdefault(key.group_id, {})[key.topic, key.partition] = None
         if written is not None:
             self._sequence = max(self._sequence, written.position)
@@ -152,12 +141,9 @@ class Offsets:
         if committed is not None:
             if offsets is None:
                 offsets = self._by_group[key.group_id] = {}
-            self._count += place not in offsets
             offsets[place] = committed
-        elif offsets is not None and offsets.pop(place, None) is not None:
-            self._count -= 1
-            if not offsets:
-                del self._by_group[key.group_id]
+        elif offsets is not None and offsets.pop(place, None) is not None and not offsets:
+            del self._by_group[key.group_id]
 
 
 def expired(group: Group, offsets: OffsetsByPartition, now_ms: int, retention_ms: int) -> list[OffsetKey]:

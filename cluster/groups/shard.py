@@ -12,7 +12,6 @@ from cordwood.cluster.groups.formats import (
     decode_group,
     decode_key,
     decode_offset,
-    encode_group_key,
     encode_offset,
     encode_offset_key,
 )
@@ -26,12 +25,12 @@ UNSAVED_GROUPS_MAX = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedValue:
-    """A value of a group's record; None for a tombstone. Compared by identity."""
+    """A value of a group's record, without its bytes. Compared by identity."""
 
-    value: bytes | None
+    is_tombstone: bool
 
 
-class Shard(CoordinatorShard[OffsetKey | GroupKey]):
+class Shard(CoordinatorShard):
     """One partition's groups and offsets."""
 
     def __init__(self, leadership: PartitionLeadership, settings: GroupSettings) -> None:
@@ -45,10 +44,6 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
         self._ended: list[tuple[int, bool]] = []
         """Producer ids of transactions that ended while the shard was loaded, and whether they were committed."""
 
-    def __len__(self) -> int:
-        """Return the number of records that the state needs."""
-        return len(self.offsets) + len(self._saved)
-
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         """Restore the newest value of each key, one a step. Raises CorruptBatch."""
         for raw_key, value in contents:
@@ -59,17 +54,17 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
                         self.groups[key.group_id] = Group(key.group_id, self._settings)
                 case GroupKey(group_id):
                     self.groups[group_id] = Group.restore(group_id, decode_group(value), self._settings)
-                    self._saved[group_id] = [SavedValue(value)]
+                    self._saved[group_id] = [SavedValue(is_tombstone=False)]
                 case None:
                     pass
             yield
 
     def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> None:
-        for producer_id, offset, raw_key, written in transactions.values():
+        for producer_id, raw_key, written in transactions.values():
             key = decode_key(raw_key)
             if isinstance(key, OffsetKey):
                 committed = None if written is None else WrittenValue(decode_offset(written.value), written.position)
-                self.offsets.restore_pending(producer_id, offset, key, committed)
+                self.offsets.restore_pending(producer_id, key, committed)
                 self.open(key.group_id)
         for producer_id, is_commit in self._ended:
             self.offsets.end_transaction(producer_id, is_commit=is_commit)
@@ -82,10 +77,6 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
             return []
         ended = self.offsets.end_transaction(producer_id, is_commit=is_commit)
         return [self.groups[group_id] for group_id in sorted(ended) if group_id in self.groups]
-
-    def removable_end(self, end: int) -> int:
-        first = self.offsets.first_pending
-        return end if first is None else min(end, first)
 
     def begin_sessions(self, now_ms: int) -> None:
         """Start a whole session for each restored member: this broker has had no heartbeat of it yet."""
@@ -121,12 +112,8 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
         return self.groups.pop(group_id, None)
 
     def save(self, group_id: str, value: bytes | None) -> SavedValue:
-        """Note a value of the group that is being written; None removes the group.
-
-        A copy is kept, because the group has changed by the time that the partition is compacted. Call `saved` or
-        `not_saved` next.
-        """
-        saving = SavedValue(value)
+        """Note a value of the group that is being written; None removes the group. Call `saved` or `not_saved` next."""
+        saving = SavedValue(value is None)
         self._saved.setdefault(group_id, []).append(saving)
         if value is not None:
             self._unsaved.pop(group_id, None)
@@ -139,7 +126,7 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
             # A newer value has been written meanwhile.
             return
         del values[: values.index(saving)]
-        if values == [saving] and saving.value is None:
+        if values == [saving] and saving.is_tombstone:
             del self._saved[group_id]
 
     def not_saved(self, group_id: str, saving: SavedValue) -> None:
@@ -149,22 +136,6 @@ class Shard(CoordinatorShard[OffsetKey | GroupKey]):
             values.remove(saving)
             if not values:
                 del self._saved[group_id]
-
-    def all_keys(self) -> list[OffsetKey | GroupKey]:
-        """Return the keys of all records that the log has to keep."""
-        return [*self.offsets.live_keys(), *map(GroupKey, self._saved)]
-
-    def contents(self, keys: Iterable[OffsetKey | GroupKey]) -> list[Content]:
-        """Return the newest records of these keys, without those that are removed."""
-        contents: list[Content] = []
-        for key in keys:
-            if isinstance(key, OffsetKey):
-                committed = self.offsets.newest(key)
-                if committed is not None:
-                    contents.append((encode_offset_key(key), encode_offset(committed)))
-            elif key.group_id in self._saved and (newest := self._saved[key.group_id][-1].value) is not None:
-                contents.append((encode_group_key(key.group_id), newest))
-        return contents
 
 
 def changes_as_contents(changes: Changes) -> list[Content]:

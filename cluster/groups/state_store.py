@@ -29,7 +29,6 @@ class GroupStateStore(ShardStore[Shard]):
             contents = []
         if contents:
             await self.append(shard, contents)
-        self.compact_if_due(shard)
 
     async def verified(
         self, shard: Shard, producer: ProducerIdAndEpoch, verify: Verify, *, is_v2: bool
@@ -52,10 +51,9 @@ class GroupStateStore(ShardStore[Shard]):
         Raises Refused.
         """
         records = as_records(changes_as_contents(changes), self._wall_clock())
-        start, end = self._topic.append_in_transaction(shard.leadership, records, producer, guard)
-        shard.offsets.write_pending(producer.producer_id, start, changes)
-        await self._topic.committed(shard.leadership, end)
-        self.compact_if_due(shard)
+        appended = self._topic.append_in_transaction(shard.leadership, records, producer, guard)
+        shard.offsets.write_pending(producer.producer_id, changes)
+        await self._topic.committed(shard.leadership, appended.end)
 
     async def _write_offsets(self, shard: Shard, contents: Sequence[Content], changes: Changes) -> None:
         sequence = shard.offsets.begin(changes)

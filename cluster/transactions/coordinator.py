@@ -356,7 +356,6 @@ class TransactionCoordinator:
             shard.settle(transactional_id)
             if transaction.state in DECIDED and self._store.holds(shard):
                 self._write_markers(shard, transactional_id, transaction)
-        self._store.compact_if_due(shard)
 
     def _write_markers(self, shard: TransactionShard, transactional_id: str, transaction: Transaction) -> None:
         marker = Marker(transaction.producer, transaction.is_commit, transaction.is_v2, shard.leadership.leader_epoch)

@@ -12,7 +12,7 @@ from cordwood.cluster.transactions.states import DECIDED, OPEN, TransactionState
 from cordwood.cluster.transactions.transaction import AddedPartition, Transaction
 
 
-class TransactionShard(CoordinatorShard[str]):
+class TransactionShard(CoordinatorShard):
     """One partition's transactional ids.
 
     A transaction is in `transactions` once it is committed, and while it is being written in `_pending`; there is one
@@ -35,9 +35,6 @@ class TransactionShard(CoordinatorShard[str]):
         self._unwritten: dict[str, None] = {}
         """Completed transactional ids whose completion is not in the log yet."""
 
-    def __len__(self) -> int:
-        return len(self.transactions)
-
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         for raw_key, value in contents:
             transactional_id = decode_key(raw_key)
@@ -47,17 +44,6 @@ class TransactionShard(CoordinatorShard[str]):
                 if transaction.state in DECIDED:
                     self.decided.append(transactional_id)
             yield
-
-    def all_keys(self) -> list[str]:
-        return [*self.transactions, *(key for key in self._pending if key not in self.transactions)]
-
-    def contents(self, keys: Iterable[str]) -> list[Content]:
-        newest = ((key, self._pending.get(key) or self.transactions.get(key)) for key in keys)
-        return [
-            record(transactional_id, transaction)
-            for transactional_id, transaction in newest
-            if transaction is not None and transaction.state is not TransactionState.DEAD
-        ]
 
     def put(self, transactional_id: str, transaction: Transaction) -> None:
         """Replace the state of a transactional id, or remove it if it is dead."""

@@ -11,10 +11,10 @@ from cordwood.cluster.coordination.topic import Bounds, PartitionLeadership, enc
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication.verification import VerificationGuard
-from cordwood.storage.batch import peek, split, stamp
-from cordwood.storage.control import EndTransactionMarker, encode_marker
+from cordwood.storage.batch import BatchHeader, peek, split, stamp
+from cordwood.storage.control import EndTransactionMarker, decode_marker, encode_marker
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.records import Record, decode
+from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.types import ProducerIdAndEpoch
 
 BATCHES_PER_READ = 500
@@ -111,6 +111,31 @@ class OffsetsInMemory:
         if not self.is_held:
             log.commit()
 
+    def compact(self, index: int) -> None:
+        """Compact a partition as the log cleaner does: only batches that are committed and decided."""
+        log = self.partitions[index]
+        open_batches: dict[int, list[int]] = {}
+        aborted: set[int] = set()
+        for base, batch in log.batches.items():
+            header, marker = peek(batch), decode_marker(batch) if peek(batch).is_control else None
+            if marker is not None:
+                ended = open_batches.pop(header.producer_id, [])
+                aborted.update(() if marker.is_commit else ended)
+            elif header.is_transactional:
+                open_batches.setdefault(header.producer_id, []).append(base)
+        end = min([log.high_watermark, *(base for bases in open_batches.values() for base in bases)])
+        decided = {base: batch for base, batch in log.batches.items() if peek(batch).end <= end and base not in aborted}
+        data = [batch for batch in decided.values() if not peek(batch).is_control]
+        newest = {record.key: record.offset for batch in data for record in decode(batch)}
+        kept = {base: batch for base, batch in log.batches.items() if peek(batch).end > end or peek(batch).is_control}
+        for batch in data:
+            header = peek(batch)
+            for record in decode(batch):
+                if newest[record.key] == record.offset:
+                    alone = _alone(record, header)
+                    kept[record.offset] = stamp(peek(alone), record.offset, header.leader_epoch) + alone[16:]
+        log.batches = dict(sorted(kept.items()))
+
     def bounds(self, index: int) -> Bounds:
         return Bounds(self.partitions[index].start, self.partitions[index].end)
 
@@ -124,6 +149,12 @@ class OffsetsInMemory:
             for record in decode(batch)
             if record.offset >= log.start and not peek(batch).is_control
         ]
+
+
+def _alone(record: Record, header: BatchHeader) -> bytes:
+    if header.is_transactional:
+        return encode_in_transaction([record], ProducerIdAndEpoch(header.producer_id, header.producer_epoch))
+    return encode([record])
 
 
 class OffsetsOfBroker:
@@ -211,11 +242,6 @@ class OffsetsOfBroker:
         if not topic.is_held:
             log.commit()
         return appended
-
-    def trim(self, leadership: PartitionLeadership, offset: int) -> None:
-        log = self._led(leadership)
-        log.start = offset
-        log.batches = {base: batch for base, batch in log.batches.items() if peek(batch).end > offset}
 
     def _led(self, leadership: PartitionLeadership) -> Partition:
         if self.leadership(leadership.partition) != leadership:

@@ -10,7 +10,6 @@ HANGING = "A transaction stays open, and readers of committed records stop at it
 TRANSACTION = "cluster/transactions/transaction.py"
 COORDINATOR = "cluster/transactions/coordinator.py"
 CONNECTIONS = "cluster/transactions/connections.py"
-SHARD = "cluster/transactions/shard.py"
 MARKERS = "cluster/transactions/markers.py"
 FORMATS = "cluster/transactions/formats.py"
 
@@ -106,15 +105,6 @@ MUTANTS = (
         "",
         "A coordinator that is deposed writes no more markers.",
         TORN,
-        Scenario.TRANSACTIONS,
-    ),
-    Mutant(
-        "compaction-forgets-decisions",
-        SHARD,
-        "self._pending.get(key) or self.transactions.get(key)",
-        "self.transactions.get(key)",
-        "A compaction keeps the newest record of a transactional id, committed or not (transaction rule 4).",
-        BOTH,
         Scenario.TRANSACTIONS,
     ),
     Mutant(

@@ -38,7 +38,7 @@ class AnyFailover(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        self.begin_work(self.compacted())
+        self.turn(self.groups.compact)
 
     @rule(broker=st.sampled_from(BROKERS), keeping=st.integers(0, 4))
     def elect(self, broker: int, keeping: int) -> None:
@@ -105,10 +105,6 @@ class AnyFailover(RuleBasedStateMachine):
         except Refused:
             return
         self.told = max(self.told, offset)
-
-    async def compacted(self) -> None:
-        if self.groups.code_of(self.groups.offsets) is ErrorCode.none:
-            await self.groups.compact()
 
     async def refused_as_old(self) -> None:
         old = MemberIdentity(self.groups.members["anna"], self.groups.generation - 1)

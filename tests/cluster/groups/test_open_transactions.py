@@ -6,26 +6,31 @@ KEY, OTHER = "key", "other"
 
 
 def written(*values: tuple[int, str, str, int]) -> OpenTransactions[str, str]:
-    """Return these values by producer id, key, value and position. A transaction begins at its first position."""
+    """Return these values by producer id, key, value and position."""
     found: OpenTransactions[str, str] = OpenTransactions()
     for producer_id, key, value, position in values:
-        found.write(producer_id, position, key, WrittenValue(value, position))
+        found.write(producer_id, key, WrittenValue(value, position))
     return found
+
+
+def places(found: OpenTransactions[str, str]) -> list[tuple[int, str]]:
+    return [(producer_id, key) for producer_id, key, _ in found.values()]
 
 
 def test_a_commit_returns_the_last_value_of_each_key() -> None:
     found = written((1, KEY, "a", 5), (1, KEY, "b", 6), (1, OTHER, "c", 7), (2, KEY, "d", 8))
-    assert (len(found), set(found), found.first_offset) == (3, {KEY, OTHER}, 5)
+    assert places(found) == [(1, KEY), (1, OTHER), (2, KEY)]
+    assert set(found) == {KEY, OTHER}
     assert found.end(1, is_commit=True) == [(KEY, WrittenValue("b", 6)), (OTHER, WrittenValue("c", 7))]
-    assert (len(found), set(found), found.first_offset) == (1, {KEY}, 8)
+    assert (places(found), set(found)) == ([(2, KEY)], {KEY})
     assert found.end(2, is_commit=False) == []
-    assert (len(found), list(found), found.first_offset) == (0, [], None)
+    assert (places(found), list(found)) == ([], [])
 
 
 def test_the_end_of_a_transaction_that_is_not_known_changes_nothing() -> None:
     found = written((1, KEY, "a", 5))
     assert found.end(2, is_commit=True) == []
-    assert (len(found), found.keys_of(1), found.keys_of(2)) == (1, [KEY], [])
+    assert (places(found), found.keys_of(1), found.keys_of(2)) == ([(1, KEY)], [KEY], [])
 
 
 def test_a_later_value_replaces_a_pending_one_and_an_earlier_does_not() -> None:
@@ -45,6 +50,6 @@ def test_of_two_transactions_that_commit_a_key_the_later_value_stays() -> None:
 def test_a_removal_drops_earlier_values_and_transactions_without_others() -> None:
     found = written((1, KEY, "a", 5), (2, KEY, "b", 7), (1, OTHER, "c", 8))
     found.removed(KEY, 6)
-    assert (len(found), found.keys_of(1), found.keys_of(2)) == (2, [OTHER], [KEY])
+    assert (places(found), found.keys_of(1), found.keys_of(2)) == ([(1, OTHER), (2, KEY)], [OTHER], [KEY])
     found.removed(OTHER, 9)
-    assert (len(found), found.first_offset) == (1, 7)
+    assert places(found) == [(2, KEY)]

@@ -272,7 +272,7 @@ def test_what_was_trimmed_is_not_read_again() -> None:
             await node.commit(offset)
         leadership = node.topic.leadership(partition)
         assert leadership is not None
-        node.topic.trim(leadership, 9)
+        node.replicas.led(CONSUMER_OFFSETS, partition).leader.delete_records(9)
         assert node.topic.bounds(leadership) == (9, 10)
         await node.groups.close()
         node.groups = GroupCoordinator(

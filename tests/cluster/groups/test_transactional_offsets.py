@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 from offsets_in_memory import BATCHES_PER_READ
 from virtual_time import run
 
-from cordwood.cluster.coordination.shard_store import COMPACTION_RECORDS_MIN
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
@@ -174,14 +173,14 @@ def test_a_compaction_keeps_what_is_pending(is_commit: bool) -> None:
         for offset in range(20):
             await groups.commit(offset, partition=1)
         await groups.commit_in_transaction(10)
-        await groups.compact()
+        groups.compact()
         await groups.restart()
         assert (groups.offsets(), groups.pending()) == ({PLACE: 5, ("flights", 1): 19}, {PLACE})
         groups.end(is_commit=is_commit)
         expected = {PLACE: 10 if is_commit else 5, ("flights", 1): 19}
         for _ in range(2):
             assert (groups.offsets(), groups.pending()) == (expected, set())
-            await groups.compact()
+            groups.compact()
             await groups.restart()
         assert len(groups.topic.records(groups.partition)) == 2, "what is decided is compacted as all else"
 
@@ -196,14 +195,14 @@ def test_a_transaction_that_ends_during_a_compaction_is_replayed_from_its_own_re
         await groups.commit(5)
         await groups.commit_in_transaction(10)
         groups.topic.mark(groups.partition, PRODUCER, is_commit=is_commit)
-        await groups.compact()
+        groups.compact()
         groups.coordinator.transaction_ended(groups.partition, PRODUCER, is_commit)
         expected = {PLACE: 10 if is_commit else 5}
         assert groups.offsets() == expected
         for _ in range(2):
             await groups.restart()
             assert (groups.offsets(), groups.pending()) == (expected, set())
-            await groups.compact()
+            groups.compact()
 
     tell(story)
 
@@ -353,26 +352,6 @@ def test_an_offset_that_is_pending_after_a_deletion_is_kept() -> None:
     tell(story)
 
 
-def test_a_hanging_transaction_does_not_have_the_partition_compacted_at_each_write() -> None:
-    async def story(groups: CoordinatorFixture) -> None:
-        due = COMPACTION_RECORDS_MIN // 100 + 2
-        await groups.commit_in_transaction(10, OTHER, partition=1000)
-        for offset in range(due):
-            commits = {("flights", partition): Commit(offset, -1, "") for partition in range(100)}
-            await groups.coordinator.commit(GROUP, MemberIdentity(), commits)
-        await asyncio.sleep(1)
-        assert groups.topic.bounds(groups.partition) == (0, 1 + 100 * due), "nothing could be deleted"
-        groups.end(OTHER)
-        await groups.commit(due)
-        await groups.until(lambda: groups.topic.bounds(groups.partition).start > 100 * due)
-        before = groups.offsets()
-        await groups.restart()
-        assert groups.offsets() == before
-        assert (before[PLACE], before["flights", 1000]) == (due, 10)
-
-    tell(story)
-
-
 class Model:
     """The offsets and the pending offsets of a group, each with the number of its commit."""
 
@@ -411,7 +390,7 @@ class Model:
         self.open.pop(producer, None)
 
     async def compact(self, *_: int) -> None:
-        await self.groups.compact()
+        self.groups.compact()
 
     async def restart(self, *_: int) -> None:
         await self.groups.restart()

@@ -6,11 +6,8 @@ from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST
 from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, told
 
-from cordwood.cluster.coordination.shard_store import COPIED_RECORDS_MAX
-from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.transactions.formats import encode_key
 from cordwood.cluster.transactions.states import TransactionState
-from cordwood.storage.batch import peek
 from cordwood.storage.records import Record, encode
 from cordwood.storage.types import TopicPartition
 
@@ -138,48 +135,6 @@ async def test_a_v1_producer_goes_on_after_its_broker_was_started_again_and_numb
     await transactions.restart()
     await transactions.end("commit", connection=1)
     await transactions.until_state(S.COMPLETE_COMMIT)
-
-
-@told
-async def test_a_compaction_keeps_a_decision_that_is_being_written() -> None:
-    transactions = TransactionsFixture()
-    await transactions.init()
-    await transactions.add(ONE)
-    transactions.topic.hold()
-    end = asyncio.ensure_future(transactions.end("commit"))
-    await asyncio.sleep(0)
-    store = transactions.coordinator._store
-    (shard,) = (shard for shard in store.shards if shard.transactions)
-    compaction = asyncio.ensure_future(store._compact(shard, transactions.topic.bounds(transactions.partition).end))
-    await asyncio.sleep(0)
-    transactions.gate.clear()
-    transactions.topic.release()
-    await asyncio.gather(end, compaction)
-    assert transactions.topic.bounds(transactions.partition).start > 0
-    await transactions.restart()
-    assert transactions.state() is S.PREPARE_COMMIT
-
-
-@told
-async def test_a_compaction_writes_small_batches() -> None:
-    transactions = TransactionsFixture()
-    names = [name for name in map(str, range(2_000)) if partition_of(name, 4) == transactions.partition]
-    await asyncio.gather(*(transactions.init(transactional_id=name) for name in names))
-    large = names[7]
-    producer = await transactions.init(transactional_id=large)
-    many = [TopicPartition("flights", index) for index in range(20_000)]
-    await transactions.add(*many, transactional_id=large, producer=producer)
-    store = transactions.coordinator._store
-    (shard,) = (shard for shard in store.shards if shard.transactions)
-    end = transactions.topic.bounds(transactions.partition).end
-    await store._compact(shard, end)
-    copies = [batch for base, batch in transactions.topic.partitions[shard.partition].batches.items() if base >= end]
-    counts = [peek(batch).record_count for batch in copies]
-    assert sum(counts) == len(names)
-    assert counts[0] <= 8
-    assert max(counts) <= COPIED_RECORDS_MAX
-    await transactions.restart()
-    assert len(transactions.coordinator.describe(large).partitions) == len(many)
 
 
 @told

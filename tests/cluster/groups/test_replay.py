@@ -1,0 +1,42 @@
+"""Replay of an internal topic: copies that coordinators of earlier versions have written never replace a value."""
+
+import pytest
+
+from cordwood.cluster.coordination.replay import COPY, Replay
+from cordwood.cluster.coordination.topic import encode_in_transaction
+from cordwood.storage.batch import peek, stamp
+from cordwood.storage.control import EndTransactionMarker, encode_marker
+from cordwood.storage.records import Header, Record, encode
+from cordwood.storage.types import ProducerIdAndEpoch
+
+KEY, PRODUCER = b"key", ProducerIdAndEpoch(7, 0)
+
+
+def record(value: bytes | None, headers: tuple[Header, ...] = ()) -> Record:
+    return Record(0, 0, KEY, value, headers)
+
+
+def copy(value: bytes) -> bytes:
+    return encode([record(value, COPY)])
+
+
+def replayed(*batches: bytes) -> dict[bytes, bytes]:
+    replay, end = Replay(), 0
+    for batch in batches:
+        header = peek(batch)
+        end = replay.take(stamp(header, end, 0) + batch[16:], 0)
+    return replay.newest
+
+
+def test_a_copy_stands_for_the_value_that_was_deleted() -> None:
+    assert replayed(copy(b"old")) == {KEY: b"old"}
+    assert replayed(copy(b"old"), encode([record(b"new")])) == {KEY: b"new"}
+    assert replayed(copy(b"old"), encode([record(None)])) == {}
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_copy_that_was_made_before_a_marker_does_not_take_the_value_back(is_commit: bool) -> None:
+    change = encode_in_transaction([record(b"new")], PRODUCER)
+    marker = encode_marker(PRODUCER, EndTransactionMarker(is_commit, 0), 0)
+    found = replayed(encode([record(b"old")]), change, marker, copy(b"old"))
+    assert found == {KEY: b"new" if is_commit else b"old"}
