@@ -125,6 +125,12 @@ class LogMaintenance:
         self._running_checkpoints.add(under_way)
         await asyncio.shield(under_way)
 
+    def remove_replaced(self, partition: Partition) -> None:
+        """Delete the files of segments that the log cleaner has replaced, after the delay. A checkpoint covers that."""
+        replaced = partition.log.take_replaced()
+        if replaced:
+            self._tasks.spawn(self._remove_segments(partition, replaced, is_manifest_written=True))
+
     def checkpoint_soon(self, partition: Partition) -> None:
         """Checkpoint one log in the background, as soon as the logs before it are checkpointed."""
         directory = partition.directory

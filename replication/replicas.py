@@ -106,6 +106,10 @@ class Replicas:
         partitions = self._by_topic.get(topic)
         return None if partitions is None else partitions.get(index)
 
+    def has_topic(self, topic: str) -> bool:
+        """Return whether this broker has a replica of any partition of the topic."""
+        return topic in self._by_topic
+
     def with_id(self, topic_id: UUID, index: int) -> Partition | None:
         """As `get`, by the topic's id."""
         topic = self._names.get(topic_id)

@@ -35,6 +35,16 @@ async def spread(parts: Parts[_ResultT]) -> _ResultT:
         await asyncio.sleep(0)
 
 
+async def finished(work: Awaitable[_ResultT]) -> _ResultT:
+    """Return the result of work in a thread. A cancellation is raised once the work has ended."""
+    under_way = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        await asyncio.wait((under_way,))
+        raise
+
+
 class Tasks:
     """Tasks of one owner. An exception in one task is reported, and does not affect the others."""
 

@@ -1,0 +1,270 @@
+"""Log cleaner: compacts the logs of this broker in the background, the dirtiest first (ADR 39).
+
+Each replica is compacted by itself, in a thread of its log directory, at a limited rate. A round that a truncation, a
+new role or an error interrupts leaves the log as it was, but for the segments that have been replaced; another round
+begins there later.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from cordwood.replication.dirtiness import Dirtiness, dirtiest, dirtiness_of, must_be_sealed
+from cordwood.replication.log_directory import STAGING
+from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, LogMaintenance
+from cordwood.replication.partition import Partition
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.tasks import Tasks, finished, report
+from cordwood.storage.compaction.round import CleaningRound
+from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import CorruptBatch, DamagedLog, DiskFailed, StorageError
+
+INTERNAL_BACKOFF_S = 1.0
+"""Longest pause while there are internal topics: coordinators read them whole, and they are written all the time."""
+INTERNAL_ROLL_BYTES = 256 << 10
+"""Size at which the active segment of an internal topic is sealed, so that it can be compacted."""
+LATE_S = 1.0
+"""Delay that the rate makes up for."""
+
+_events = structlog.get_logger("log_cleaner")
+
+
+class CleanerLimits(NamedTuple):
+    """What the log cleaner may use."""
+
+    threads: int
+    """Logs that are compacted at a time."""
+    buffer_bytes: int
+    """Memory of all offset maps together."""
+    bytes_per_second: float
+    backoff_s: float
+
+
+@dataclass(slots=True)
+class CleanerMeasures:
+    """Counts since the broker started, and the state of the last look at the logs."""
+
+    rounds: int = 0
+    failures: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    seconds: float = 0.0
+    dirtiest_ratio: float = 0.0
+    dirty_bytes: int = 0
+    overdue_ms: int = 0
+    map_utilization: float = 0.0
+    """Of the last round."""
+    uncleanable: int = 0
+
+
+class LogCleaner:
+    """The log cleaner of one broker."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        log_maintenance: LogMaintenance,
+        wall_clock: Callable[[], int],
+        limits: CleanerLimits,
+        internal_topics: Collection[str] = (),
+    ) -> None:
+        self._replicas, self._log_maintenance, self._wall_clock = replicas, log_maintenance, wall_clock
+        self._limits, self._internal_topics = limits, internal_topics
+        self._now = asyncio.get_running_loop().time
+        self._cleaning: set[Partition] = set()
+        self._retry_at: dict[Partition, float] = {}
+        self._uncleanable: set[Partition] = set()
+        self._due = 0.0
+        self._tasks = Tasks()
+        self.measures = CleanerMeasures()
+
+    def start(self) -> None:
+        for number in range(self._limits.threads):
+            self._tasks.repeat(self._clean_next, f"log cleaner {number}")
+
+    async def close(self) -> None:
+        """Stop after the step that is under way."""
+        await self._tasks.close()
+
+    async def clean_due(self) -> int:
+        """Compact every log that is due, one after the other. Return how many rounds were complete."""
+        before = self.measures.rounds
+        while (partition := await self._choose()) is not None:
+            await self._clean(partition)
+        return self.measures.rounds - before
+
+    async def _clean_next(self) -> None:
+        partition = await self._choose()
+        if partition is None:
+            await asyncio.sleep(self._pause_s())
+        else:
+            await self._clean(partition)
+
+    def _pause_s(self) -> float:
+        has_internal = any(self._replicas.has_topic(topic) for topic in self._internal_topics)
+        return min(self._limits.backoff_s, INTERNAL_BACKOFF_S) if has_internal else self._limits.backoff_s
+
+    async def _choose(self) -> Partition | None:
+        """Seal what is to be sealed, and return the dirtiest log that is due, if any."""
+        now_ms = self._wall_clock()
+        found: list[Partition] = []
+        candidates: list[tuple[Dirtiness, LogConfig]] = []
+        for count, partition in enumerate(list(self._replicas), 1):
+            if count % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            if not partition.log.config.compacted or not self._may_be_cleaned(partition):
+                continue
+            try:
+                candidates.append((await self._dirtiness(partition, now_ms), partition.log.config))
+                found.append(partition)
+            except Exception as error:
+                self._failed(partition, error)
+        self._measure(candidates)
+        self._forget_removed()
+        # Another worker may have begun one of them meanwhile.
+        free = [number for number, partition in enumerate(found) if partition not in self._cleaning]
+        chosen = dirtiest([candidates[number] for number in free])
+        if chosen is None:
+            return None
+        self._cleaning.add(found[free[chosen]])
+        return found[free[chosen]]
+
+    def _may_be_cleaned(self, partition: Partition) -> bool:
+        return (
+            bool(partition.log.segments)
+            and partition not in self._cleaning
+            and partition not in self._uncleanable
+            and not partition.is_deleted
+            and not partition.is_offline
+            and self._retry_at.get(partition, 0.0) <= self._now()
+        )
+
+    async def _dirtiness(self, partition: Partition, now_ms: int) -> Dirtiness:
+        log, config = partition.log, partition.log.config
+        roll_bytes = INTERNAL_ROLL_BYTES if partition.topic in self._internal_topics else None
+        if must_be_sealed(log.segments[-1], config, roll_bytes, now_ms):
+            log.roll_if_active(log.segments[-1])
+            # The new segment's directory entry is synced with the next group commit.
+            partition.directory.flusher.touch(partition)
+        if config.max_compaction_lag_ms < LogConfig.max_compaction_lag_ms:
+            await self._load_first_timestamps(partition)
+        return dirtiness_of(log.segments, config, log.clean_end, partition.last_stable_offset, now_ms)
+
+    async def _load_first_timestamps(self, partition: Partition) -> None:
+        """Load the first timestamps of dirty segments that were sealed before this process opened the log."""
+        log = partition.log
+        for segment in log.segments[:-1]:
+            if segment.end_offset > log.clean_end and segment.first_timestamp < 0 and not segment.is_lost:
+                header = await partition.directory.run_blocking(segment.header_at, 0)
+                segment.first_timestamp = header.max_timestamp
+
+    async def _clean(self, partition: Partition) -> None:
+        began, clean_end = self._now(), partition.log.clean_end
+        try:
+            is_complete = await self._run_round(partition)
+        except Exception as error:
+            self._failed(partition, error)
+        else:
+            self.measures.rounds += is_complete
+            if not is_complete or partition.log.clean_end <= clean_end:
+                self._postpone(partition)
+        finally:
+            self._cleaning.discard(partition)
+            self.measures.seconds += self._now() - began
+
+    async def _run_round(self, partition: Partition) -> bool:
+        """Compact a log once. Return False if that was not possible, or was interrupted."""
+        log, directory, epoch = partition.log, partition.directory, partition.leader_epoch
+        # The round reads only what the manifest on disk lists.
+        await self._commit(partition)
+        limit = min(partition.last_stable_offset, partition.high_watermark)
+        path = f"{directory.path}/{STAGING}/compaction-{partition.topic_id}-{partition.index}"
+        await directory.run_blocking(log.disk.make_directories, path)
+        buffer_bytes = self._limits.buffer_bytes // self._limits.threads
+        one_round = CleaningRound(log, path, limit, self._wall_clock(), buffer_bytes)
+        if not one_round.is_needed:
+            return False
+        is_complete = False
+        try:
+            steps = one_round.steps()
+            while (step := await finished(directory.run_blocking(next, steps, None))) is not None:
+                if partition.is_deleted or partition.is_offline or partition.leader_epoch != epoch:
+                    return False
+                if isinstance(step, int):
+                    await self._keep_to_the_rate(step)
+                elif one_round.swap(step):
+                    await self._commit(partition)
+                else:
+                    return False
+            is_complete = one_round.finish()
+        finally:
+            if not is_complete:
+                await finished(directory.run_blocking(one_round.abort))
+            self._count(one_round)
+        directory.uncheckpointed[partition] = None
+        return is_complete
+
+    async def _commit(self, partition: Partition) -> None:
+        """Checkpoint the log, which makes its new segments count, and remove the replaced ones later."""
+        await self._log_maintenance.checkpoint(partition)
+        self._log_maintenance.remove_replaced(partition)
+
+    async def _keep_to_the_rate(self, size: int) -> None:
+        """Sleep to keep the rate of all workers together."""
+        now = self._now()
+        self._due = max(self._due, now - LATE_S) + size / self._limits.bytes_per_second
+        # Also without a limit, other work goes on in between.
+        await asyncio.sleep(max(self._due - now, 0))
+
+    def _count(self, one_round: CleaningRound) -> None:
+        measures = self.measures
+        measures.bytes_read += one_round.bytes_read
+        measures.bytes_written += one_round.bytes_written
+        measures.records_read += one_round.records_read
+        measures.records_kept += one_round.records_kept
+        measures.map_utilization = one_round.map_utilization
+
+    def _measure(self, candidates: list[tuple[Dirtiness, LogConfig]]) -> None:
+        measures = self.measures
+        measures.dirtiest_ratio = max((dirt.ratio for dirt, _ in candidates), default=0.0)
+        measures.dirty_bytes = sum(dirt.dirty_bytes for dirt, _ in candidates)
+        measures.overdue_ms = max((dirt.overdue_ms for dirt, _ in candidates), default=0)
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        """Postpone the log: damage is repaired meanwhile. A batch that cannot be decoded will not be better later.
+
+        The replica is served as before: an error of the cleaner is none of the log.
+        """
+        self.measures.failures += 1
+        if not isinstance(error, OSError | StorageError):
+            report(f"compaction of {partition.topic}-{partition.index} failed", error)
+            self._give_up(partition, repr(error))
+            return
+        failure = partition.directory.write_failed(error)
+        if isinstance(failure, CorruptBatch):
+            # Its checksums are right: no other replica has better bytes.
+            self._give_up(partition, str(failure))
+            return
+        if isinstance(failure, DamagedLog):
+            partition.report_damage(failure)
+        log = _events.error if isinstance(failure, DiskFailed) else _events.warning
+        log("log_cleaner.not_compacted", topic=partition.topic, partition=partition.index, error=str(failure))
+        self._postpone(partition)
+
+    def _postpone(self, partition: Partition) -> None:
+        self._retry_at[partition] = self._now() + self._limits.backoff_s
+
+    def _give_up(self, partition: Partition, reason: str) -> None:
+        """Leave a log alone until the broker restarts. It grows."""
+        self._uncleanable.add(partition)
+        _events.error("log_cleaner.given_up", topic=partition.topic, partition=partition.index, error=reason)
+
+    def _forget_removed(self) -> None:
+        self._uncleanable = {partition for partition in self._uncleanable if not partition.is_deleted}
+        self._retry_at = {partition: at for partition, at in self._retry_at.items() if not partition.is_deleted}
+        self.measures.uncleanable = len(self._uncleanable)
