@@ -25,12 +25,20 @@ class AppendWorkload:
     """One producer's endless records. A key always has the same partition, so that its records have one order."""
 
     def __init__(
-        self, producer: int, partitions: int, rng: random.Random, *, keys: int = 64, payload_bytes_max: int = 2048
+        self,
+        producer: int,
+        partitions: int,
+        rng: random.Random,
+        *,
+        keys: int = 64,
+        payload_bytes_max: int = 2048,
+        has_lone_keys: bool = False,
     ) -> None:
+        """With `has_lone_keys` no two records have the same key, so that compaction removes none of them."""
         assert payload_bytes_max >= PAYLOAD_BYTES_MIN, f"a record has at least {PAYLOAD_BYTES_MIN} bytes"
         self._producer, self._partitions, self._rng = producer, partitions, rng
         self._keys, self._payload_bytes_max = max(keys, partitions), payload_bytes_max
-        self._sequence = 0
+        self._sequence, self._has_lone_keys = 0, has_lone_keys
 
     def next(self) -> PlannedRecord:
         """Return the next record. Lengths vary, so that batches end anywhere within a disk page."""
@@ -41,7 +49,7 @@ class AppendWorkload:
             sequence=sequence,
             partition=key % self._partitions,
             value=value,
-            key=b"key-%d" % key,
+            key=b"key-%d-%d" % (key, value) if self._has_lone_keys else b"key-%d" % key,
             payload=encode(value, self._rng.randint(PAYLOAD_BYTES_MIN, self._payload_bytes_max)),
         )
 

@@ -1,7 +1,11 @@
-"""The committed batches of one partition, as first observed on any replica: they never change (rules 2 and 9)."""
+"""The committed batches of one partition, as first observed on any replica: they never change (rules 2 and 9).
+
+In a compacted log they may become fewer, and their records too, but no key loses its newest value.
+"""
 
 from collections.abc import Iterator
 
+from cordwood.chaos.compacted import CompactedContents, losses
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.raw import Cursor, batches
 from cordwood.replication.partition import Partition
@@ -25,6 +29,10 @@ class CommittedBatches:
         """Offsets below the log start of the replica that was compared first. Another may still have them."""
         self._sequences: dict[tuple[int, int], int] = {}
         self._cursors: dict[Partition, Cursor] = {}
+        self._contents = CompactedContents()
+        """Of a compacted log, as far as all of it was observed."""
+        self._rewritten: dict[Partition, tuple[str, ...]] = {}
+        """By replica: the files of its log when it was last read whole."""
 
     def compare(self, broker_id: int, partition: Partition, disk: SimulatedDisk) -> Iterator[tuple[str, str]]:
         """Compare what a replica has committed since the last call with the known batches."""
@@ -35,7 +43,9 @@ class CommittedBatches:
         if cursor.offset < watermark <= partition.log.log_end:
             try:
                 for batch in batches(disk, partition, cursor, watermark):
-                    yield from self._compare_batch(broker_id, peek(batch))
+                    yield from self._compare_batch(broker_id, batch, is_compacted=partition.log.config.compacted)
+                if partition.log.config.compacted:
+                    yield from self._compare_keys(broker_id, partition, disk)
             except (CorruptBatch, OSError):
                 # Damage, which may not be detected yet. The checks of consumers show whether it is served.
                 cursor.lose_place()
@@ -47,9 +57,25 @@ class CommittedBatches:
         cursor = self._cursors.get(partition)
         return cursor is not None and cursor.offset >= min(partition.high_watermark, partition.log.log_end)
 
-    def _compare_batch(self, broker_id: int, header: BatchHeader) -> Iterator[tuple[str, str]]:
+    def _compare_keys(self, broker_id: int, partition: Partition, disk: SimulatedDisk) -> Iterator[tuple[str, str]]:
+        """Compare all that is left of a log with what it had, if the log cleaner has rewritten a part of it."""
+        log = partition.log
+        files = tuple([segment.path for segment in log.segments])
+        if files == self._rewritten.get(partition) or not log.clean_end:
+            return
+        start, end = log.log_start, min(partition.high_watermark, self._known_end)
+        left = CompactedContents(batches(disk, partition, Cursor(start), end))
+        self._rewritten[partition] = files
+        for loss in losses(self._contents, left, start, end):
+            yield "rule-2", f"{self._name} on broker {broker_id} was compacted, and {loss}"
+
+    def _compare_batch(self, broker_id: int, data: bytes, *, is_compacted: bool) -> Iterator[tuple[str, str]]:
+        header = peek(data)
         batch = (header.base_offset, header.end, header.crc, header.leader_epoch)
         known = self._batches.get(header.base_offset)
+        if is_compacted and known is not None:
+            # Its records are compared with the whole log.
+            batch = (batch[0], batch[1], known[2], batch[3])
         if header.base_offset < self._known_end and known != batch:
             if known is not None or not any(header.base_offset in gap for gap in self._gaps):
                 yield "rule-2", f"{self._name}: {known} was committed, and broker {broker_id} has {batch} there"
@@ -62,6 +88,8 @@ class CommittedBatches:
             self._sequences.clear()
         self._batches[header.base_offset] = batch
         self._known_end = header.end
+        if is_compacted:
+            self._contents.take(data)
         yield from self._follow_sequence(header)
 
     def _follow_sequence(self, header: BatchHeader) -> Iterator[tuple[str, str]]:

@@ -89,5 +89,10 @@ def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: 
 
 
 def _epochs_between(log: Log, start: int, end: int) -> list[tuple[int, int]]:
-    """Return the epoch starts above `start`, where both logs begin: old segments are deleted at different times."""
+    """Return the epoch starts above `start`, where both logs begin: old segments are deleted at different times.
+
+    A follower of a compacted log does not learn of epochs of which no record is left.
+    """
+    if log.config.compacted:
+        return []
     return [(entry.epoch, entry.offset) for entry in log.epochs if start < entry.offset < end]

@@ -122,7 +122,13 @@ class SimulatedClients:
 
     def _producing(self, number: int, plan: ProducerPlan) -> Work:
         partitions, rng = self._plan.partitions, random.Random(f"{self._plan.seed}/records of {number}")
-        workload = AppendWorkload(number, partitions, rng, payload_bytes_max=plan.payload_bytes_max)
+        workload = AppendWorkload(
+            number,
+            partitions,
+            rng,
+            payload_bytes_max=plan.payload_bytes_max,
+            has_lone_keys=self._plan.has_compacted_topic,
+        )
 
         async def work(client: SimulatedClient) -> None:
             producer = SimulatedProducer(client, plan, number, workload, self.history, partitions, self._alarm)

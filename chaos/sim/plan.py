@@ -30,8 +30,8 @@ COORDINATORS = 2
 """Partitions of the internal topics."""
 TRANSACTIONS_SHARE = 0.125
 """The share of seeds with transactional clients."""
-ARCHIVE_SHARE = 0.125
-"""The share of seeds with an archive."""
+COMPACTED_SHARE = 0.25
+"""The share of seeds without transactions whose topic is compacted."""
 LYING_SHARE = 0.05
 """The share of seeds with a further cluster on lying disks."""
 DISKS_S = (0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02)
@@ -72,9 +72,8 @@ class Plan:
     """The clients with transactions, one per transactional id."""
     committed_readers: int = 0
     """The number of consumers with the isolation level read_committed."""
-    has_archive: bool = False
-    """Whether all topics are archived in a simulated object store (`object_store`)."""
-    store_faults: tuple[StoreFault, ...] = ()
+    has_compacted_topic: bool = False
+    """Whether the topic is compacted. Each record then has a key of its own, so that the history stays whole."""
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -100,9 +99,16 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     """Return the plan of this seed."""
     plan, rng = _without_transactions(seed, seconds), random.Random(f"transactions of {seed}")
     if rng.random() < TRANSACTIONS_SHARE:
-        plan = with_transactions(plan, rng)
-    rng = random.Random(f"archive of {seed}")
-    return with_archive(plan, rng) if rng.random() < ARCHIVE_SHARE else plan
+        return with_transactions(plan, rng)
+    is_compacted = random.Random(f"compaction of {seed}").random() < COMPACTED_SHARE
+    return with_compacted_topic(plan) if is_compacted else plan
+
+
+def with_compacted_topic(plan: Plan) -> Plan:
+    """Return the plan with a topic that is compacted, while retention deletes from it, too."""
+    return replace(
+        plan, has_compacted_topic=True, settings={**plan.settings, "log_cleanup_policy": ("compact", "delete")}
+    )
 
 
 def without_other_writers(plan: Plan) -> Plan:
@@ -211,7 +217,11 @@ def _without_transactions(seed: int, seconds: float) -> Plan:
         disk_s=rng.choice(DISKS_S),
         split_share=rng.choice((0.0, 0.0, 0.1)),
         clock_rates=tuple(rng.choice((1.0, rng.uniform(0.98, 1.02))) for _ in range(brokers)),
-        settings={**_settings(rng), "log_retention_check_interval_ms": users.choice((500, 5000))},
+        settings={
+            **_settings(rng),
+            "log_retention_check_interval_ms": users.choice((500, 5000)),
+            **_cleaner_settings(seed),
+        },
         producers=(
             *(_as_users_have_it(users, _producer(rng)) for _ in range(rng.choice((1, 2, 3)))),
             *_careless(users),
@@ -265,6 +275,20 @@ def _settings(rng: random.Random) -> dict[str, object]:
         "default_replication_factor": REPLICATION_FACTOR,
         "controlled_shutdown_max_wait_ms": 5000,
         "controller_quorum_secret": rng.choice(("", "a secret")),
+    }
+
+
+def _cleaner_settings(seed: int) -> dict[str, object]:
+    """Return settings by which logs of little data are compacted many times."""
+    rng = random.Random(f"log cleaner of {seed}")
+    return {
+        "log_cleaner_backoff_ms": rng.choice((100, 500, 15_000)),
+        "log_cleaner_threads": rng.choice((1, 2)),
+        "log_cleaner_min_cleanable_ratio": rng.choice((0.0, 0.1, 0.5)),
+        "log_cleaner_delete_retention_ms": rng.choice((0, 1000, 24 * 3600 * 1000)),
+        "log_cleaner_max_compaction_lag_ms": rng.choice((1000, (1 << 63) - 1)),
+        "offsets_topic_segment_bytes": rng.choice((KIB, 8 * KIB, 100 * KIB * KIB)),
+        "transaction_state_log_segment_bytes": rng.choice((KIB, 8 * KIB, 100 * KIB * KIB)),
     }
 
 

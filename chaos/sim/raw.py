@@ -11,7 +11,7 @@ from cordwood.replication.partition import Partition
 from cordwood.storage.batch import HEADER_BYTES, check, peek
 from cordwood.storage.errors import CorruptBatch
 
-NOWHERE = -1
+NOWHERE = ""
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Cursor:
     """A read position: the next offset, and the position of its batch if known."""
 
     offset: int = 0
-    segment: int = NOWHERE
+    segment: str = NOWHERE
     position: int = 0
 
     def lose_place(self) -> None:
@@ -35,8 +35,9 @@ def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int)
     for segment in partition.log.segments:
         if segment.end_offset <= cursor.offset:
             continue
-        if cursor.segment != segment.base_offset:
-            cursor.segment, cursor.position = segment.base_offset, 0
+        if cursor.segment != segment.path:
+            # The next segment, or the same one after the log cleaner has rewritten it.
+            cursor.segment, cursor.position = segment.path, 0
         pages = disk.pages(segment.path)
         while cursor.position < segment.size:
             size = peek(pages.seen.read(HEADER_BYTES, cursor.position)).size

@@ -22,6 +22,7 @@ from cordwood.cluster.broker.identity import claim_all, scrub_identities
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.links import link_security, quorum_tls
+from cordwood.cluster.broker.log_care import log_cleaner_of, log_maintenance_of
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.config.listeners import (
@@ -74,7 +75,6 @@ from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
@@ -198,7 +198,7 @@ class Broker:
         await self._truncations.close()
         await self._isr_changes.close()
         await self._scrubber.close()
-        await self._archiving.close()
+        await self._log_cleaner.close()
         await self._repairs.close()
         if self._archive_reads is not None:
             await self._archive_reads.close()
@@ -241,6 +241,7 @@ class Broker:
             memory=self._memory,
             turns=self._turns,
             wall_clock=self._wall_clock,
+            log_cleaner=self._log_cleaner.measures,
             audit=self._audit,
             archiving=self._archiving,
             archive_reads=self._archive_reads,
@@ -307,6 +308,7 @@ class Broker:
         self._quorum.subscribe(self._transactions.on_metadata_change)
         self._event_log.begin()
         self._log_maintenance.start()
+        self._log_cleaner.start()
         self._groups.start()
         self._transactions.start()
         self._scrubber.start()
@@ -357,12 +359,8 @@ class Broker:
 
         self._truncations = Truncations()
         self._leader_connections = LeaderConnections(leader_connection)
-        intervals = Intervals(
-            retention_s=settings.log_retention_check_interval_ms / 1000,
-            delete_delay_s=settings.log_segment_delete_delay_ms / 1000,
-            lag_max_s=lag_max_s,
-        )
-        self._log_maintenance = LogMaintenance(self._replicas, self._wall_clock, intervals)
+        self._log_maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
+        self._log_cleaner = log_cleaner_of(settings, self._replicas, self._log_maintenance, self._wall_clock)
         self._repairs = Repairs(
             quorum,
             settings.node_id,

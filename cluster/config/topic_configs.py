@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
 from cordwood.cluster.config.settings import HOUR_MS, SETTINGS, Settings
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.metadata.config_values import Value, ValueType, text_of
+from cordwood.cluster.metadata.config_values import LONG_MAX, Value, ValueType, text_of
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 MINUTE_MS = 60 * 1000
@@ -197,9 +197,12 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
     assert isinstance(producer_expiry_ms, int), "producer.id.expiration.ms is a number"
     dirty_ratio = value_of("min.cleanable.dirty.ratio", configs, broker)
     assert isinstance(dirty_ratio, float), "min.cleanable.dirty.ratio is a number"
+    is_compacted = "compact" in policies
+    # As in Kafka: a record is not compacted before its segment is sealed.
+    segment_ms = min(number("segment.ms"), number("max.compaction.lag.ms") if is_compacted else LONG_MAX)
     return LogConfig(
         segment_bytes=number("segment.bytes"),
-        segment_ms=number("segment.ms"),
+        segment_ms=segment_ms,
         # A read checks the whole interval between two index entries to prove any batch in it.
         index_interval_bytes=min(number("index.interval.bytes"), INDEX_INTERVAL_BYTES_MAX),
         index_bytes_max=number("segment.index.bytes"),
@@ -208,7 +211,7 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
         batch_bytes_max=number("max.message.bytes"),
         flush_policy=FlushPolicy(value_of("flush.policy", configs, broker)),
         producer_expiry_ms=producer_expiry_ms,
-        compacted="compact" in policies,
+        compacted=is_compacted,
         deletable="delete" in policies,
         log_append_time=value_of("message.timestamp.type", configs, broker) == "LogAppendTime",
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),

@@ -21,6 +21,7 @@ from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.leader_role import FollowerStatus, LeaderRole
+from cordwood.replication.log_cleaner import CleanerMeasures
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.measures import SECONDS, Clock, Histogram
 from cordwood.replication.replicas import Replicas
@@ -81,6 +82,7 @@ class Watched:
     """The event-loop time that answers about thousands of partitions share with requests."""
     wall_clock: Callable[[], int]
     """Milliseconds since 1970."""
+    log_cleaner: CleanerMeasures
     audit: AuditLog | NoAudit = NO_AUDIT
     archiving: Archiving | None = None
     archive_reads: ArchiveReads | None = None

@@ -37,6 +37,7 @@ from cordwood.cluster.security.audit.event import AuditEvent
 from cordwood.cluster.security.authorizer import OPEN_ACCESS, Authorizer
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.channel import Channel
+from cordwood.replication.log_cleaner import CleanerMeasures
 from cordwood.replication.partition import Partition
 
 LOOPBACK = "127.0.0.1"
@@ -79,6 +80,7 @@ class HttpStory:
         self.now_ms = NOW_MS
         """The time of the metrics."""
         self.watched = Watched(
+            log_cleaner=CleanerMeasures(),
             broker_id=BrokerId(ME),
             quorum=quorum,
             replicas=self.replicas.replicas,

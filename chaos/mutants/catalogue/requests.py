@@ -415,7 +415,7 @@ MUTANTS = (
     Mutant(
         "delete-records-of-compacted-topics",
         "cluster/kafka/handlers/delete_records.py",
-        "    if not leader.log.config.deletable:\n",
+        "    if leader.log.config.compacted and not leader.log.config.deletable:\n",
         "    if False:\n",
         "DeleteRecords refuses a topic with cleanup.policy=compact.",
         "Committed offsets of groups are lost.",

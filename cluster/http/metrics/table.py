@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from cordwood.cluster.http.metrics import (
-    archive,
     audit,
     cluster,
     disks,
     groups,
+    log_cleaner,
     process,
     replicas,
     requests,
@@ -20,6 +20,7 @@ _CHAPTERS = (
     ("Requests and connections", requests.FAMILIES),
     ("Replicas", replicas.FAMILIES),
     ("Disks", disks.FAMILIES),
+    ("Log cleaner", log_cleaner.FAMILIES),
     ("Consumer groups", groups.FAMILIES),
     ("Transactions", transactions.FAMILIES),
     ("Archive", archive.FAMILIES),

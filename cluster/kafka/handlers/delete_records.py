@@ -115,7 +115,7 @@ async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResp
 
 
 def _delete(leader: LeaderRole, offset: int) -> int:
-    if not leader.log.config.deletable:
+    if leader.log.config.compacted and not leader.log.config.deletable:
         raise InvalidRecord("records of a topic with cleanup.policy=compact cannot be deleted by offset")
     if not leader.view.has_enough_replicas:
         # An out-of-sync replica that is elected later would bring the records back.

@@ -113,6 +113,12 @@ def test_both_cleanup_policies_at_once() -> None:
     assert (made.compacted, made.deletable) == (True, True)
 
 
+def test_a_segment_of_a_compacted_topic_is_rolled_before_its_records_must_be_compacted() -> None:
+    configs = {"max.compaction.lag.ms": "5"}
+    assert log_config({**configs, "cleanup.policy": "compact"}, Settings()).segment_ms == 5
+    assert log_config({**configs, "cleanup.policy": "delete"}, Settings()).segment_ms == 7 * 24 * 3600 * 1000
+
+
 @pytest.mark.parametrize("text", ["", " ", ","])
 def test_without_a_cleanup_policy_everything_is_kept(text: str) -> None:
     validate({"cleanup.policy": text}, PLAIN)

@@ -1,0 +1,30 @@
+"""Background care of the logs as a broker's settings have it: maintenance, and the log cleaner."""
+
+from collections.abc import Callable
+
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
+from cordwood.replication.log_cleaner import CleanerLimits, LogCleaner
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
+from cordwood.replication.replicas import Replicas
+
+
+def log_maintenance_of(settings: Settings, replicas: Replicas, wall_clock: Callable[[], int]) -> LogMaintenance:
+    intervals = Intervals(
+        retention_s=settings.log_retention_check_interval_ms / 1000,
+        delete_delay_s=settings.log_segment_delete_delay_ms / 1000,
+        lag_max_s=settings.replica_lag_time_max_ms / 1000,
+    )
+    return LogMaintenance(replicas, wall_clock, intervals)
+
+
+def log_cleaner_of(
+    settings: Settings, replicas: Replicas, log_maintenance: LogMaintenance, wall_clock: Callable[[], int]
+) -> LogCleaner:
+    limits = CleanerLimits(
+        threads=settings.log_cleaner_threads if settings.log_cleaner_enable else 0,
+        buffer_bytes=settings.log_cleaner_dedupe_buffer_size,
+        bytes_per_second=settings.log_cleaner_io_max_bytes_per_second,
+        backoff_s=settings.log_cleaner_backoff_ms / 1000,
+    )
+    return LogCleaner(replicas, log_maintenance, wall_clock, limits, INTERNAL_TOPICS)
