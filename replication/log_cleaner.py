@@ -26,6 +26,7 @@ INTERNAL_BACKOFF_S = 1.0
 """Longest pause while there are internal topics: coordinators read them whole, and they are written all the time."""
 INTERNAL_ROLL_BYTES = 256 << 10
 """Size at which the active segment of an internal topic is sealed, so that it can be compacted."""
+NO_LIMIT_MS = (1 << 63) - 1
 LATE_S = 1.0
 """Delay that the rate makes up for."""
 
@@ -151,7 +152,7 @@ class LogCleaner:
             log.roll_if_active(log.segments[-1])
             # The new segment's directory entry is synced with the next group commit.
             partition.directory.flusher.touch(partition)
-        if config.max_compaction_lag_ms < LogConfig.max_compaction_lag_ms:
+        if config.max_compaction_lag_ms < NO_LIMIT_MS:
             await self._load_first_timestamps(partition)
         return dirtiness_of(log.segments, config, log.clean_end, partition.last_stable_offset, now_ms)
 

@@ -36,15 +36,18 @@ class CommittedBatches:
 
     def compare(self, broker_id: int, partition: Partition, disk: SimulatedDisk) -> Iterator[tuple[str, str]]:
         """Compare what a replica has committed since the last call with the known batches."""
-        watermark = partition.high_watermark
+        watermark, is_compacted = partition.high_watermark, partition.log.config.compacted
         cursor = self._cursors.get(partition)
         if cursor is None:
             cursor = self._cursors[partition] = Cursor()
         if cursor.offset < watermark <= partition.log.log_end:
             try:
                 for batch in batches(disk, partition, cursor, watermark):
-                    yield from self._compare_batch(broker_id, batch, is_compacted=partition.log.config.compacted)
-                if partition.log.config.compacted:
+                    known_end = self._known_end
+                    yield from self._compare_batch(broker_id, peek(batch), is_compacted=is_compacted)
+                    if is_compacted and self._known_end > known_end:
+                        self._contents.take(batch)
+                if is_compacted:
                     yield from self._compare_keys(broker_id, partition, disk)
             except (CorruptBatch, OSError):
                 # Damage, which may not be detected yet. The checks of consumers show whether it is served.
@@ -69,8 +72,9 @@ class CommittedBatches:
         for loss in losses(self._contents, left, start, end):
             yield "rule-2", f"{self._name} on broker {broker_id} was compacted, and {loss}"
 
-    def _compare_batch(self, broker_id: int, data: bytes, *, is_compacted: bool) -> Iterator[tuple[str, str]]:
-        header = peek(data)
+    def _compare_batch(
+        self, broker_id: int, header: BatchHeader, *, is_compacted: bool = False
+    ) -> Iterator[tuple[str, str]]:
         batch = (header.base_offset, header.end, header.crc, header.leader_epoch)
         known = self._batches.get(header.base_offset)
         if is_compacted and known is not None:
@@ -88,8 +92,6 @@ class CommittedBatches:
             self._sequences.clear()
         self._batches[header.base_offset] = batch
         self._known_end = header.end
-        if is_compacted:
-            self._contents.take(data)
         yield from self._follow_sequence(header)
 
     def _follow_sequence(self, header: BatchHeader) -> Iterator[tuple[str, str]]:
