@@ -82,7 +82,9 @@ _GENERAL = """
   ([guarantees](../guarantees.md)).
 - Record batches must have format 2 (Kafka 0.11 and newer). Older formats are refused.
 - Batches are stored as their producer compressed them: a topic's `compression.type` has no effect.
-- A topic with `cleanup.policy=compact` is not compacted. Only `__consumer_offsets` is, by the group coordinator.
+- The log cleaner follows Kafka's rules. It also seals the active segment of a compacted topic that gets no more records
+  once they exceed `max.compaction.lag.ms`, and that of an internal topic at 256 KiB. A log that a cut pins is not
+  compacted before the cut is dropped.
 - Without `authorizer.class.name`, ACLs are stored and not enforced; Kafka stores none. The only authorizer is one with
   the decisions of Kafka's StandardAuthorizer ([required rights](rights.md)). It compares addresses, not their texts.
 - The table has the largest number of items in all arrays of one request together. A request other than Produce has at

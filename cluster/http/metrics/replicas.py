@@ -113,6 +113,12 @@ FAMILIES: tuple[Family, ...] = (
         _of_each(lambda replica: replica.log.log_end),
     ),
     gauges(
+        "partition_clean_end_offset",
+        "End of what the log cleaner has compacted in the replica; 0 without compaction.",
+        PLACE,
+        _of_each(lambda replica: replica.log.clean_end),
+    ),
+    gauges(
         "partition_size_bytes", "Size of the replica's segments.", PLACE, _of_each(lambda replica: replica.log.size)
     ),
 )

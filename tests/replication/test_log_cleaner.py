@@ -1,0 +1,317 @@
+"""The log cleaner over real logs on a simulated disk: what it compacts, when it stops, and what its failures cost."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from replica_fixture import ME, NOW_MS, ReplicaFixture, housekeeping_of
+from virtual_time import run
+
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.log_cleaner import INTERNAL_ROLL_BYTES, CleanerLimits, LogCleaner
+from cordwood.replication.log_directory import STAGING
+from cordwood.storage.batch import split
+from cordwood.storage.config import LogConfig
+from cordwood.storage.pins import NOT_PINNED, Pin
+from cordwood.storage.records import Record, decode, encode
+
+COMPACTED = LogConfig(segment_bytes=400, compacted=True, deletable=False, min_cleanable_dirty_ratio=0.0)
+UNLIMITED = CleanerLimits(threads=1, buffer_bytes=1 << 20, bytes_per_second=1e12, backoff_s=15.0)
+KEYS = ("a", "b", "c")
+
+
+class CleanerFixture(ReplicaFixture):
+    """A broker's replicas with a log cleaner, whose work in threads `at_step` may disturb."""
+
+    def __init__(self, config: LogConfig = COMPACTED, limits: CleanerLimits = UNLIMITED) -> None:
+        self.at_step: Callable[[str], None] = lambda _name: None
+        super().__init__(config, run_blocking=self._blocking)
+        self.now_ms = NOW_MS
+        self.limits = limits
+        self.start_cleaner()
+
+    def start_cleaner(self) -> None:
+        self.log_maintenance = housekeeping_of(self, lambda: self.now_ms)
+        self.cleaner = LogCleaner(
+            self.replicas, self.log_maintenance, lambda: self.now_ms, self.limits, internal_topics=("internal",)
+        )
+
+    async def _blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        await asyncio.sleep(0)
+        self.at_step(getattr(function, "__name__", ""))
+        return function(*arguments)
+
+    async def put(self, *pairs: tuple[str, str | None], topic: str = "t") -> None:
+        """Append a batch for each key and value, and flush them."""
+        for key, value in pairs:
+            record = Record(0, self.now_ms, key.encode(), None if value is None else value.encode())
+            self.partition(topic=topic).append(encode([record]), self.now_ms)
+        await self.flushed()
+
+    async def flushed(self) -> None:
+        """Complete the group commits under way."""
+        for _ in range(3):
+            await self.turn()
+            self.let_go()
+
+    async def fill(self, rounds: int = 20, keys: Sequence[str] = KEYS) -> None:
+        await self.put(*((key, f"{number}") for number in range(rounds) for key in keys))
+
+    def contents(self, topic: str = "t") -> list[tuple[str, str | None]]:
+        """Return key and value of each record that is left."""
+        log = self.partition(topic=topic).log
+        batches = [batch for segment in log.segments for batch in split(bytes(segment.read(0, segment.size)))]
+        return [
+            ((record.key or b"").decode(), None if record.value is None else record.value.decode())
+            for batch in batches
+            for record in decode(batch)
+        ]
+
+    def values(self, topic: str = "t") -> dict[str, str | None]:
+        return dict(self.contents(topic))
+
+    def files(self) -> list[str]:
+        return sorted(path for path in self.disk.files() if path.endswith(".log") and "/topics/" in path)
+
+
+def tell(story: Callable[[CleanerFixture], Awaitable[None]], **changes: Any) -> None:
+    async def scenario() -> None:
+        await story(CleanerFixture(**changes))
+
+    run(scenario())
+
+
+def test_only_the_newest_value_of_each_key_is_left() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before, end = broker.values(), broker.partition().log.log_end
+        sealed = len(broker.partition().log.segments) - 1
+        assert await broker.cleaner.clean_due() > 0
+        assert broker.values() == before
+        active = broker.partition().log.segments[-1]
+        assert len(broker.contents()) <= len(KEYS) + (active.end_offset - active.base_offset) + 1
+        assert broker.partition().log.log_end == end
+        assert len(broker.partition().log.segments) < sealed
+        assert broker.partition().log.clean_end == active.base_offset
+        assert await broker.cleaner.clean_due() == 0, "there is nothing dirty any more"
+
+    tell(story)
+
+
+def test_a_compacted_log_is_read_from_any_offset_on_and_takes_more() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        await broker.cleaner.clean_due()
+        log = broker.partition().log
+        for offset in range(log.log_end):
+            data = log.read(offset, 1, log.log_end)
+            assert data
+            last = list(split(data))[-1]
+            assert [record.offset for record in decode(last)][-1:] >= [offset] or not list(decode(last))
+        await broker.put(("a", "more"))
+        assert broker.values()["a"] == "more"
+
+    tell(story)
+
+
+def test_what_is_replaced_goes_after_the_delay_and_a_restart_finds_what_was_compacted() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before, files = broker.contents(), broker.files()
+        await broker.cleaner.clean_due()
+        after, clean_end = broker.contents(), broker.partition().log.clean_end
+        assert len(after) < len(before)
+        await asyncio.sleep(1)
+        assert len(broker.files()) == len(broker.partition().log.segments) < len(files)
+        assert not [path for path in broker.disk.files() if f"/{STAGING}/" in path]
+        broker.restart()
+        assert broker.contents() == after
+        broker.start_cleaner()
+        assert await broker.cleaner.clean_due() == 0
+        assert broker.partition().log.clean_end == clean_end
+
+    tell(story)
+
+
+def test_a_tombstone_goes_after_its_time() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill(3)
+        await broker.put(("a", None))
+        await broker.fill(keys=KEYS[1:])
+        await broker.cleaner.clean_due()
+        assert ("a", None) in broker.contents()
+        broker.now_ms += COMPACTED.delete_retention_ms + 1
+        await broker.fill(keys=KEYS[1:])
+        await broker.cleaner.clean_due()
+        assert "a" not in broker.values()
+
+    tell(story)
+
+
+def test_a_log_that_is_not_due_is_left_alone() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        assert await broker.cleaner.clean_due() == 1
+        for config in (
+            LogConfig(segment_bytes=400, compacted=False),
+            LogConfig(segment_bytes=400, compacted=True, min_compaction_lag_ms=1),
+        ):
+            broker.partition().configure(config)
+            await broker.fill(2)
+            assert await broker.cleaner.clean_due() == 0
+
+    tell(story)
+
+
+def test_a_log_with_a_pin_is_left_alone_also_in_the_middle_of_a_round() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before, log = broker.contents(), broker.partition().log
+        log.pinned = Pin(0, log.log_end)
+        assert await broker.cleaner.clean_due() == 0
+        log.pinned = NOT_PINNED
+
+        def pin(name: str) -> None:
+            if name == "next":
+                log.pinned = Pin(0, log.log_end)
+
+        broker.at_step = pin
+        assert await broker.cleaner.clean_due() == 0
+        assert broker.contents() == before
+        assert not [path for path in broker.disk.files() if f"/{STAGING}/" in path]
+
+    tell(story)
+
+
+def test_a_new_role_ends_a_round_and_the_next_one_is_complete() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before, partition = broker.contents(), broker.partition()
+
+        def elect(name: str) -> None:
+            if name == "next":
+                epoch = partition.leader_epoch + 1
+                partition.assigned(Assignment(ME, epoch, epoch, (ME,), frozenset({ME}), 1))
+
+        broker.at_step = elect
+        assert await broker.cleaner.clean_due() == 0
+        assert broker.contents() == before
+        broker.at_step = lambda _name: None
+        assert await broker.cleaner.clean_due() == 0, "it waits for the backoff"
+        await asyncio.sleep(UNLIMITED.backoff_s)
+        assert await broker.cleaner.clean_due() > 0
+        assert len(broker.contents()) < len(before)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_a_lack_of_resources_at_any_step_costs_a_pause(step: int) -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before, left = broker.values(), step
+
+        def fail(_name: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise OSError(errno.EMFILE, "too many open files")
+
+        broker.at_step = fail
+        await broker.cleaner.clean_due()
+        assert broker.values() == before
+        assert not broker.failed
+        await broker.put(("a", "more"))
+        await asyncio.sleep(UNLIMITED.backoff_s)
+        await broker.cleaner.clean_due()
+        assert len(broker.contents()) < 20
+        assert broker.values() == {**before, "a": "more"}
+        broker.restart()
+        assert broker.values() == {**before, "a": "more"}
+
+    tell(story)
+
+
+def test_an_unexpected_error_ends_the_compaction_of_this_log_and_of_no_other() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        broker.partition(0)
+        await broker.fill()
+
+        def fail(name: str) -> None:
+            if name == "next":
+                raise ZeroDivisionError
+
+        broker.at_step = fail
+        assert await broker.cleaner.clean_due() == 0
+        broker.at_step = lambda _name: None
+        await asyncio.sleep(UNLIMITED.backoff_s)
+        assert await broker.cleaner.clean_due() == 0
+        assert (broker.cleaner.measures.failures, broker.cleaner.measures.uncleanable) == (1, 1)
+        assert broker.partition().is_leader, "the replica is served as before"
+
+    tell(story)
+
+
+def test_the_rate_is_kept() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        now = asyncio.get_running_loop().time
+        began = now()
+        await broker.cleaner.clean_due()
+        measures = broker.cleaner.measures
+        assert now() - began >= (measures.bytes_read + measures.bytes_written) / 100 - 1
+
+    tell(story, limits=UNLIMITED._replace(bytes_per_second=100.0))
+
+
+def test_a_record_that_must_be_compacted_does_not_wait_for_the_next_one() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.put(("a", "1"), ("a", "2"))
+        assert await broker.cleaner.clean_due() == 0
+        broker.now_ms += 1001
+        assert await broker.cleaner.clean_due() == 1
+        assert broker.contents() == [("a", "2")]
+
+    tell(story, config=LogConfig(compacted=True, max_compaction_lag_ms=1000, min_cleanable_dirty_ratio=1.0))
+
+
+def test_the_active_segment_of_an_internal_topic_is_sealed_by_its_size() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        value = "v" * 1000
+        for _ in range(1 + INTERNAL_ROLL_BYTES // 1000):
+            await broker.put(("a", value), topic="internal")
+        assert await broker.cleaner.clean_due() == 1
+        assert broker.contents("internal") == [("a", value)]
+
+    tell(story, config=LogConfig(compacted=True))
+
+
+def test_the_service_compacts_by_itself_and_stops() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before = broker.values()
+        broker.cleaner.start()
+        while broker.cleaner.measures.dirty_bytes or not broker.cleaner.measures.rounds:
+            await asyncio.sleep(1)
+        await broker.cleaner.close()
+        assert broker.values() == before
+        assert len(broker.contents()) < 20
+        assert broker.cleaner.measures.bytes_read > broker.cleaner.measures.bytes_written > 0
+        assert broker.cleaner.measures.records_read > broker.cleaner.measures.records_kept > 0
+
+    tell(story)
+
+
+def test_without_threads_nothing_is_compacted() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before = broker.contents()
+        broker.cleaner.start()
+        await asyncio.sleep(100)
+        assert broker.contents() == before
+        await broker.cleaner.close()
+
+    tell(story, limits=UNLIMITED._replace(threads=0))
