@@ -75,12 +75,29 @@ def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> I
     if end < committed:
         yield Anomaly("lost-write", f"{name}: committed up to {committed}, and the replicas' logs end at {ends}", (), 1)
     one, *others = logs
+    if any(file.generation for path in data.values() for file in _segments(_directory(path, replica))):
+        yield from _differences_of_compacted(data, replica, end)
+        return
     expected = _between(logs[one], start, end)
     for other in others:
         found = _between(logs[other], start, end)
         if found != expected:
             mine, theirs = next(pair for pair in zip_longest(expected, found) if pair[0] != pair[1])
             yield Anomaly("replica-divergence", f"{name}: broker {one} has {mine}, broker {other} has {theirs}", (), 1)
+
+
+def _differences_of_compacted(data: Mapping[int, Path], replica: Replica, end: int) -> Iterator[Anomaly]:
+    # Not from the first batches on: they may be gone with all their records.
+    start = max(_segments(_directory(path, replica))[0].base_offset for path in data.values())
+    contents = {
+        broker: CompactedContents(content for _, content in batches_in(_directory(path, replica)))
+        for broker, path in data.items()
+    }
+    one, *others = contents
+    for other in others:
+        for difference in islice(compacted.differences(contents[one], contents[other], start, end), 1):
+            what = f"{'-'.join(replica)}: on brokers {one} and {other}, {difference}"
+            yield Anomaly("replica-divergence", what, (), 1)
 
 
 def damage(data: Mapping[int, Path]) -> Iterator[Anomaly]:
