@@ -6,7 +6,7 @@ begins there later.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, LogMainten
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished, report
-from cordwood.storage.compaction.round import CleaningRound
+from cordwood.storage.compaction.round import CleaningRound, Rewritten
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import CorruptBatch, DamagedLog, DiskFailed, StorageError
 
@@ -193,8 +193,8 @@ class LogCleaner:
         is_complete = False
         try:
             steps = one_round.steps()
-            while (step := await finished(directory.run_blocking(next, steps, None))) is not None:
-                if partition.is_deleted or partition.is_offline or partition.leader_epoch != epoch:
+            while (step := await finished(directory.run_blocking(_next_step, steps))) is not None:
+                if partition.leader_epoch != epoch or not _is_compacted(partition):
                     return False
                 if isinstance(step, int):
                     await self._keep_to_the_rate(step)
@@ -269,3 +269,15 @@ class LogCleaner:
         self._uncleanable = {partition for partition in self._uncleanable if not partition.is_deleted}
         self._retry_at = {partition: at for partition, at in self._retry_at.items() if not partition.is_deleted}
         self.measures.uncleanable = len(self._uncleanable)
+
+
+def _next_step(steps: Iterator[int | Rewritten]) -> int | Rewritten | None:
+    """Take the next step of a round, in a thread."""
+    return next(steps, None)
+
+
+def _is_compacted(partition: Partition) -> bool:
+    """Return whether the log may be compacted at all. A cut keeps it as it is, and so does a failure of the replica."""
+    log = partition.log
+    is_served = not partition.is_deleted and not partition.is_offline
+    return is_served and log.config.compacted and bool(log.segments) and log.pinned == NOT_PINNED

@@ -45,6 +45,7 @@ ACTIONS = {
     "scrub-cut": "a job that scrubs",
     "truncation-cut": "a job that prepares truncations",
     "maintenance-cut": "a job that removes files or learns of old segments",
+    "cleaner-cut": "a job that compacts a log",
     "other-job-cut": "any other job: reads, checkpoints, repairs, metadata",
     "transaction-committed": "a client gets the answer that its transaction is committed",
     "transaction-aborted": "or, as it had asked, aborted",

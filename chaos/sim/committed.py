@@ -77,9 +77,12 @@ class CommittedBatches:
     ) -> Iterator[tuple[str, str]]:
         batch = (header.base_offset, header.end, header.crc, header.leader_epoch)
         known = self._batches.get(header.base_offset)
-        if is_compacted and known is not None:
+        if is_compacted and header.base_offset < self._known_end:
+            if known is None and not header.record_count:
+                # A batch without records that closes a rewritten segment.
+                return
             # Its records are compared with the whole log.
-            batch = (batch[0], batch[1], known[2], batch[3])
+            batch = batch if known is None else (batch[0], batch[1], known[2], batch[3])
         if header.base_offset < self._known_end and known != batch:
             if known is not None or not any(header.base_offset in gap for gap in self._gaps):
                 yield "rule-2", f"{self._name}: {known} was committed, and broker {broker_id} has {batch} there"

@@ -24,6 +24,7 @@ KINDS = {
     "cordwood.replication.scrubber": "scrub-cut",
     "cordwood.replication.truncation": "truncation-cut",
     "cordwood.replication.log_maintenance": "maintenance-cut",
+    "cordwood.replication.log_cleaner": "cleaner-cut",
 }
 """By the module of a job's function: the name under which its interruptions are counted."""
 OTHER = "other-job-cut"

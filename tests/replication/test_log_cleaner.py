@@ -174,7 +174,7 @@ def test_a_log_with_a_pin_is_left_alone_also_in_the_middle_of_a_round() -> None:
         log.pinned = NOT_PINNED
 
         def pin(name: str) -> None:
-            if name == "next":
+            if name == "_next_step":
                 log.pinned = Pin(0, log.log_end)
 
         broker.at_step = pin
@@ -191,7 +191,7 @@ def test_a_new_role_ends_a_round_and_the_next_one_is_complete() -> None:
         before, partition = broker.contents(), broker.partition()
 
         def elect(name: str) -> None:
-            if name == "next":
+            if name == "_next_step":
                 epoch = partition.leader_epoch + 1
                 partition.assigned(Assignment(ME, epoch, epoch, (ME,), frozenset({ME}), 1))
 
@@ -241,7 +241,7 @@ def test_an_unexpected_error_ends_the_compaction_of_this_log_and_of_no_other() -
         await broker.fill()
 
         def fail(name: str) -> None:
-            if name == "next":
+            if name == "_next_step":
                 raise ZeroDivisionError
 
         broker.at_step = fail
