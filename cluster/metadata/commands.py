@@ -10,13 +10,12 @@ from enum import IntEnum
 from typing import Any, ClassVar, NewType, get_args
 from uuid import UUID
 
-import msgpack
-
-from cordwood.archive.manifest import ArchivedSegment, PartitionArchive, RemovedSegment, Upload
+from cordwood.archive.manifest import ArchivedSegment, Upload
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.credentials import ScramMechanism
-from cordwood.cluster.metadata.cuts import Cut, CutPartition
+from cordwood.cluster.metadata.cuts import CutPartition
 from cordwood.cluster.metadata.fields import record_reader, text
+from cordwood.cluster.metadata.packing import pack, unpack
 
 BrokerId = NewType("BrokerId", int)
 
@@ -446,11 +445,6 @@ def acl_of(fields: Any) -> Acl:
 # These numbers are in journals on users' disks: never change one, and never give one to another command.
 _READERS = {kind.KIND: record_reader(kind, {Acl: acl_of}) for kind in get_args(Command)}
 
-_UUID_EXTENSION = 1
-
-
-PACKED_BYTES_USUAL = 1024
-
 
 class UnknownCommand(Exception):
     """The bytes are no command of this version. A newer version may have written them."""
@@ -471,46 +465,3 @@ def decode(data: bytes) -> Command:
     except (TypeError, ValueError) as error:
         raise UnknownCommand(f"{len(data)} bytes that are not a valid command: {error}") from None
     return command
-
-
-def pack(value: object) -> bytes:
-    """Pack plain values, tuples and UUIDs as msgpack."""
-    # Most values are small. `packb` would allocate 256 KiB for each, heartbeats of the quorum included.
-    packed: bytes = msgpack.Packer(default=_pack_ours, buf_size=PACKED_BYTES_USUAL).pack(value)
-    return packed
-
-
-def unpack(data: bytes) -> Any:
-    """Unpack msgpack, with a tuple for every sequence. Raises ValueError."""
-    try:
-        return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_uuid, strict_map_key=False)
-    except (msgpack.UnpackException, ValueError) as error:
-        raise ValueError(str(error) or type(error).__name__) from None
-
-
-def _pack_ours(value: object) -> object:
-    match value:
-        case UUID():
-            return msgpack.ExtType(_UUID_EXTENSION, value.bytes)
-        case Endpoint(listener, host, port):
-            return (listener, host, port)
-        case ConfigChange(key, expected, changed):
-            return (key, expected, changed)
-        case IsrChange(topic_id, partition, leader_epoch, partition_epoch, isr):
-            return (topic_id, partition, leader_epoch, partition_epoch, isr)
-        case ScramUpsertion(user, mechanism, salt, stored_key, server_key, iterations):
-            return (user, mechanism, salt, stored_key, server_key, iterations)
-        case ArchivedSegment() | Upload() | RemovedSegment() | PartitionArchive() | Cut() | CutPartition():
-            return tuple([getattr(value, name) for name in value.__slots__])
-        case ScramDeletion(user, mechanism):
-            return (user, mechanism)
-        case Acl(ResourcePattern(resource, name, pattern), principal, host, operation, permission):
-            return (resource, name, pattern, principal, host, operation, permission)
-        case _:
-            raise TypeError(f"{type(value).__name__} has no place in the metadata")
-
-
-def _unpack_uuid(code: int, data: bytes) -> UUID:
-    if code != _UUID_EXTENSION:
-        raise ValueError(f"extension {code} is unknown")
-    return UUID(bytes=data)

@@ -6,11 +6,12 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from cordwood.archive.manifest import PartitionArchive
-from cordwood.cluster.metadata.commands import Endpoint, acl_of, pack, unpack
+from cordwood.cluster.metadata.commands import Endpoint, acl_of
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.fields import record_reader
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.packing import pack, unpack
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from cordwood.cluster.metadata.commands import BrokerId, pack, unpack
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.packing import pack, unpack
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
 

@@ -7,7 +7,8 @@ from types import UnionType
 from typing import Any, ClassVar, get_args, get_type_hints
 from uuid import UUID
 
-from cordwood.cluster.metadata.commands import BrokerId, pack, unpack
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.packing import pack, unpack
 from cordwood.cluster.metadata.quorum import Heartbeat
 
 Row = tuple[bytes, int, int]

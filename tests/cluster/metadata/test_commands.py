@@ -34,8 +34,8 @@ from cordwood.cluster.metadata.commands import (
     UnregisterBroker,
     decode,
     encode,
-    pack,
 )
+from cordwood.cluster.metadata.packing import pack
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 READ_FLIGHTS = Acl(

@@ -9,9 +9,10 @@ import pytest
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
-from cordwood.cluster.metadata.commands import BrokerId, Endpoint, pack, unpack
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.packing import pack, unpack
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.errors import DamagedLog
 

@@ -20,9 +20,9 @@ from cordwood.cluster.metadata.commands import (
     RegisterBroker,
     ResourceType,
     UnfenceBroker,
-    pack,
 )
 from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.packing import pack
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
 from cordwood.cluster.metadata.raft import entry
 from cordwood.cluster.proposals.admission import admission

@@ -12,7 +12,8 @@ import trustme
 from cryptography import x509
 from loopback_quorum import VOTERS, Loopback
 
-from cordwood.cluster.metadata.commands import BrokerId, unpack
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.packing import unpack
 from cordwood.cluster.metadata.quorum import QuorumTls
 from cordwood.cluster.metadata.raft.handshake import NONCE_BYTES, Handshake, Membership, PeerRole
 from cordwood.cluster.metadata.raft.tls import CertificateRefused, TlsFailed, TlsStream
