@@ -65,8 +65,11 @@ class Log:
         self.log_start = self.log_end = self.flushed_end = 0
         self.flushed_start = 0
         """Log start offset that a restart would find."""
-        self.clean_end = 0
-        """End of what the log cleaner has compacted."""
+        self.clean_end = self.listed_end = self.truncations = 0
+        """End of what the log cleaner has compacted, end of what the manifest on disk lists, count of truncations."""
+        self.replaced = ReplacedSegments()
+        self._has_gaps = False
+        """Whether the batches that were appended last have gaps between their offsets."""
         self.pinned = NOT_PINNED
         self.epochs = LeaderEpochs()
         self.producers = Producers()
@@ -338,17 +341,11 @@ class Log:
         if segment is self.segments[-1] and not segment.is_sealed:
             self._roll()
 
-    def replace(self, old: Segment, new: Segment) -> None:
-        """Replace a sealed segment whose file was replaced. Slices given out before still read the old file."""
-        self.segments[self.segments.index(old)] = new
-        self.opened.forget(old)
-        self._positions.clear()
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Replace adjacent sealed segments by one of the same offsets. Slices given out before read the old files.
 
-    def replace_run(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace adjacent sealed segments by a rewritten one of the same offsets, whose files have their names.
-
-        The next checkpoint commits this: it has the manifest with the new generation. After it, the files of the old
-        segments may be deleted (`ReplacedSegments.take`); slices given out before still read them.
+        If the new one has other names, the next checkpoint commits this with its manifest, and after that the old files
+        may be deleted (`ReplacedSegments.take`).
         """
         first = self.segments.index(old[0])
         assert self.segments[first : first + len(old)] == list(old), "a run of segments"
@@ -356,7 +353,8 @@ class Log:
         for segment in old:
             self.opened.forget(segment)
         self._positions.clear()
-        self.replaced.add(old)
+        if new.generation != old[0].generation:
+            self.replaced.add(old)
 
     def state(self) -> LogState:
         """Return the checkpoint of the log as of now. Also writes the index's new rows (unsynced)."""
@@ -440,8 +438,7 @@ class Log:
             self.disk.make_directories(self.directory)
             changed = directories_to(self.directory)
         file = SegmentFile(self.log_end, max(self.replaced.least_generation, int(self._has_gaps)))
-        interval_bytes = self.config.index_interval_bytes
-        segment = Segment.create(self.disk, self.directory, file, interval_bytes, self.opened)
+        segment = Segment.create(self.disk, self.directory, file, self.config.index_interval_bytes, self.opened)
         segment.aborted.undecided = self.producers.transactions.first_undecided(self.log_end)
         self.segments.append(segment)
         self._unsynced.changed(*changed)

@@ -123,7 +123,7 @@ class SegmentRebuild:
         rebuilt = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         # It has the same markers, and the file of their aborted transactions stays.
         rebuilt.aborted = old.aborted
-        log.replace(old, rebuilt)
+        log.replace([old], rebuilt)
         return True
 
     def abort(self) -> None:

@@ -33,7 +33,7 @@ def swap(log: Log, old: Sequence[Segment], new: Segment) -> None:
     for source, target in zip(new.paths(), named.paths(), strict=True):
         if source != new.aborted.path or row.aborted:
             log.disk.rename(source, target)
-    log.replace_run(old, named)
+    log.replace(old, named)
 
 
 def discard(log: Log, new: Segment) -> None:
