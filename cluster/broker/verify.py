@@ -9,9 +9,10 @@ from cordwood.cluster.metadata.raft import storage
 from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS, names_in, place_of
 from cordwood.replication.run_mark import RUN_FILE
 from cordwood.storage.batch import BatchHeader
+from cordwood.storage.compaction.verify import verify_compacted
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.flushed_offsets import FlushedOffsets
+from cordwood.storage.flushed_offsets import FlushedOffset, FlushedOffsets
 from cordwood.storage.verify import (
     CHECKPOINTS,
     dump_segment,
@@ -25,18 +26,21 @@ WHOLE_FILES = frozenset((*CHECKPOINTS, identity.NAME, storage.STANDING, RUN_FILE
 """Names of files in the framing of `storage/checkpoint.py`."""
 
 
-def verify(disk: Disk, path: str) -> Iterator[DamagedLog]:
-    """Yield the damage in a file, a partition, or a whole data directory. Writes nothing. Raises OSError."""
+def verify(disk: Disk, path: str, *, compacted: bool = False) -> Iterator[DamagedLog]:
+    """Yield the damage in a file, a partition, or a whole data directory. Writes nothing. Raises OSError.
+
+    With `compacted`, also yield records that the log cleaner should have removed.
+    """
     names = _names(disk, path)
     if names is None:
         yield from _verify_file(disk, path)
     elif TOPICS in names or METADATA in names:
-        yield from _verify_data_directory(disk, path, names)
+        yield from _verify_data_directory(disk, path, names, compacted=compacted)
     elif any(name.endswith(LOG) for name in names):
-        yield from verify_partition(disk, path, None)
+        yield from _verify_partition(disk, path, None, compacted=compacted)
     else:
         for name in names:
-            yield from verify(disk, f"{path}/{name}")
+            yield from verify(disk, f"{path}/{name}", compacted=compacted)
 
 
 def dump(disk: Disk, path: str) -> Iterator[tuple[str, int, BatchHeader]]:
@@ -50,7 +54,13 @@ def dump(disk: Disk, path: str) -> Iterator[tuple[str, int, BatchHeader]]:
             yield from dump(disk, f"{path}/{name}")
 
 
-def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[DamagedLog]:
+def _verify_partition(disk: Disk, path: str, mark: FlushedOffset | None, *, compacted: bool) -> Iterator[DamagedLog]:
+    yield from verify_partition(disk, path, mark)
+    if compacted:
+        yield from verify_compacted(disk, path)
+
+
+def _verify_data_directory(disk: Disk, path: str, names: list[str], *, compacted: bool) -> Iterator[DamagedLog]:
     marks: FlushedOffsets | None = None
     for name in names:
         if name == MARKS_FILE:
@@ -65,7 +75,7 @@ def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[
             place = place_of(topic, partition)
             if place is not None:
                 mark = None if marks is None else marks.get(*place)
-                yield from verify_partition(disk, f"{path}/{TOPICS}/{topic}/{partition}", mark)
+                yield from _verify_partition(disk, f"{path}/{TOPICS}/{topic}/{partition}", mark, compacted=compacted)
 
 
 def _verify_metadata(disk: Disk, path: str) -> Iterator[DamagedLog]:

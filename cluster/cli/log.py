@@ -43,7 +43,13 @@ def dump(path: LogPath, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def verify(path: LogPath, as_json: AsJson = False) -> None:
+def verify(
+    path: LogPath,
+    compacted: Annotated[
+        bool, typer.Option("--compacted", help="Also check that each key has one record where a log is compacted.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check every byte: checksums, offsets, epochs, and the indexes against the batches.
 
     Exits with 1 and prints file and byte of each damaged place. Changes no file.
@@ -54,7 +60,7 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
     size = _size(path)
     with _reading(path) as disk, progress_bar("verifying", size) as read:
         disk.told = read
-        for finding in findings_in(disk, str(path)):
+        for finding in findings_in(disk, str(path), compacted=compacted):
             findings.append(finding)
             if not as_json:
                 typer.echo(f"{finding.path}: byte {finding.position}: {finding.what}")
