@@ -348,7 +348,6 @@ class Log:
         may be deleted (`ReplacedSegments.take`).
         """
         first = self.segments.index(old[0])
-        assert self.segments[first : first + len(old)] == list(old), "a run of segments"
         self.segments[first : first + len(old)] = [new]
         for segment in old:
             self.opened.forget(segment)
@@ -476,6 +475,7 @@ class Log:
         self.truncations += 1
         for segment in self.replaced.truncated(self.segments, end):
             self._remove(segment)
+            self.replaced.take([segment])
 
     def segment_of(self, offset: int) -> Segment:
         """Return the segment with `offset`, or the nearest one if there is none; there has to be a segment."""

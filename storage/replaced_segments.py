@@ -20,9 +20,6 @@ class ReplacedSegments:
         self.least_generation = 0
         """Least generation of new segments: files that are being removed may have the names of lower ones."""
 
-    def __iter__(self) -> Iterable[Segment]:
-        return iter(self._segments)
-
     def add(self, segments: Sequence[Segment]) -> None:
         """Add segments that a rewritten one, whose files have just got their names, has replaced."""
         self._segments += segments
@@ -35,11 +32,11 @@ class ReplacedSegments:
         return taken
 
     def truncated(self, segments: Iterable[Segment], end: int) -> list[Segment]:
-        """Return and forget those with truncated offsets, from `end` on: the caller removes them at once.
+        """Return those with truncated offsets, from `end` on: the caller removes them, and then takes them.
 
         `segments` are those of the log before the truncation. New segments get names that none of all these has.
         """
         newest = max([segment.generation for segment in (*segments, *self._segments)], default=0)
         if newest:
             self.least_generation = max(self.least_generation, newest + 1)
-        return self.take([segment for segment in self._segments if segment.end_offset > end])
+        return [segment for segment in self._segments if segment.end_offset > end]

@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "replaced-segments-outlive-a-truncation",
         "storage/log.py",
-        "        for segment in self.replaced.truncated(self.segments, end):\n            self._remove(segment)\n",
-        "        self.replaced.truncated(self.segments, end)\n",
+        "            self._remove(segment)\n            self.replaced.take([segment])\n",
+        "            pass\n",
         "A truncation removes the replaced segments that have truncated batches.",
         BACK,
         Scenario.LOGS,

@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         "missing-segments-are-not-listed",
         "storage/manifest.py",
-        "    sealed = [row for row in manifest if row.end_offset > log_start or row.base_offset in there]\n",
-        "    sealed = [row for row in manifest if row.base_offset in there]\n",
+        "if row.end_offset > log_start or (row.base_offset, row.generation) in there]\n",
+        "if (row.base_offset, row.generation) in there]\n",
         "A segment of the manifest without a file is damage.",
         "A deleted segment file is not noticed, and consumers skip its records.",
         Scenario.BROKERS,

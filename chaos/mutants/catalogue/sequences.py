@@ -45,8 +45,8 @@ MUTANTS = (
     Mutant(
         "truncated-batches-are-repeats",
         "storage/log.py",
-        "        self.producers.truncate_end(end, again)\n        self.recovery_point = min(",
-        "        self.recovery_point = min(",
+        "        self.producers.truncate_end(end, again)\n        self.recovery_point, self.clean_end = min(",
+        "        self.recovery_point, self.clean_end = min(",
         "A truncation removes the truncated batches from the producer state.",
         GONE,
         Scenario.REPLICAS,
@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "unflushed-batches-are-checkpointed",
         "storage/state.py",
-        "    producers = log.producers.snapshot(end)\n",
-        "    producers = log.producers.snapshot(log.log_end)\n",
+        "    producers, sealed, active = log.producers.snapshot(end), ",
+        "    producers, sealed, active = log.producers.snapshot(log.log_end), ",
         "A checkpoint of the producer state contains only flushed batches.",
         GONE,
         Scenario.REPLICAS,
