@@ -7,7 +7,7 @@ files may be written again after a crash: what is complete is not downloaded twi
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from crc32c import crc32c
@@ -32,7 +32,7 @@ PIECE_BYTES = 8 << 20
 PIECES_AT_ONCE = 4
 INTERVAL_BYTES = 4096
 
-RunBlocking = Callable[..., Awaitable[None]]
+RunBlocking = Callable[..., Awaitable[Any]]
 
 
 class Place(NamedTuple):
@@ -94,12 +94,18 @@ class _Piece(NamedTuple):
 
 
 async def restore_log(
-    store: ObjectStore, place: Place, chain: Chain, disk: Disk, directories: Sequence[str], limits: LocalLimits
+    store: ObjectStore,
+    place: Place,
+    chain: Chain,
+    disk: Disk,
+    directories: Sequence[str],
+    limits: LocalLimits,
+    run_blocking: RunBlocking = asyncio.to_thread,
 ) -> RestoredLog:
     """Write a partition's log into each of these directories. Durable on return.
 
     Segments whose objects are missing or damaged are left out: a broker reports their range as lost, and serves the
-    records before and after it. Raises StoreUnavailable, OSError.
+    records before and after it. `run_blocking` runs what blocks on the disk. Raises StoreUnavailable, OSError.
     """
     segments = chain.archive.segments
     for directory in directories:
@@ -107,12 +113,12 @@ async def restore_log(
             sync_directory(disk, changed)
     if not segments:
         for directory in directories:
-            await asyncio.to_thread(write_checkpoint, disk, directory, state_of_new_log(chain.end))
+            await run_blocking(write_checkpoint, disk, directory, state_of_new_log(chain.end))
         return RestoredLog(chain.end, chain.end, chain.end, 0, -1, 0, ())
     local = segments[_first_local(segments, limits) :]
     rows, losses, last = list[SealedSegment](), list[Loss](), _assumed(segments[: -len(local)])
     for segment in local:
-        restoring = _Restoring(store, place, segment, disk, directories)
+        restoring = _Restoring(store, place, segment, disk, directories, run_blocking)
         row, state = await restoring.run(last, losses)
         rows.append(row)
         last = state or last
@@ -131,7 +137,7 @@ async def restore_log(
             rows[0].base_offset,
             _clean_end(segments),
         )
-        await asyncio.to_thread(write_checkpoint, disk, directory, checkpoint)
+        await run_blocking(write_checkpoint, disk, directory, checkpoint)
     ids = [producer_id for producer_id, _ in producers if producer_id < FIRST_OF_ONE_BATCH]
     latest, size = max(epochs.latest, segments[-1].leader_epoch), sum(row.size for row in rows)
     return RestoredLog(log_start, rows[0].base_offset, end, size, latest, max(ids, default=-1) + 1, tuple(losses))
@@ -180,9 +186,16 @@ class _Restoring:
     """One segment that is restored into several directories."""
 
     def __init__(
-        self, store: ObjectStore, place: Place, segment: ArchivedSegment, disk: Disk, directories: Sequence[str]
+        self,
+        store: ObjectStore,
+        place: Place,
+        segment: ArchivedSegment,
+        disk: Disk,
+        directories: Sequence[str],
+        run_blocking: RunBlocking,
     ) -> None:
         self._store, self._segment, self._disk, self._directories = store, segment, disk, directories
+        self._run_blocking = run_blocking
         self._log_name, self._state_name = layout.segment_names(*place, segment)
 
     async def run(self, before: SegmentState, losses: list[Loss]) -> tuple[SealedSegment, SegmentState | None]:
@@ -203,7 +216,7 @@ class _Restoring:
             losses.append(Loss(segment.start_offset, segment.end_offset, str(damaged)))
             return lost._replace(undecided=state.undecided), state
         for directory in self._directories:
-            await asyncio.to_thread(self._write_indexes, directory, piece)
+            await self._run_blocking(self._write_indexes, directory, piece)
         return piece.row(), state
 
     async def _without_state(
@@ -217,14 +230,14 @@ class _Restoring:
             await self._download(piece)
             row = piece.row()
             local = Segment.listed(self._disk, self._directories[0], row, INTERVAL_BYTES, OpenSegments())
-            state = await asyncio.to_thread(rebuilt, local, before)
+            state = await self._run_blocking(rebuilt, local, before)
         except (_Damaged, DamagedLog) as damaged:
             losses.append(Loss(segment.start_offset, segment.end_offset, str(damaged)))
             return lost._replace(undecided=segment.base_offset), None
         losses.append(Loss(segment.end_offset, segment.end_offset, f"{why}: rebuilt from the batches"))
         piece = piece._replace(state=state, intervals=state.intervals)
         for directory in self._directories:
-            await asyncio.to_thread(self._write_indexes, directory, piece)
+            await self._run_blocking(self._write_indexes, directory, piece)
         return piece.row(), state
 
     async def _state(self) -> SegmentState:
@@ -280,7 +293,7 @@ class _Restoring:
         """Write the batches to all directories, unless they are there. Raises _Damaged."""
         paths = [self._local(directory, piece).path for directory in self._directories]
         size = piece.archived.size - piece.position
-        if piece.position == 0 and all([await asyncio.to_thread(self._has, path, size) for path in paths]):
+        if piece.position == 0 and all([await self._run_blocking(self._has, path, size) for path in paths]):
             return
         with ExitStack() as opened:
             files = [opened.enter_context(closing(self._disk.open(path, create=True))) for path in paths]
@@ -288,7 +301,7 @@ class _Restoring:
                 file.truncate(0)
             is_sound = await self._copy(files, piece.position)
             for file in files:
-                await asyncio.to_thread(file.sync)
+                await self._run_blocking(file.sync)
         if not is_sound:
             for path in paths:
                 self._disk.remove(path)
@@ -308,7 +321,7 @@ class _Restoring:
                 # Or it ends too soon.
                 return False
             for at, content in zip(starts, contents, strict=True):
-                crc = await asyncio.to_thread(_write, files, content, at, skipped, crc)
+                crc = await self._run_blocking(_write, files, content, at, skipped, crc)
         return crc == self._segment.crc
 
     def _has(self, path: str, size: int) -> bool:

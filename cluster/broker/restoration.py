@@ -18,7 +18,7 @@ from crc32c import crc32c
 from cordwood.archive import layout
 from cordwood.archive.commits import Chain, TopicObject, commit_content, read_chain, read_topics
 from cordwood.archive.manifest import PartitionArchive
-from cordwood.archive.restore import LocalLimits, Place, RestoredLog, restore_log
+from cordwood.archive.restore import LocalLimits, Place, RestoredLog, RunBlocking, restore_log
 from cordwood.archive.segment_state import DamagedState, decode
 from cordwood.archive.store import ObjectMissing, ObjectStore
 from cordwood.cluster.broker import identity, restore_mark
@@ -99,7 +99,8 @@ async def plan(
     replication_factor: int | None = None,
 ) -> Plan:
     """Return the plan of a restoration to these brokers. Raises CannotRestore, StoreError."""
-    topics, passed_over = _chosen(await read_topics(store, cluster_id))
+    known = await read_topics(store, cluster_id)
+    topics, passed_over = _chosen(known)
     if not topics:
         raise CannotRestore(f"the archive has no topics of a cluster {cluster_id!r}.")
     places = [(topic.id, partition) for topic in topics for partition in range(topic.partitions)]
@@ -112,7 +113,7 @@ async def plan(
 
     found = await asyncio.gather(*map(chain_of, places))
     chains = {at: _continued(chain) for at, (chain, _) in zip(places, found, strict=True)}
-    next_id = max(number for number in (*(one for _, one in found), *(topic.next_producer_id for topic in topics)))
+    next_id = max(number for number in (*(one for _, one in found), *(topic.next_producer_id for topic in known)))
     ids = tuple(map(BrokerId, sorted(brokers)))
     image = Image(
         FIRST_INDEX + len(ids),
@@ -143,6 +144,7 @@ async def restore(
     *,
     accepts_losses: bool = False,
     is_all_local: bool = False,
+    run_blocking: RunBlocking = asyncio.to_thread,
 ) -> AsyncIterator[RestoredPartition]:
     """Restore the plan into the targets' directories, which are locked, and yield each partition when it is done.
 
@@ -155,7 +157,9 @@ async def restore(
 
     async def one(topic: TopicObject, partition: int) -> RestoredPartition:
         async with limit:
-            return await _restore_partition(store, wanted, topic, partition, begun, disk, now_ms, is_all_local)
+            return await _restore_partition(
+                store, wanted, topic, partition, begun, disk, now_ms, is_all_local, run_blocking
+            )
 
     restored: dict[tuple[UUID, int], RestoredLog] = {}
     for topic in wanted.topics:
@@ -173,7 +177,7 @@ async def restore(
         )
     await _close_gaps(store, wanted)
     for target in begun:
-        await asyncio.to_thread(_complete, disk, target, wanted, restored)
+        await run_blocking(_complete, disk, target, wanted, restored)
     for target in begun:
         restore_mark.write(disk, target.directory, RestoreMark(wanted.id, is_done=True))
 
@@ -187,6 +191,7 @@ async def _restore_partition(
     disk: Disk,
     now_ms: int,
     is_all_local: bool,
+    run_blocking: RunBlocking,
 ) -> RestoredPartition:
     chain = wanted.chains[topic.id, partition]
     replicas = wanted.image.topics_by_id[topic.id].partitions[partition].replicas
@@ -197,7 +202,7 @@ async def _restore_partition(
     if directories and chain.end:
         limits = LocalLimits() if is_all_local else _local_limits(topic.configs, now_ms)
         at = Place(wanted.image.cluster_id, topic.id, partition)
-        log = await restore_log(store, at, chain, disk, directories, limits)
+        log = await restore_log(store, at, chain, disk, directories, limits, run_blocking)
     return RestoredPartition(topic.name, partition, log, chain.gaps)
 
 

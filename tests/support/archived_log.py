@@ -1,8 +1,9 @@
 """A log whose sealed segments are archived in a directory, with what leaders and log cleaners do to an archive."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from crc32c import crc32c
@@ -11,43 +12,47 @@ from log_fixture import SMALL, LogFixture
 from cordwood.archive import layout, segment_state
 from cordwood.archive.blocking import wait
 from cordwood.archive.commits import TopicObject, commit_content, topic_content
-from cordwood.archive.manifest import (
-    NO_LIMIT,
-    ArchivedSegment,
-    PartitionArchive,
-    Upload,
-    with_committed,
-    with_replaced,
-    with_upload,
-    without,
-)
-from cordwood.archive.obstore_store import open_store
-from cordwood.archive.segment_state import SegmentState, state_of
-from cordwood.storage.batch import BatchHeader, check, split
-from cordwood.storage.index import Index, Interval
-from cordwood.storage.producers import Producers
+from cordwood.archive.manifest import ArchivedSegment, PartitionArchive, Upload, with_committed, with_upload
+from cordwood.archive.segment_state import encode, state_of
+from cordwood.archive.store import ObjectStore
+from cordwood.cluster.metadata.image import Image
+from cordwood.storage.config import LogConfig
+from cordwood.storage.log import Log
+from cordwood.storage.log_loader import open_log
+from cordwood.storage.real_disk import RealDisk
+from cordwood.storage.segment import Segment
 
 CLUSTER = "shed-1"
 INTERVAL_BYTES = 200
 
 
-class ArchiveWriter:
-    """The archive of one partition in a directory, changed as leaders and log cleaners change it."""
+class Opened(NamedTuple):
+    """A log on a real disk."""
 
-    def __init__(
-        self, directory: Path, topic: str, topic_id: UUID, *, partition: int = 0, cluster_id: str = CLUSTER
-    ) -> None:
-        self.url = directory.as_uri()
-        self.store = open_store(self.url)
-        self.topic, self.topic_id, self.partition, self.cluster_id = topic, topic_id, partition, cluster_id
-        self.archive = PartitionArchive()
-        self.states: dict[UUID, SegmentState] = {}
-        self.next_id = 0
+    log: Log
 
-    @property
-    def archived(self) -> tuple[ArchivedSegment, ...]:
-        """The archived segments."""
-        return self.archive.segments
+
+@dataclass
+class ArchivedLog:
+    """The archive of one partition of `log`."""
+
+    store: ObjectStore
+    log: LogFixture | Opened
+    topic_id: UUID = TOPIC_ID
+    partition: int = 0
+    cluster_id: str = CLUSTER
+    archive: PartitionArchive = field(default_factory=PartitionArchive)
+    producers: bytes | None = None
+    objects: list[tuple[str, str]] = field(default_factory=list)
+    """Names of the objects of each segment."""
+
+    async def upload(self, *, has_active: bool = False) -> "ArchivedLog":
+        """Upload all sealed segments that are not in the archive yet; with `has_active` the last one, too."""
+        segments = self.log.log.segments
+        for segment in segments if has_active else segments[:-1]:
+            if self.archive.end is None or segment.end_offset > self.archive.end:
+                await self.upload_one(segment)
+        return self
 
     def put_topic(self, partitions: int = 1, *, sequence: int = 1, is_deleted: bool = False) -> None:
         """Write the topic object."""
@@ -135,58 +140,38 @@ class ArchiveWriter:
             state.max_timestamp,
             0,
         )
-        for name, stored in zip(self.names_of(segment), (content, encoded), strict=True):
-            wait(self.store.put(name, stored))
-        self.states[identity] = state
-        return segment
+        names = layout.segment_names(self.cluster_id, self.topic_id, self.partition, archived)
+        self.objects.append(names)
+        await self.store.put(names[0], content)
+        await self.store.put(names[1], encoded)
+        before = self.archive
+        announced = with_upload(before, Upload(archived.id, base, end, 0))
+        self.archive = with_committed(announced, [archived])
+        name = layout.commit_name(self.cluster_id, self.topic_id, self.partition, self.archive.sequence)
+        await self.store.put(name, commit_content(self.topic_id, self.partition, before, self.archive))
 
-    def _commit(self, after: PartitionArchive) -> None:
-        content = commit_content(self.topic_id, self.partition, self.archive, after)
-        wait(
-            self.store.put(layout.commit_name(self.cluster_id, self.topic_id, self.partition, after.sequence), content)
+    async def describe(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Put the topic's object."""
+        topic = TopicObject(self.topic_id, name, partitions, configs, 1000)
+        await self.store.put(layout.topic_name(self.cluster_id, self.topic_id, 1), topic_content(topic))
+
+
+async def archive_stopped_brokers(store: ObjectStore, image: Image, log_dirs: Mapping[int, Path]) -> None:
+    """Upload everything that stopped brokers have on their disks, as if all segments were sealed."""
+    for topic in image.topics_by_id.values():
+        described = TopicObject(
+            topic.id,
+            topic.name,
+            len(topic.partitions),
+            topic.configs,
+            image.next_producer_id,
+            len(topic.partitions[0].replicas),
         )
-        self.archive = replace(after, removed=())
-
-
-class ArchivedLog(LogFixture):
-    """A log of one partition of a topic with an archive. `upload` archives what may be archived."""
-
-    def __init__(self, directory: Path, topic: str = "orders", *, partition: int = 0, partitions: int = 1) -> None:
-        super().__init__(SMALL)
-        self.writer = ArchiveWriter(directory, topic, uuid5(UUID(int=1), topic), partition=partition)
-        if partition == 0:
-            self.writer.put_topic(partitions)
-
-    def upload(self, *, roll: bool = True) -> "ArchivedLog":
-        """Archive all sealed segments below the last stable offset. With `roll`, seal the active segment before."""
-        self.flush()
-        if roll:
-            self.seal()
-        for segment in self.log.segments[:-1]:
-            if segment.end_offset > self.last_stable() or segment.end_offset <= (self.writer.archive.end or 0):
-                continue
-            before = self.writer.states[self.writer.archived[-1].id].producers_encoded if self.writer.archived else None
-            state = state_of(segment, self.log.epochs, before)
-            self.writer.put_segment(bytes(segment.read(0, segment.size)), state)
-        return self
-
-    def seal(self) -> None:
-        """Seal the active segment, if it has records."""
-        if self.log.segments[-1].size:
-            self.log.roll_if_active(self.log.segments[-1])
-
-
-def replaced_index(state: SegmentState, batches: Sequence[bytes]) -> SegmentState:
-    """Return the state with the index of these batches."""
-    index, pending, position = Index(), b"", 0
-    first = max_timestamp = -1
-    for at, batch in enumerate(batches):
-        header = check(batch)
-        first = header.base_offset if not pending else first
-        pending += batch
-        max_timestamp = max(max_timestamp, header.max_timestamp)
-        if len(pending) >= INTERVAL_BYTES or at + 1 == len(batches):
-            row = Interval(first - state.base_offset, position, len(pending), crc32c(pending), max_timestamp)
-            index.append(row)
-            position, pending, max_timestamp = position + len(pending), b"", -1
-    return state._replace(index_rows=index.encode())
+        await store.put(layout.topic_name(image.cluster_id, topic.id, image.index), topic_content(described))
+        for index, partition in enumerate(topic.partitions):
+            directory = log_dirs[partition.isr[0]] / "topics" / str(topic.id) / str(index)
+            log = open_log(RealDisk(), str(directory), LogConfig(), None, 0)
+            assert log.damage == []
+            archived = ArchivedLog(store, Opened(log), topic.id, index, image.cluster_id)
+            await archived.upload(has_active=True)
+            log.release()
