@@ -109,8 +109,7 @@ async def restore_log(
     """
     segments = chain.archive.segments
     for directory in directories:
-        for changed in disk.make_directories(directory):
-            sync_directory(disk, changed)
+        make_directories(disk, directory, levels=4)
     if not segments:
         for directory in directories:
             await run_blocking(write_checkpoint, disk, directory, state_of_new_log(chain.end))
@@ -141,6 +140,14 @@ async def restore_log(
     ids = [producer_id for producer_id, _ in producers if producer_id < FIRST_OF_ONE_BATCH]
     latest, size = max(epochs.latest, segments[-1].leader_epoch), sum(row.size for row in rows)
     return RestoredLog(log_start, rows[0].base_offset, end, size, latest, max(ids, default=-1) + 1, tuple(losses))
+
+
+def make_directories(disk: Disk, path: str, levels: int) -> None:
+    """Make directories, and sync the entries of the last `levels`: an attempt that died may have made them. Blocks."""
+    disk.make_directories(path)
+    for _ in range(levels):
+        path = path.rpartition("/")[0]
+        sync_directory(disk, path or "/")
 
 
 def _first_local(segments: Sequence[ArchivedSegment], limits: LocalLimits) -> int:
@@ -294,6 +301,7 @@ class _Restoring:
         paths = [self._local(directory, piece).path for directory in self._directories]
         size = piece.archived.size - piece.position
         if piece.position == 0 and all([await self._run_blocking(self._has, path, size) for path in paths]):
+            # `_write_indexes` syncs their directory.
             return
         with ExitStack() as opened:
             files = [opened.enter_context(closing(self._disk.open(path, create=True))) for path in paths]
@@ -325,7 +333,7 @@ class _Restoring:
         return crc == self._segment.crc
 
     def _has(self, path: str, size: int) -> bool:
-        """Return whether the file is complete."""
+        """Return whether the file is complete. Then it is on disk, too. Blocks."""
         if not self._disk.exists(path):
             return False
         crc = 0
@@ -334,6 +342,7 @@ class _Restoring:
                 return False
             for at in range(0, size, PIECE_BYTES):
                 crc = crc32c(file.pread(min(PIECE_BYTES, size - at), at), crc)
+            file.sync()
         return crc == self._segment.crc
 
     def _local(self, directory: str, piece: _Piece) -> Segment:

@@ -18,7 +18,7 @@ from crc32c import crc32c
 from cordwood.archive import layout
 from cordwood.archive.commits import Chain, TopicObject, commit_content, read_chain, read_topics
 from cordwood.archive.manifest import PartitionArchive
-from cordwood.archive.restore import LocalLimits, Place, RestoredLog, RunBlocking, restore_log
+from cordwood.archive.restore import LocalLimits, Place, RestoredLog, RunBlocking, make_directories, restore_log
 from cordwood.archive.segment_state import DamagedState, decode
 from cordwood.archive.store import ObjectMissing, ObjectStore
 from cordwood.cluster.broker import identity, restore_mark
@@ -292,8 +292,7 @@ def _local_limits(configs: Mapping[str, str], now_ms: int) -> LocalLimits:
 
 def _begin(disk: Disk, directory: str, plan_id: str) -> bool:
     """Mark a directory as being restored. Return False if it is restored already. Raises CannotRestore."""
-    for changed in disk.make_directories(directory):
-        sync_directory(disk, changed)
+    make_directories(disk, directory, levels=1)
     mark = restore_mark.read(disk, directory)
     if mark is not None and mark.is_done and mark.plan_id == plan_id:
         return False
@@ -319,8 +318,7 @@ def _begin(disk: Disk, directory: str, plan_id: str) -> bool:
 def _complete(disk: Disk, target: Target, wanted: Plan, restored: Mapping[tuple[UUID, int], RestoredLog]) -> None:
     """Write what belongs to no single log: flushed offsets, run mark, identity and metadata. Blocks."""
     directory = target.directory
-    for changed in disk.make_directories(f"{directory}/{TOPICS}"):
-        sync_directory(disk, changed)
+    make_directories(disk, f"{directory}/{TOPICS}", levels=1)
     with closing(disk.open(f"{directory}/{MARKS_FILE}", create=True)) as file:
         file.truncate(0)
         flushed = FlushedOffsets(file)
@@ -336,8 +334,7 @@ def _complete(disk: Disk, target: Target, wanted: Plan, restored: Mapping[tuple[
 
 def _write_metadata(disk: Disk, directory: str, image: Image, *, is_voter: bool) -> None:
     """Write the metadata of a voter, or both copies of a broker that has no quorum."""
-    for changed in disk.make_directories(directory if is_voter else copy_of(directory)):
-        sync_directory(disk, changed)
+    make_directories(disk, directory if is_voter else copy_of(directory), levels=1 if is_voter else 2)
     copies: Disk = disk if is_voter else MirroredDisk(disk, directory)
     if is_voter:
         write_standing(disk, directory, Standing.MEMBER)

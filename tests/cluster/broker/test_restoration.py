@@ -236,10 +236,12 @@ def test_a_restoration_that_dies_at_any_step_goes_on(store: ObstoreStore, is_pow
             deaths += 1
         disk.power_cut() if is_power_cut else disk.kill()
         disk.faults.die_after(None)
-        has_ended = _is_ended(disk)
-        if not has_ended:
+        if not _is_ended(disk):
             run(store, disk, [1], [1])
         disk.power_cut()
+        if not _is_ended(disk):
+            # The last mark was not on disk yet. A broker syncs it when it starts.
+            run(store, disk, [1], [1])
         log = opened(disk, 1)
         assert (log.damage, content(log)) == ([], expected), f"step {step}"
         assert list(image_of_voter(disk, 1).topics_by_name) == ["barn"], f"step {step}"
