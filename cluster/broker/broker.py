@@ -69,7 +69,6 @@ from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
-from cordwood.replication.archive_view import NoArchive
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
@@ -200,8 +199,6 @@ class Broker:
         await self._scrubber.close()
         await self._log_cleaner.close()
         await self._repairs.close()
-        if self._archive_reads is not None:
-            await self._archive_reads.close()
         await self._log_maintenance.stop()
         await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
         closing = [partition.directory.run_blocking(self._close, partition) for partition in self._replicas]
@@ -244,7 +241,6 @@ class Broker:
             log_cleaner=self._log_cleaner.measures,
             audit=self._audit,
             archiving=self._archiving,
-            archive_reads=self._archive_reads,
         )
 
     def _why_not_ready(self) -> str | None:
@@ -312,17 +308,13 @@ class Broker:
         self._groups.start()
         self._transactions.start()
         self._scrubber.start()
-        self._archiving.start()
+        self._archiving.start(self._replicas)
         if self._settings.audit_log_topic_enable:
             self._audit_topic.start(self._audit)
 
     def _build_replication(self, directories: list[LogDirectory]) -> None:
-        settings, quorum = self._settings, self._quorum
-        lag_max_s = settings.replica_lag_time_max_ms / 1000
-        open_store = self._environment.open_store
-        self._archive_reads = open_store and ArchiveReads(
-            lambda: quorum.image, open_store(), settings.archive_cache_bytes
-        )
+        settings, quorum, lag_max_s = self._settings, self._quorum, self._settings.replica_lag_time_max_ms / 1000
+        self._archiving = Archiving(self._environment, quorum, settings)
         self._isr_changes = IsrChanges(quorum, settings.node_id, lambda one: self._follower_connections.epoch_of(one))
         context = PartitionContext(
             broker_id=settings.node_id,
@@ -334,7 +326,7 @@ class Broker:
             start_moved=lambda partition: self._log_maintenance.checkpoint_soon(partition),
             partition_failed=lambda partition: self._repairs.failed(partition),
             open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
-            archive=self._archive_reads or NoArchive(),
+            archive=self._archiving.view,
         )
         self._replicas = Replicas(directories, context)
         self._peer_directory = PeerDirectory(
@@ -377,7 +369,6 @@ class Broker:
         )
         rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
         self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._reports.undecodable, interval_s)
-        self._archiving = Archiving(self._environment, quorum, self._replicas, settings)
 
     def _roles_taken(self) -> None:
         image = self._quorum.image
@@ -429,7 +420,7 @@ class Broker:
             served_apis=served_apis(),
             features=FEATURES,
             audit=self._audit,
-            archive=self._archive_reads,
+            archive=self._archiving.reads,
             tokens=self._credentials.tokens,
             cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
@@ -481,7 +472,7 @@ class Broker:
             self._peer_directory.nearest,
             self._turns,
             authorizer,
-            self._archive_reads,
+            self._archiving.reads,
         )
         return {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
 

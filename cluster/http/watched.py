@@ -17,7 +17,6 @@ from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audit.log import NO_AUDIT, AuditLog, NoAudit
 from cordwood.cluster.tiering.archiving import Archiving
-from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.leader_role import FollowerStatus, LeaderRole
@@ -85,8 +84,6 @@ class Watched:
     log_cleaner: CleanerMeasures
     audit: AuditLog | NoAudit = NO_AUDIT
     archiving: Archiving | None = None
-    archive_reads: ArchiveReads | None = None
-    """None if this broker has no archive."""
 
 
 def lag_records(leader: LeaderRole, follower: FollowerStatus) -> int:

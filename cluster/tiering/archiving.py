@@ -13,8 +13,10 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.tiering.archived_topics import is_archived
 from cordwood.cluster.tiering.measures import ArchiveMeasures
+from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.cluster.tiering.topic_objects import TopicObjects
 from cordwood.cluster.tiering.uploader import Uploader
+from cordwood.replication.archive_view import ArchiveView, NoArchive
 from cordwood.replication.replicas import Replicas
 
 NOTHING_MEASURED = ArchiveMeasures()
@@ -34,36 +36,45 @@ class Outside(Protocol):
 
 
 class Archiving:
-    """What a broker does for the archive. Without a store it warns of topics that should be archived."""
+    """What a broker does for the archive, and reads there. Without a store it warns of topics that need one."""
 
-    def __init__(self, outside: Outside, quorum: Quorum, replicas: Replicas, settings: Settings) -> None:
+    def __init__(self, outside: Outside, quorum: Quorum, settings: Settings) -> None:
         """Raises StoreError if the store's URL or credentials cannot be used. Sends nothing."""
         self.store = None if outside.open_store is None else outside.open_store()
-        self._quorum, self._settings = quorum, settings
+        self._outside, self._quorum, self._settings = outside, quorum, settings
         self._warned: set[str] = set()
-        self.uploader: Uploader | None = None
+        self._uploader: Uploader | None = None
         self._topics: TopicObjects | None = None
+        self.reads: ArchiveReads | None = None
         if self.store is not None:
-            self.uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
-            self._topics = TopicObjects(quorum, self.store, settings, outside.wall_clock)
+            self.reads = ArchiveReads(lambda: quorum.image, self.store, settings.archive_cache_bytes)
 
-    def start(self) -> None:
-        if self.uploader is not None and self._topics is not None:
-            self.uploader.start()
+    @property
+    def view(self) -> ArchiveView:
+        """The archive as replication uses it."""
+        return self.reads or NoArchive()
+
+    def start(self, replicas: Replicas) -> None:
+        """Begin to upload from these replicas."""
+        quorum, settings, outside = self._quorum, self._settings, self._outside
+        if self.store is not None:
+            self._uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
+            self._topics = TopicObjects(quorum, self.store, settings, outside.wall_clock)
+            self._uploader.start()
             self._topics.start()
         else:
-            self._quorum.subscribe(lambda _, image: self._warn_of(image))
-            self._warn_of(self._quorum.image)
+            quorum.subscribe(lambda _, image: self._warn_of(image))
+            self._warn_of(quorum.image)
 
     @property
     def measures(self) -> ArchiveMeasures:
-        return NOTHING_MEASURED if self.uploader is None else self.uploader.measures
+        return NOTHING_MEASURED if self._uploader is None else self._uploader.measures
 
     async def close(self) -> None:
         """Cancel what is under way. The next leader, and the next controller, go on with the manifests as they are."""
-        if self.uploader is not None and self._topics is not None:
-            await self.uploader.close()
-            await self._topics.close()
+        for part in (self._uploader, self._topics, self.reads):
+            if part is not None:
+                await part.close()
 
     def _warn_of(self, image: Image) -> None:
         """Log an error for each topic with archived segments, or that should have some: this broker has no archive."""

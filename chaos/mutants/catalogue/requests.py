@@ -188,7 +188,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-new-leader-shows-its-watermark",
-        "cluster/kafka/handlers/fetch.py",
+        "cluster/kafka/fetched_batches.py",
         "    except PartitionRefused:\n        return NOTHING\n",
         "    except PartitionRefused:\n        return partition.high_watermark\n",
         "A leader that does not know its high watermark yet does not return one.",

@@ -39,9 +39,9 @@ MUTANTS = (
     ),
     Mutant(
         "fetches-list-no-aborted-transactions",
-        "cluster/kafka/handlers/fetch.py",
-        "        with_aborted = self._is_read_committed and log.producers.transactions.end > offset\n",
-        "        with_aborted = False\n",
+        "cluster/kafka/fetched_batches.py",
+        "    with_aborted = wanted.with_aborted and log.producers.transactions.end > offset\n",
+        "    with_aborted = False\n",
         "A read_committed fetch lists the aborted transactions among its batches (transaction rule 3).",
         ABORTED,
         Scenario.TRANSACTIONS,

@@ -16,6 +16,16 @@ def _measures(watched: Watched) -> ArchiveMeasures:
     return NOTHING_MEASURED if watched.archiving is None else watched.archiving.measures
 
 
+def _read_bytes(watched: Watched) -> int:
+    reads = None if watched.archiving is None else watched.archiving.reads
+    return 0 if reads is None else reads.downloaded_bytes
+
+
+def _cache_bytes(watched: Watched) -> int:
+    reads = None if watched.archiving is None else watched.archiving.reads
+    return 0 if reads is None else reads.cache.bytes_used
+
+
 def _led(watched: Watched) -> Iterator[tuple[Partition, PartitionArchive]]:
     archives = watched.quorum.image.archives
     for partition in list(watched.replicas):
@@ -48,12 +58,12 @@ FAMILIES: tuple[Family, ...] = (
     counter(
         "archive_read_bytes",
         "Bytes of batches that this broker has read from the archive, for consumers and replicas.",
-        lambda watched: 0 if watched.archive_reads is None else watched.archive_reads.downloaded_bytes,
+        _read_bytes,
     ),
     gauge(
         "archive_cache_bytes",
         "Disk space of what this broker has recently read from the archive.",
-        lambda watched: 0 if watched.archive_reads is None else watched.archive_reads.cache.bytes_used,
+        _cache_bytes,
     ),
     gauge(
         "archive_is_failing",

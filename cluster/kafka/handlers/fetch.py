@@ -36,6 +36,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
     SessionNotFound,
     WrongSessionEpoch,
 )
+from cordwood.cluster.kafka.fetched_batches import may_be_there_soon, read, told_watermark
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.shared_pieces import Shared
@@ -49,8 +50,7 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, report
-from cordwood.storage.errors import DamagedLog, NotInMemory, NotLocal
-from cordwood.storage.slices import Slice
+from cordwood.storage.errors import DamagedLog, NotInMemory
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 19)
 RIGHTS: Rights = (
@@ -275,7 +275,8 @@ class DelayedFetch:
         fetched = spot.fetched
         partition = self._fetching.find(spot.key, fetched.leader_epoch, self._rack)
         end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
-        found = self._read(Row(spot.key), partition, fetched.offset, fetched.bytes_max, end, wait=False)
+        wanted = Wanted(fetched.offset, fetched.bytes_max, end, with_aborted=False, wait=False)
+        found = read(Row(spot.key), partition, wanted, self._fetching.archive)
         size = 0 if found is None else found.size
         self._size += size - spot.size
         spot.size = size
@@ -376,7 +377,11 @@ class DelayedFetch:
                 if partition.directory is directory:
                     count += 1
                     end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
-                    self._read(Row(key), partition, fetched.offset, fetched.bytes_max, end, wait=True, may_load=False)
+                    is_read_committed = self._is_read_committed
+                    wanted = Wanted(
+                        fetched.offset, fetched.bytes_max, end, is_read_committed, wait=True, may_load=False
+                    )
+                    read(Row(key), partition, wanted, self._fetching.archive)
             except EXPECTED:
                 continue
         return count
@@ -399,7 +404,7 @@ class DelayedFetch:
             try:
                 partition = self._find(key, fetched.leader_epoch, self._rack)
                 log = partition.log
-                row.high_watermark, row.log_start = _told_watermark(partition), log.log_start
+                row.high_watermark, row.log_start = told_watermark(partition), log.log_start
                 transactions = log.producers.transactions
                 has_some = transactions.ongoing or transactions.replaced
                 end = self._end_with_transactions(partition, row) if has_some else partition.high_watermark
@@ -407,52 +412,22 @@ class DelayedFetch:
                     row.preferred_replica = nearer
                     continue
                 room = self._bytes_max - size
-                if fetched.offset >= end and _may_be_there_soon(fetched.offset, partition):
+                if fetched.offset >= end and may_be_there_soon(fetched.offset, partition):
                     if is_last_chance:
                         partition.known_high_watermark()
                     continue
                 if room <= 0 and size:
                     continue
                 wait = may_wait and partition.directory not in self._cold
-                found = self._read(row, partition, fetched.offset, min(fetched.bytes_max, max(room, 0)), end, wait=wait)
+                bytes_max = min(fetched.bytes_max, max(room, 0))
+                wanted = Wanted(fetched.offset, bytes_max, end, self._is_read_committed, wait)
+                found = read(row, partition, wanted, self._fetching.archive)
                 if found is not None and (found.size <= room or not size):
                     row.slice = found
                     size += found.size
             except NOT_READ as error:
                 self._leave_out(row, partition, error)
         return rows, size
-
-    def _read(
-        self,
-        row: Row,
-        partition: Partition,
-        offset: int,
-        bytes_max: int,
-        end: int,
-        *,
-        wait: bool,
-        may_load: bool = True,
-    ) -> Slice | None:
-        """Return the batches from `offset` on, and add the aborted transactions among them to the row.
-
-        None if there are none yet, or if they are being downloaded from the archive; a thread, without `may_load`,
-        downloads nothing. Raises one of EXPECTED, and NotInMemory.
-        """
-        log, archive = partition.log, self._fetching.archive
-        with_aborted = self._is_read_committed and log.producers.transactions.end > offset
-        try:
-            found = log.slice(offset, bytes_max, end, wait=wait)
-        except NotLocal:
-            if archive is None:
-                raise
-            found, row.aborted = archive.read(
-                partition, offset, bytes_max, end, with_aborted=with_aborted, wait=wait, may_load=may_load
-            )
-            row.is_archived = found is not None
-            return found
-        if found is not None and with_aborted:
-            row.aborted = log.aborted(offset, found.next_offset(wait=wait), wait=wait)
-        return found
 
     def _end_with_transactions(self, partition: Partition, row: Row) -> int:
         """Return the end of what the client may read, and complete the row."""
@@ -506,19 +481,3 @@ class DelayedFetch:
             # A partition that got data goes to the end of the session, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
         return is_news
-
-
-def _told_watermark(partition: Partition) -> int:
-    """Return the high watermark; NOTHING from a new leader whose value may be lower than one already sent."""
-    try:
-        return partition.known_high_watermark()
-    except PartitionRefused:
-        return NOTHING
-
-
-def _may_be_there_soon(offset: int, partition: Partition) -> bool:
-    """Return whether records at an offset past the high watermark may follow: up to the log end, or on a follower.
-
-    The high watermark of a follower lags, and so does a new leader's: the client may have read on at another replica.
-    """
-    return partition.log.log_start <= offset and (offset <= partition.log.log_end or partition.leading is None)
