@@ -146,8 +146,8 @@ MUTANTS = (
     Mutant(
         "a-new-start-leaves-the-epochs",
         "storage/log.py",
-        "        self.epochs, self.producers = LeaderEpochs(), Producers()\n        self.damage = []\n",
-        "        self.producers = Producers()\n        self.damage = []\n",
+        "before or (offset, LeaderEpochs(), Producers())\n",
+        "before or (offset, self.epochs, Producers())\n",
         "A log that restarts at a new offset drops its earlier leader epochs.",
         "The leader assumes that a follower still has the records that it dropped.",
         Scenario.LOGS,
@@ -155,8 +155,8 @@ MUTANTS = (
     Mutant(
         "a-new-start-leaves-the-producers",
         "storage/log.py",
-        "        self.epochs, self.producers = LeaderEpochs(), Producers()\n        self.damage = []\n",
-        "        self.epochs = LeaderEpochs()\n        self.damage = []\n",
+        "before or (offset, LeaderEpochs(), Producers())\n",
+        "before or (offset, LeaderEpochs(), self.producers)\n",
         "A log that restarts at a new offset drops its earlier producer state.",
         "A batch is acknowledged as a duplicate of a batch that is gone.",
         Scenario.LOGS,
