@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cordwood.bench.maven import fetch_jars
@@ -24,13 +24,15 @@ TOOLS = (("org.apache.kafka", "kafka-tools", TOOLS_VERSION), LOGGER)
 class Kafka(System):
     """Kafka with default flush settings, or with an fsync for each append, as Cordwood's acknowledgement implies."""
 
-    def __init__(self, home: Path, brokers: int = 1, *, is_flushing: bool = False) -> None:
-        """`home` keeps the jars, which are fetched once."""
+    def __init__(
+        self, home: Path, brokers: int = 1, *, is_flushing: bool = False, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`home` keeps the jars, which are fetched once. `settings` go to every broker and take precedence."""
         super().__init__(brokers)
         self.name = f"{KAFKA}, fsync" if is_flushing else KAFKA
         self.libs = home / f"kafka-{VERSION}"
         self.tools = home / f"kafka-tools-{TOOLS_VERSION}"
-        self._settings = {"log.flush.interval.messages": "1"} if is_flushing else {}
+        self._settings = {**({"log.flush.interval.messages": "1"} if is_flushing else {}), **(settings or {})}
 
     def version(self) -> str:
         return VERSION

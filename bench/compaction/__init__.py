@@ -1,0 +1,1 @@
+"""Compaction beside Apache Kafka: the same history into both, compacted by both, and the consumers' views compared."""

@@ -1,0 +1,150 @@
+"""Clients of the comparison: producers that write a history in one order, and a consumer of whole partitions."""
+
+import contextlib
+import hashlib
+import random
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cordwood.bench.compaction.history import TRANSACTIONAL, End, Piece
+
+ANSWER_S = 60.0
+SILENCE_S = 30.0
+VALUE_BYTES = 88
+FILLER_KEYS, FILLER_VALUE_BYTES = 10, 1000
+CODECS = ("none", "lz4", "zstd", "snappy")
+"""Codec of each producer."""
+
+
+class Entry(NamedTuple):
+    """A record as a consumer sees it."""
+
+    partition: int
+    offset: int
+    key: str
+    value: bytes | None
+    timestamp: int
+
+
+def create_topic(bootstrap: str, name: str, partitions: int, configs: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, config=configs)])[name].result(ANSWER_S)
+
+
+class Writers:
+    """The producers of a history. A piece is in the log before the next one is sent."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, start_ms: int) -> None:
+        """Record N of the history has the time `start_ms` + N."""
+        self._topic, self._partitions, self._start_ms = topic, partitions, start_ms
+        self._producers = [self._producer(bootstrap, number) for number in range(TRANSACTIONAL + 1)]
+        self._is_open = [False] * TRANSACTIONAL
+
+    def write(self, history: Iterable[Piece]) -> None:
+        """Write all pieces. Raises KafkaException."""
+        for piece in history:
+            producer = self._producers[piece.producer]
+            is_transactional = piece.producer < TRANSACTIONAL
+            if is_transactional and not self._is_open[piece.producer]:
+                producer.begin_transaction()
+                self._is_open[piece.producer] = True
+            for row in piece.rows:
+                value = None if row.value is None else value_of(row.value)
+                self._send(producer, key_of(row.key), value, row.key % self._partitions, self._start_ms + row.number)
+            _flush(producer)
+            if is_transactional and piece.end is not End.OPEN:
+                (producer.commit_transaction if piece.end is End.COMMIT else producer.abort_transaction)(ANSWER_S)
+                self._is_open[piece.producer] = False
+
+    def fill(self, segment_bytes: int) -> None:
+        """Append more than a segment of other keys to each partition, so that all before may be compacted."""
+        producer, rng = self._producers[TRANSACTIONAL], random.Random(segment_bytes)
+        for partition in range(self._partitions):
+            for number in range(2 * segment_bytes // FILLER_VALUE_BYTES):
+                # Random bytes: a codec must not make them small.
+                value = rng.randbytes(FILLER_VALUE_BYTES)
+                self._send(producer, f"filler-{number % FILLER_KEYS}", value, partition, 0)
+        _flush(producer)
+
+    def _send(self, producer: Producer, key: str, value: bytes | None, partition: int, timestamp: int) -> None:
+        while True:
+            try:
+                producer.produce(self._topic, key=key, value=value, partition=partition, timestamp=timestamp)
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                return
+
+    def _producer(self, bootstrap: str, number: int) -> Producer:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": CODECS[number],
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 200_000,
+        }
+        if number == TRANSACTIONAL:
+            return Producer(settings)
+        producer = Producer({**settings, "transactional.id": f"compaction-{number}", "transaction.timeout.ms": 600_000})
+        producer.init_transactions(ANSWER_S)
+        return producer
+
+
+def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> tuple[list[Entry], list[int]]:
+    """Return all records of the topic, and the position after each partition. Raises KafkaException."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "comparison",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
+    entries: list[Entry] = []
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
+        left, silent_since = set(range(partitions)), time.perf_counter()
+        while left:
+            messages = consumer.consume(10_000, 0.2)
+            if messages:
+                silent_since = time.perf_counter()
+            elif time.perf_counter() - silent_since > SILENCE_S:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"partitions {sorted(left)} do not end"))
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    key = message.key().decode()
+                    time_ms = message.timestamp()[1]
+                    entries.append(Entry(message.partition(), message.offset(), key, message.value(), time_ms))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+                else:
+                    raise KafkaException(error)
+        positions = consumer.position([TopicPartition(topic, index) for index in range(partitions)])
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, place.partition))[1] for place in positions]
+    return entries, ends
+
+
+def key_of(number: int) -> str:
+    return f"key-{number:06}"
+
+
+def value_of(number: int) -> bytes:
+    digest = hashlib.blake2b(number.to_bytes(8, "big"), digest_size=VALUE_BYTES // 2).hexdigest()
+    return f"{number:010} {digest}".encode()
+
+
+def is_filler(entry: Entry) -> bool:
+    return entry.key.startswith("filler-")
+
+
+def _flush(producer: Producer) -> None:
+    left = producer.flush(ANSWER_S)
+    if left:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records were not acknowledged"))
