@@ -12,8 +12,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.tiering.archived_topics import is_archived
-from cordwood.cluster.tiering.measures import ArchiveMeasures
-from cordwood.cluster.tiering.reads import ArchiveReads
+from cordwood.cluster.tiering.cut_objects import CutObjects
 from cordwood.cluster.tiering.topic_objects import TopicObjects
 from cordwood.cluster.tiering.uploader import Uploader
 from cordwood.replication.archive_view import ArchiveView, NoArchive
@@ -43,25 +42,17 @@ class Archiving:
         self.store = None if outside.open_store is None else outside.open_store()
         self._outside, self._quorum, self._settings = outside, quorum, settings
         self._warned: set[str] = set()
-        self._uploader: Uploader | None = None
-        self._topics: TopicObjects | None = None
-        self.reads: ArchiveReads | None = None
+        self.uploader: Uploader | None = None
+        self._keepers: tuple[TopicObjects, CutObjects] | None = None
+        """The work of the active controller."""
         if self.store is not None:
-            self.reads = ArchiveReads(lambda: quorum.image, self.store, settings.archive_cache_bytes)
+            self.uploader = Uploader(quorum, replicas, self.store, settings, wall_clock, rng)
+            self._keepers = TopicObjects(quorum, self.store, settings, wall_clock), CutObjects(quorum, self.store)
 
-    @property
-    def view(self) -> ArchiveView:
-        """The archive as replication uses it."""
-        return self.reads or NoArchive()
-
-    def start(self, replicas: Replicas) -> None:
-        """Begin to upload from these replicas."""
-        quorum, settings, outside = self._quorum, self._settings, self._outside
-        if self.store is not None:
-            self._uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
-            self._topics = TopicObjects(quorum, self.store, settings, outside.wall_clock)
-            self._uploader.start()
-            self._topics.start()
+    def start(self) -> None:
+        if self.uploader is not None and self._keepers is not None:
+            for part in (self.uploader, *self._keepers):
+                part.start()
         else:
             quorum.subscribe(lambda _, image: self._warn_of(image))
             self._warn_of(quorum.image)
@@ -72,8 +63,8 @@ class Archiving:
 
     async def close(self) -> None:
         """Cancel what is under way. The next leader, and the next controller, go on with the manifests as they are."""
-        for part in (self._uploader, self._topics, self.reads):
-            if part is not None:
+        if self.uploader is not None and self._keepers is not None:
+            for part in (self.uploader, *self._keepers):
                 await part.close()
 
     def _warn_of(self, image: Image) -> None:

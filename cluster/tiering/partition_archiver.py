@@ -147,11 +147,10 @@ class PartitionArchiver:
         return image.archives.get(self._place, NOTHING)
 
     def situation(self) -> Situation:
-        context, image = self._context, self._context.quorum.image
+        context = self._context
         return situation_of(
             self.partition,
-            self.archive(image),
-            image.cuts.values(),
+            self.archive(context.quorum.image),
             self._age,
             context.wall_clock(),
             context.grace_ms,

@@ -14,6 +14,7 @@ from cordwood.cluster.tiering.lineage import lineage_end
 from cordwood.cluster.tiering.retention import LocalSegment, retained_from
 from cordwood.storage.config import LogConfig
 from cordwood.storage.epochs import EpochStart
+from cordwood.storage.pins import NOT_PINNED, Pin
 
 UPLOADS_AT_ONCE = 4
 """Largest number of segments that are announced and committed together."""
@@ -23,7 +24,6 @@ DELETIONS_AT_ONCE = 200
 REPLACED_FROM = 1.5
 """An archived part of a compacted topic is replaced once it has so many times the bytes that the log has there."""
 REPLACED_AT_ONCE = 64
-NOT_PINNED = (NO_LIMIT, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Situation:
     """Sequence of the last commit object in the store, as far as this leader knows; -1 for none."""
     active_since_ms: int
     """When this leader first saw records in the active segment."""
-    pinned: tuple[int, int] = NOT_PINNED
+    pinned: Pin = NOT_PINNED
     """Start and end of the offsets that cuts need."""
     in_progress: frozenset[UUID] = frozenset()
     """Uploads of this leader that it has announced, and goes on with."""

@@ -1,11 +1,9 @@
 """Situation of a partition, as its leader has it in memory: the input of `plan.py`."""
 
-from collections.abc import Iterable
 from uuid import UUID
 
 from cordwood.archive.manifest import PartitionArchive
-from cordwood.cluster.metadata.cuts import Cut
-from cordwood.cluster.tiering.plan import NOT_PINNED, Situation
+from cordwood.cluster.tiering.plan import Situation
 from cordwood.cluster.tiering.retention import LocalSegment
 from cordwood.replication.partition import Partition
 from cordwood.storage.segment import Segment
@@ -32,7 +30,6 @@ class ActiveSegmentAge:
 def situation_of(
     partition: Partition,
     archive: PartitionArchive,
-    cuts: Iterable[Cut],
     age: ActiveSegmentAge,
     now_ms: int,
     grace_ms: int,
@@ -59,7 +56,7 @@ def situation_of(
         compacted_delay_ms=compacted_delay_ms,
         committed_sequence=committed_sequence,
         active_since_ms=now_ms if active is None else age.since_ms(active, now_ms),
-        pinned=_pinned(cuts, partition.topic_id, partition.index),
+        pinned=log.pinned,
         in_progress=in_progress,
     )
 
@@ -68,12 +65,3 @@ def _local(segment: Segment) -> LocalSegment:
     # A lost segment has no batches until it is repaired.
     is_sealed = segment.is_sealed and not segment.is_lost
     return LocalSegment(segment.base_offset, segment.end_offset, segment.size, segment.max_timestamp, is_sealed)
-
-
-def _pinned(cuts: Iterable[Cut], topic_id: UUID, index: int) -> tuple[int, int]:
-    start, end = NOT_PINNED
-    for cut in cuts:
-        for place in cut.partitions:
-            if place.topic_id == topic_id and place.partition == index:
-                start, end = min(start, place.start), max(end, place.end)
-    return start, end

@@ -1,14 +1,18 @@
 """`cordwood cut`: a cut is created, shown and dropped, and keeps its records meanwhile."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from broker_fixture import RunningBroker
+from broker_fixture import RunningBroker, wait_until
 from command import Outcome, cordwood, in_process
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from cordwood.archive.cuts import decode_cut
 from cordwood.cluster.cli.exits import ExitCode
+
+WRITTEN_S = 30.0
 
 
 @pytest.fixture
@@ -79,3 +83,21 @@ def test_a_name_is_there_once_and_topics_exist(cuts: RunningBroker) -> None:
         refused = run(cuts, "create", *words)
         assert (refused.exit_code, reason in refused.stderr) == (ExitCode.FAILED, True)
     assert run(cuts, "create", "tuesday", "orders", "--lifetime", "soon").exit_code == ExitCode.USAGE
+
+
+def test_a_cut_is_in_the_archive_too(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path / "data", archive_url=f"file://{tmp_path}/archive").start()
+    try:
+        in_process("topic", "create", "orders", bootstrap=broker.bootstrap)
+        run(broker, "create", "monday", "orders")
+        wait_until(lambda: len(objects(tmp_path)) == 1, WRITTEN_S, "the object of the cut")
+        (path,) = objects(tmp_path)
+        assert decode_cut(path.read_bytes()).name == "monday"
+        run(broker, "drop", "monday")
+        wait_until(lambda: not objects(tmp_path), WRITTEN_S, "its end")
+    finally:
+        broker.stop()
+
+
+def objects(place: Path) -> list[Path]:
+    return list(place.glob("archive/cuts/*/*.json"))

@@ -27,6 +27,7 @@ from cordwood.cluster.tiering.plan import (
 from cordwood.cluster.tiering.retention import LocalSegment
 from cordwood.storage.config import LogConfig
 from cordwood.storage.epochs import EpochStart
+from cordwood.storage.pins import Pin
 from cordwood.storage.types import LeaderEpoch, Offset
 
 NOW_MS, GRACE_MS = 1_000_000, 1000
@@ -169,7 +170,7 @@ def test_archived_segments_of_about_the_same_size_are_not_replaced() -> None:
 def test_what_a_cut_pins_is_not_replaced() -> None:
     segments = (LocalSegment(0, 20, 10, 1), LocalSegment(20, 25, 10, 1, is_sealed=False))
     known = PartitionArchive(archived(10, 20), sequence=1)
-    assert store_step(situation(segments, known, config=COMPACTED, clean_end=20, pinned=(5, 15))) is None
+    assert store_step(situation(segments, known, config=COMPACTED, clean_end=20, pinned=Pin(5, 15))) is None
 
 
 def test_replacements_keep_the_first_archived_offset() -> None:
