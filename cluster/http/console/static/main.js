@@ -2,6 +2,7 @@
 
 import { archiveView } from "./archive.js";
 import { brokerView, brokersView } from "./brokers.js";
+import { cutsView } from "./cuts.js";
 import { h, patch } from "./dom.js";
 import { clock } from "./format.js";
 import { groupView, groupsView } from "./groups.js";
@@ -22,6 +23,7 @@ const VIEWS = {
   topics: { all: topicsView, one: topicView },
   groups: { all: groupsView, one: groupView },
   transactions: { all: transactionsView, one: transactionView },
+  cuts: { all: cutsView },
   brokers: { all: brokersView, one: brokerView },
   archive: { all: archiveView },
 };

@@ -1,12 +1,11 @@
 // Transaction views: the open transactions of the cluster, the oldest first, and one transactional id.
 
-import { Refusal, Silence, at, get } from "./api.js";
+import { at } from "./api.js";
 import { h } from "./dom.js";
 import { count, moment, plural, seconds } from "./format.js";
-import { repeat } from "./pace.js";
 import { facts, filterField, headed, table, tick } from "./parts.js";
+import { polled } from "./polled.js";
 
-const INTERVAL_MS = 2_000;
 const ROWS_MAX = 200;
 const OPEN = ["Ongoing", "PrepareCommit", "PrepareAbort"];
 
@@ -50,25 +49,6 @@ export function transactionView(redraw, name) {
       asking.mistake === null && asking.found && described(asking.found),
     ],
   };
-}
-
-/** Request `path()` again and again, and redraw after each answer. */
-function polled(redraw, path) {
-  const state = { found: null, mistake: null };
-  const turn = repeat(async () => {
-    try {
-      state.found = await get(path());
-      state.mistake = null;
-      return true;
-    } catch (error) {
-      if (!(error instanceof Refusal || error instanceof Silence)) throw error;
-      state.mistake = error.message;
-      return false;
-    } finally {
-      redraw();
-    }
-  }, INTERVAL_MS);
-  return Object.assign(state, { stop: turn.stop, again: turn });
 }
 
 function list({ transactions, total, unanswered_by: unanswered }, filter, isOpenOnly) {
