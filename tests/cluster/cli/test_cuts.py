@@ -8,6 +8,7 @@ from broker_fixture import RunningBroker, wait_until
 from command import Outcome, cordwood, in_process
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from transactional_clients import ConfluentProducer
 
 from cordwood.archive.cuts import decode_cut
 from cordwood.cluster.cli.exits import ExitCode
@@ -56,6 +57,18 @@ def test_a_cut_has_the_offsets_of_its_moment(cuts: RunningBroker) -> None:
     assert run(cuts, "drop", "monday").text == "monday: dropped\n"
     assert run(cuts, "show", "monday").exit_code == ExitCode.FAILED
     assert run(cuts, "drop", "monday", "--if-exists").text == "monday: missing\n"
+
+
+def test_a_cut_ends_where_a_transaction_is_open(cuts: RunningBroker) -> None:
+    producer = ConfluentProducer(cuts.bootstrap, "open")
+    producer.begin()
+    producer.send("orders", b"undecided")
+    cordwood("produce", "orders", stdin=b"after\n", bootstrap=cuts.bootstrap)
+    run(cuts, "create", "monday", "orders")
+    producer.commit()
+    run(cuts, "create", "tuesday", "orders")
+    ends = [run(cuts, "show", name, "--json").json["partitions"][0]["end"] for name in ("monday", "tuesday")]
+    assert ends == [3, 6]
 
 
 def test_pinned_records_are_not_deleted(cuts: RunningBroker) -> None:
