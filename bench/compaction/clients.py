@@ -7,7 +7,15 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.bench.compaction.history import TRANSACTIONAL, End, Piece
@@ -119,9 +127,7 @@ def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> tuple[l
             for message in messages:
                 error = message.error()
                 if error is None:
-                    key = message.key().decode()
-                    time_ms = message.timestamp()[1]
-                    entries.append(Entry(message.partition(), message.offset(), key, message.value(), time_ms))
+                    entries.append(_entry(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
                 else:
@@ -129,6 +135,12 @@ def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> tuple[l
         positions = consumer.position([TopicPartition(topic, index) for index in range(partitions)])
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, place.partition))[1] for place in positions]
     return entries, ends
+
+
+def _entry(message: Message) -> Entry:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None and offset is not None, "it has no error"  # noqa: PT018
+    return Entry(partition, offset, (message.key() or b"").decode(), message.value(), message.timestamp()[1])
 
 
 def key_of(number: int) -> str:

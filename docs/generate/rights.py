@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pages
 
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import HANDLERS, OWN_HANDLERS
 from cordwood.cluster.kafka.rights import Right
 
 _INTRODUCTION = """\
@@ -38,7 +38,11 @@ enforced: so a cluster gets its ACLs before it is closed. Kafka without an autho
 
 def page() -> str:
     """The whole page, as Markdown."""
-    rows = (row for module in sorted(HANDLERS, key=lambda module: int(module.KEY)) for row in _rows(module))
+    rows = (
+        row
+        for module in sorted((*HANDLERS, *OWN_HANDLERS), key=lambda module: int(module.KEY))
+        for row in _rows(module)
+    )
     table = pages.table(("API", "Right", "When"), rows)
     note = pages.heading_note("the handlers in cluster/kafka/handlers")
     return "\n".join(("# Required rights\n", note, _INTRODUCTION, *table, ""))
