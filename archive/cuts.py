@@ -61,25 +61,27 @@ def decode_cut(content: bytes) -> CutObject:
 
 
 async def read_cuts(store: ObjectStore, cluster_id: str, now_ms: int) -> list[CutObject]:
-    """Return the cuts of a cluster that have not expired, by name. Raises StoreError, DamagedCommit."""
-    cuts = await _cuts(store, cluster_id, "")
+    """Return the readable cuts of a cluster that have not expired, by name and time. Raises StoreError."""
+    cuts = []
+    for name in await _names(store, cluster_id, ""):
+        with suppress(ObjectMissing, DamagedCommit):
+            cuts.append(decode_cut(await store.get(name)))
     return sorted([cut for cut in cuts if not cut.has_expired(now_ms)], key=lambda cut: (cut.name, cut.created_ms))
 
 
 async def find_cut(store: ObjectStore, cluster_id: str, name: str, now_ms: int) -> CutObject | None:
-    """Return the newest cut of this name; None if there is none, or it has expired. Raises as `read_cuts`."""
+    """Return the newest cut of this name that has not expired, if any. Raises StoreError, DamagedCommit."""
+    cuts = []
+    for listed in await _names(store, cluster_id, f"{name}-"):
+        # It may be dropped meanwhile.
+        with suppress(ObjectMissing):
+            cuts.append(decode_cut(await store.get(listed)))
     # A name may have a hyphen, and begin another one's.
-    cuts = [cut for cut in await _cuts(store, cluster_id, f"{name}-") if cut.name == name]
-    newest = max(cuts, key=lambda cut: cut.created_ms, default=None)
+    newest = max((cut for cut in cuts if cut.name == name), key=lambda cut: cut.created_ms, default=None)
     return None if newest is None or newest.has_expired(now_ms) else newest
 
 
-async def _cuts(store: ObjectStore, cluster_id: str, begin: str) -> list[CutObject]:
-    """Return the cuts whose objects' names begin so. A store lists by whole parts of a path only."""
-    prefix, cuts = layout.cuts_prefix(cluster_id), []
-    for listed in await store.list(prefix):
-        if listed.name.startswith(f"{prefix}{begin}"):
-            # It may be dropped meanwhile.
-            with suppress(ObjectMissing):
-                cuts.append(decode_cut(await store.get(listed.name)))
-    return cuts
+async def _names(store: ObjectStore, cluster_id: str, begin: str) -> list[str]:
+    """Return the names of the cut objects that begin so. A store lists by whole parts of a path only."""
+    prefix = layout.cuts_prefix(cluster_id)
+    return [one.name for one in await store.list(prefix) if one.name.startswith(f"{prefix}{begin}")]

@@ -166,13 +166,13 @@ def check_cut(bootstrap: str, entries: Callable[[str], list[Entry]]) -> int:
 def against_model(views: dict[str, View], work: Work) -> Iterator[str]:
     """Yield a sentence for each difference from what the history says."""
     model = last_values(pieces(work.records, work.keys, work.seed))
-    due = {key_of(key): None if value is None else value_of(value) for key, value in model.items()}
-    alive = {key: value for key, value in due.items() if value is not None}
+    alive = {key_of(key): value_of(value) for key, value in model.items() if value is not None}
     for name, view in views.items():
-        yield from _differing(f"{name}, loaded", view.loaded, due)
         compacted = {key: entry.value for key, entry in view.compacted.items()}
-        # Tombstones may be gone already.
-        yield from _differing(f"{name}, compacted", {key: compacted.get(key) for key in due}, due)
+        for stage, values in (("loaded", view.loaded), ("compacted", compacted)):
+            # Tombstones may be gone already.
+            found = {key: value for key, value in values.items() if value is not None}
+            yield from _differing(f"{name}, {stage}", found, alive)
         yield from _differing(f"{name}, final", {key: entry.value for key, entry in view.final.items()}, alive)
 
 

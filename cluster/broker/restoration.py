@@ -17,12 +17,14 @@ from crc32c import crc32c
 
 from cordwood.archive import layout
 from cordwood.archive.commits import Chain, TopicObject, commit_content, read_chain, read_topics
+from cordwood.archive.cuts import read_cuts
 from cordwood.archive.manifest import PartitionArchive
 from cordwood.archive.restore import LocalLimits, Place, RestoredLog, RunBlocking, make_directories, restore_log
 from cordwood.archive.segment_state import DamagedState, decode
 from cordwood.archive.store import ObjectMissing, ObjectStore
 from cordwood.cluster.broker import identity, restore_mark
 from cordwood.cluster.broker.restore_mark import RestoreMark
+from cordwood.cluster.broker.restored_cuts import restored_cuts
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import Assignment, BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
@@ -85,7 +87,7 @@ class Plan:
     voters: tuple[BrokerId, ...]
     """Empty for a cluster of one broker without a quorum."""
     passed_over: tuple[str, ...]
-    """Sentences about topics in the archive that are not restored."""
+    """Sentences about topics and cuts in the archive that are not restored."""
 
     def partitions(self) -> Iterable[tuple[TopicObject, int]]:
         return ((topic, partition) for topic in self.topics for partition in range(topic.partitions))
@@ -122,7 +124,8 @@ async def plan(
         next_producer_id=min(next_id + PRODUCER_IDS_SKIPPED, FIRST_OF_ONE_BATCH),
         archives={at: chain.archive for at, chain in chains.items() if chain.newest},
     )
-    image = replace(image, topics_by_id={topic.id: topic for topic in image.topics_by_name.values()})
+    cuts, without = restored_cuts(await read_cuts(store, cluster_id, now_ms=0), chains)
+    image = replace(image, topics_by_id={topic.id: topic for topic in image.topics_by_name.values()}, cuts=cuts)
     plan_id = hashlib.sha256(snapshot.encode(image) + repr((ids, sorted(voters))).encode()).hexdigest()[:16]
     registered = {one: _broker_image(plan_id, one, FIRST_INDEX + at) for at, one in enumerate(ids)}
     return Plan(
@@ -131,7 +134,7 @@ async def plan(
         topics,
         chains,
         tuple(map(BrokerId, sorted(voters))),
-        tuple(passed_over),
+        (*passed_over, *without),
     )
 
 
