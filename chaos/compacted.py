@@ -26,6 +26,8 @@ class CompactedContents:
         self.records: dict[int, Content] = {}
         self.newest: dict[bytes, int] = {}
         """By key: the highest offset of a record that is not part of an open or aborted transaction."""
+        self.decided_at: dict[bytes, int] = {}
+        """By key: the offset of that record, or of the marker that has committed it."""
         self._open: dict[int, list[tuple[bytes, int]]] = {}
         for batch in batches:
             self.take(batch)
@@ -37,22 +39,23 @@ class CompactedContents:
             if marker is not None:
                 ended = self._open.pop(header.producer_id, [])
                 for key, offset in ended if marker.is_commit else ():
-                    self._decided(key, offset)
+                    self._decided(key, offset, header.base_offset)
             return
         for record in decode(batch):
             self.records[record.offset] = Content(record.key, record.value)
             if record.key is not None and header.is_transactional:
                 self._open.setdefault(header.producer_id, []).append((record.key, record.offset))
             elif record.key is not None:
-                self._decided(record.key, record.offset)
+                self._decided(record.key, record.offset, record.offset)
 
     def value_of(self, key: bytes) -> bytes | None:
         """Return the newest value of a key; None if it has none, or was deleted."""
         offset = self.newest.get(key)
         return None if offset is None else self.records[offset].value
 
-    def _decided(self, key: bytes, offset: int) -> None:
-        self.newest[key] = max(self.newest.get(key, offset), offset)
+    def _decided(self, key: bytes, offset: int, at: int) -> None:
+        if offset >= self.newest.get(key, offset):
+            self.newest[key], self.decided_at[key] = offset, at
 
 
 def differences(one: CompactedContents, other: CompactedContents, start: int, end: int) -> Iterator[str]:
@@ -62,7 +65,8 @@ def differences(one: CompactedContents, other: CompactedContents, start: int, en
             yield f"offset {offset} has {one.records[offset]} and {other.records[offset]}"
     for key in sorted(one.newest.keys() | other.newest.keys()):
         newest = max(one.newest.get(key, -1), other.newest.get(key, -1))
-        if start <= newest < end and one.value_of(key) != other.value_of(key):
+        decided_at = max(one.decided_at.get(key, -1), other.decided_at.get(key, -1))
+        if start <= newest and decided_at < end and one.value_of(key) != other.value_of(key):
             yield f"key {key!r} has {one.value_of(key)!r} and {other.value_of(key)!r}"
 
 
@@ -75,7 +79,7 @@ def losses(known: CompactedContents, left: CompactedContents, start: int, end: i
         if start <= offset < end and known.records.get(offset, content) != content:
             yield f"offset {offset} has {content}, and had {known.records[offset]}"
     for key, offset in known.newest.items():
-        if not start <= offset < end:
+        if offset < start or known.decided_at[key] >= end:
             continue
         if left.newest.get(key, -1) > offset and left.newest[key] < end:
             yield f"key {key!r} has offset {left.newest[key]}, and {offset} was the newest"

@@ -6,8 +6,9 @@ begins there later.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import structlog
@@ -18,14 +19,16 @@ from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, LogMainten
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished, report
-from cordwood.storage.compaction.round import CleaningRound, Rewritten
+from cordwood.storage.compaction.round import CleaningRound, Rewritten, all_counted
 from cordwood.storage.config import LogConfig
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch, DamagedLog, DiskFailed, StorageError
 
-INTERNAL_BACKOFF_S = 1.0
-"""Longest pause while there are internal topics: coordinators read them whole, and they are written all the time."""
-INTERNAL_ROLL_BYTES = 256 << 10
-"""Size at which the active segment of an internal topic is sealed, so that it can be compacted."""
+COORDINATED_BACKOFF_S = 1.0
+"""Longest pause while there are coordinated topics: they are written all the time, and a new coordinator reads all."""
+COORDINATED_ROLL_BYTES = 256 << 10
+"""Size at which the active segment of a coordinated topic is sealed, so that it can be compacted."""
+EMPTY: Mapping[str, Callable[[Bytes], Bytes]] = MappingProxyType({})
 NO_LIMIT_MS = (1 << 63) - 1
 LATE_S = 1.0
 """Delay that the rate makes up for."""
@@ -72,10 +75,11 @@ class LogCleaner:
         log_maintenance: LogMaintenance,
         wall_clock: Callable[[], int],
         limits: CleanerLimits,
-        internal_topics: Collection[str] = (),
+        coordinated: Mapping[str, Callable[[Bytes], Bytes]] = EMPTY,
     ) -> None:
+        """`coordinated` are the topics that coordinators read whole, each with the `counted` of its rounds."""
         self._replicas, self._log_maintenance, self._wall_clock = replicas, log_maintenance, wall_clock
-        self._limits, self._internal_topics = limits, internal_topics
+        self._limits, self._coordinated = limits, coordinated
         self._now = asyncio.get_running_loop().time
         self._cleaning: set[Partition] = set()
         self._retry_at: dict[Partition, float] = {}
@@ -107,8 +111,8 @@ class LogCleaner:
             await self._clean(partition)
 
     def _pause_s(self) -> float:
-        has_internal = any(self._replicas.has_topic(topic) for topic in self._internal_topics)
-        return min(self._limits.backoff_s, INTERNAL_BACKOFF_S) if has_internal else self._limits.backoff_s
+        is_coordinator = any(self._replicas.has_topic(topic) for topic in self._coordinated)
+        return min(self._limits.backoff_s, COORDINATED_BACKOFF_S) if is_coordinator else self._limits.backoff_s
 
     async def _choose(self) -> Partition | None:
         """Seal what is to be sealed, and return the dirtiest log that is due, if any."""
@@ -121,7 +125,7 @@ class LogCleaner:
             if not partition.log.config.compacted or not self._may_be_cleaned(partition):
                 continue
             try:
-                candidates.append((await self._dirtiness(partition, now_ms), partition.log.config))
+                candidates.append((await self._prepare(partition, now_ms), partition.log.config))
                 found.append(partition)
             except Exception as error:
                 self._failed(partition, error)
@@ -145,16 +149,17 @@ class LogCleaner:
             and self._retry_at.get(partition, 0.0) <= self._now()
         )
 
-    async def _dirtiness(self, partition: Partition, now_ms: int) -> Dirtiness:
+    async def _prepare(self, partition: Partition, now_ms: int) -> Dirtiness:
+        """Seal the active segment if it is to be sealed, and return what of the log is to be compacted."""
         log, config = partition.log, partition.log.config
-        roll_bytes = INTERNAL_ROLL_BYTES if partition.topic in self._internal_topics else None
+        roll_bytes = COORDINATED_ROLL_BYTES if partition.topic in self._coordinated else None
         if must_be_sealed(log.segments[-1], config, roll_bytes, now_ms):
             log.roll_if_active(log.segments[-1])
             # The new segment's directory entry is synced with the next group commit.
             partition.directory.flusher.touch(partition)
         if config.max_compaction_lag_ms < NO_LIMIT_MS:
             await self._load_first_timestamps(partition)
-        return dirtiness_of(log.segments, config, log.clean_end, partition.last_stable_offset, now_ms)
+        return _dirtiness(partition, now_ms)
 
     async def _load_first_timestamps(self, partition: Partition) -> None:
         """Load the first timestamps of dirty segments that were sealed before this process opened the log."""
@@ -186,8 +191,7 @@ class LogCleaner:
         limit = min(partition.last_stable_offset, partition.high_watermark)
         path = f"{directory.path}/{STAGING}/compaction-{partition.topic_id}-{partition.index}"
         await directory.run_blocking(log.disk.make_directories, path)
-        buffer_bytes = self._limits.buffer_bytes // self._limits.threads
-        one_round = CleaningRound(log, path, limit, self._wall_clock(), buffer_bytes)
+        one_round = self._round(partition, path)
         if not one_round.is_needed:
             return False
         is_complete = False
@@ -210,10 +214,10 @@ class LogCleaner:
         directory.uncheckpointed[partition] = None
         return is_complete
 
-    async def _commit(self, partition: Partition) -> None:
-        """Checkpoint the log, which makes its new segments count, and remove the replaced ones later."""
-        await self._log_maintenance.checkpoint(partition)
-        self._log_maintenance.remove_replaced(partition)
+    def _round(self, partition: Partition, directory: str) -> CleaningRound:
+        now_ms, buffer_bytes = self._wall_clock(), self._limits.buffer_bytes // self._limits.threads
+        end, counted = _dirtiness(partition, now_ms).end, self._coordinated.get(partition.topic, all_counted)
+        return CleaningRound(partition.log, directory, end, now_ms, buffer_bytes, counted)
 
     async def _keep_to_the_rate(self, size: int) -> None:
         """Sleep to keep the rate of all workers together."""
@@ -269,6 +273,11 @@ class LogCleaner:
         self._uncleanable = {partition for partition in self._uncleanable if not partition.is_deleted}
         self._retry_at = {partition: at for partition, at in self._retry_at.items() if not partition.is_deleted}
         self.measures.uncleanable = len(self._uncleanable)
+
+
+def _dirtiness(partition: Partition, now_ms: int) -> Dirtiness:
+    log = partition.log
+    return dirtiness_of(log.segments, log.config, log.clean_end, partition.last_stable_offset, now_ms)
 
 
 def _next_step(steps: Iterator[int | Rewritten]) -> int | Rewritten | None:

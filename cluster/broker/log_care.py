@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
+from cordwood.cluster.coordination.replay import without_copies
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.replication.log_cleaner import CleanerLimits, LogCleaner
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.replicas import Replicas
@@ -27,4 +28,5 @@ def log_cleaner_of(
         bytes_per_second=settings.log_cleaner_io_max_bytes_per_second,
         backoff_s=settings.log_cleaner_backoff_ms / 1000,
     )
-    return LogCleaner(replicas, log_maintenance, wall_clock, limits, INTERNAL_TOPICS)
+    coordinated = dict.fromkeys((CONSUMER_OFFSETS, TRANSACTION_STATE), without_copies)
+    return LogCleaner(replicas, log_maintenance, wall_clock, limits, coordinated)

@@ -1,8 +1,10 @@
 """Replay of a partition of an internal topic: the newest value of each key, and the values of ongoing transactions."""
 
 from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
-from cordwood.storage.batch import BatchHeader, check
+from cordwood.storage.batch import BatchHeader, check, peek, split
+from cordwood.storage.compaction.run_writer import closing_batch
 from cordwood.storage.control import decode_marker
+from cordwood.storage.disk import Bytes
 from cordwood.storage.records import Header, Record, decode
 
 COPY: tuple[Header, ...] = (("copy", b""),)
@@ -11,6 +13,9 @@ COPY: tuple[Header, ...] = (("copy", b""),)
 Such a record only stands for one that was deleted. It may come after the marker of a transaction that has changed the
 key: so it never replaces a value.
 """
+
+_ENCODED_COPY = b"\x08copy\x00"
+"""The header of a copy, as records have it."""
 
 
 class Replay:
@@ -52,3 +57,20 @@ class Replay:
             self.open.replaced(key, record.offset)
         else:
             self.newest.setdefault(key, value)
+
+
+def without_copies(batches: Bytes) -> Bytes:
+    """Return batches with the same offsets, those of copies emptied: for the log cleaner a copy replaces no value."""
+    if _ENCODED_COPY not in bytes(batches):
+        return batches
+    return b"".join([_emptied(batch) if _has_copies(batch) else batch for batch in split(batches)])
+
+
+def _has_copies(batch: bytes) -> bool:
+    """Return whether the records are copies: either all of a batch are, or none."""
+    return not peek(batch).is_control and any(record.headers == COPY for record in decode(batch))
+
+
+def _emptied(batch: bytes) -> bytes:
+    header = peek(batch)
+    return closing_batch(header.base_offset, header.end, header.leader_epoch)

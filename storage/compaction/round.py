@@ -5,7 +5,7 @@ start to the map's end are rewritten in groups: a run of segments becomes one se
 rewritten segment is complete, indexed, verified and synced before it replaces the old ones (`swap.py`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from cordwood.storage.aborted_index import AbortedRow
@@ -14,7 +14,7 @@ from cordwood.storage.compaction.filter import BatchFilter, needed_offsets
 from cordwood.storage.compaction.offset_map import OffsetMap, OffsetMapBuilder
 from cordwood.storage.compaction.run_writer import RunWriter, pieces_of, verified, write_aborted
 from cordwood.storage.compaction.swap import discard, has_run, swap
-from cordwood.storage.disk import sync_directory
+from cordwood.storage.disk import Bytes, sync_directory
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.log import Log
 from cordwood.storage.open_segments import OpenSegments
@@ -32,6 +32,10 @@ class Rewritten(NamedTuple):
     """In the round's directory. Its offsets are those of the old ones together."""
 
 
+def all_counted(batches: Bytes) -> Bytes:
+    return batches
+
+
 class CleaningRound:
     """One round. Iterate over `steps` in a thread, and call `swap` for each `Rewritten` before the next step.
 
@@ -40,16 +44,25 @@ class CleaningRound:
     been swapped stays, and the next round begins at the log's unchanged clean end.
     """
 
-    def __init__(self, log: Log, directory: str, limit: int, now_ms: int, buffer_bytes: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        directory: str,
+        limit: int,
+        now_ms: int,
+        buffer_bytes: int,
+        counted: Callable[[Bytes], Bytes] = all_counted,
+    ) -> None:
         """Begin a round that leaves everything at or above `limit` as it is.
 
         `limit` is at most the last stable offset, the high watermark and any pinned cut, and only whole segments below
         it that the manifest on disk lists are cleaned: a checkpoint just before the round makes it reach further.
         `directory` holds unfinished segments; it exists, belongs to this log alone, and is on the log's file system.
-        `buffer_bytes` limits the offset map. `delete.retention.ms` is taken from the log's configuration.
+        `buffer_bytes` limits the offset map. `delete.retention.ms` is taken from the log's configuration. `counted`
+        empties batches whose records replace no others.
         """
         self._log, self._directory, self._config = log, directory, log.config
-        self._now_ms, self._buffer_bytes = now_ms, buffer_bytes
+        self._now_ms, self._buffer_bytes, self._counted = now_ms, buffer_bytes, counted
         self._all, self._truncations = tuple(log.segments), log.truncations
         limit = min(limit, log.listed_end)
         self._segments = [segment for segment in self._all[:-1] if segment.end_offset <= limit]
@@ -129,7 +142,7 @@ class CleaningRound:
             builder.expect(self._aborted_in(place, segment))
             position = segment.locate(self.start) if segment.base_offset < self.start else 0
             for data in pieces_of(segment, position):
-                has_room = builder.add(data)
+                has_room = builder.add(self._counted(data))
                 self.bytes_read += len(data)
                 yield len(data)
                 if not has_room:

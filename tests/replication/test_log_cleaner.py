@@ -10,7 +10,7 @@ from replica_fixture import ME, NOW_MS, ReplicaFixture, housekeeping_of
 from virtual_time import run
 
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.log_cleaner import INTERNAL_ROLL_BYTES, CleanerLimits, LogCleaner
+from cordwood.replication.log_cleaner import COORDINATED_ROLL_BYTES, CleanerLimits, LogCleaner
 from cordwood.replication.log_directory import STAGING
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
@@ -35,7 +35,7 @@ class CleanerFixture(ReplicaFixture):
     def start_cleaner(self) -> None:
         self.log_maintenance = housekeeping_of(self, lambda: self.now_ms)
         self.cleaner = LogCleaner(
-            self.replicas, self.log_maintenance, lambda: self.now_ms, self.limits, internal_topics=("internal",)
+            self.replicas, self.log_maintenance, lambda: self.now_ms, self.limits, {"internal": lambda batches: batches}
         )
 
     async def _blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -279,10 +279,10 @@ def test_a_record_that_must_be_compacted_does_not_wait_for_the_next_one() -> Non
     tell(story, config=LogConfig(compacted=True, max_compaction_lag_ms=1000, min_cleanable_dirty_ratio=1.0))
 
 
-def test_the_active_segment_of_an_internal_topic_is_sealed_by_its_size() -> None:
+def test_the_active_segment_of_a_coordinated_topic_is_sealed_by_its_size() -> None:
     async def story(broker: CleanerFixture) -> None:
         value = "v" * 1000
-        for _ in range(1 + INTERNAL_ROLL_BYTES // 1000):
+        for _ in range(1 + COORDINATED_ROLL_BYTES // 1000):
             await broker.put(("a", value), topic="internal")
         assert await broker.cleaner.clean_due() == 1
         assert broker.contents("internal") == [("a", value)]

@@ -58,6 +58,20 @@ UNSOUND = [
 ]
 
 
+def test_gaps_are_taken_where_the_leader_says_that_its_log_was_compacted() -> None:
+    async def scenario() -> None:
+        broker = FollowerFixture()
+        partition, stream = await following(broker)
+        data = stamped(3) + stamped(7)
+        broker.answer(PushRow(stream, PushKind.DATA_WITH_GAPS, 0, 0, len(data)), data=data)
+        assert partition.log.log_end == 8
+        again = stamped(7)
+        broker.answer(PushRow(stream, PushKind.DATA_WITH_GAPS, 0, 0, len(again)), data=again)
+        assert partition.log.log_end == 8, "an offset never comes twice"
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("data", UNSOUND)
 def test_nothing_of_what_is_unsound_is_written(data: bytes) -> None:
     async def scenario() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.cluster.coordination.replay import COPY, Replay
+from cordwood.cluster.coordination.replay import COPY, Replay, without_copies
 from cordwood.cluster.coordination.topic import encode_in_transaction
-from cordwood.storage.batch import peek, stamp
+from cordwood.storage.batch import check, peek, split, stamp
 from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.records import Header, Record, encode
 from cordwood.storage.types import ProducerIdAndEpoch
@@ -40,3 +40,12 @@ def test_a_copy_that_was_made_before_a_marker_does_not_take_the_value_back(is_co
     marker = encode_marker(PRODUCER, EndTransactionMarker(is_commit, 0), 0)
     found = replayed(encode([record(b"old")]), change, marker, copy(b"old"))
     assert found == {KEY: b"new" if is_commit else b"old"}
+
+
+def test_copies_take_no_part_in_compaction_and_their_offsets_stay() -> None:
+    plain, copies = encode([record(b"new")], base_offset=0), encode([record(b"old", COPY)] * 3, base_offset=1)
+    marker = encode_marker(PRODUCER, EndTransactionMarker(True, 0), 0)
+    assert without_copies(plain) is plain
+    kept, emptied, after = split(without_copies(plain + copies + marker))
+    assert (kept, after) == (plain, marker)
+    assert (check(emptied).base_offset, check(emptied).end, check(emptied).record_count) == (1, 4, 0)
