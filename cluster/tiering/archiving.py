@@ -35,6 +35,17 @@ class Outside(Protocol):
 
 
 class Archiving:
+    """What a broker does for the archive. Without a store it warns of topics that should be archived."""
+
+    @property
+    def open_store(self) -> Callable[[], ObjectStore] | None: ...
+    @property
+    def wall_clock(self) -> Callable[[], int]: ...
+    @property
+    def rng(self) -> random.Random: ...
+
+
+class Archiving:
     """What a broker does for the archive, and reads there. Without a store it warns of topics that need one."""
 
     def __init__(self, outside: Outside, quorum: Quorum, settings: Settings) -> None:
@@ -46,8 +57,9 @@ class Archiving:
         self._keepers: tuple[TopicObjects, CutObjects] | None = None
         """The work of the active controller."""
         if self.store is not None:
-            self.uploader = Uploader(quorum, replicas, self.store, settings, wall_clock, rng)
-            self._keepers = TopicObjects(quorum, self.store, settings, wall_clock), CutObjects(quorum, self.store)
+            self.uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
+            topics = TopicObjects(quorum, self.store, settings, outside.wall_clock)
+            self._keepers = topics, CutObjects(quorum, self.store)
 
     def start(self) -> None:
         if self.uploader is not None and self._keepers is not None:
