@@ -61,9 +61,10 @@ class Replay:
 
 def without_copies(batches: Bytes) -> Bytes:
     """Return batches with the same offsets, those of copies emptied: for the log cleaner a copy replaces no value."""
-    if _ENCODED_COPY not in bytes(batches):
+    data = bytes(batches)
+    if _ENCODED_COPY not in data:
         return batches
-    return b"".join([_emptied(batch) if _has_copies(batch) else batch for batch in split(batches)])
+    return b"".join([_emptied(batch) if _has_copies(batch) else batch for batch in split(data)])
 
 
 def _has_copies(batch: bytes) -> bool:
