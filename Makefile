@@ -94,10 +94,10 @@ profile: $(READY) ## Where the brokers' time goes in a line of the benchmark (LI
 clean: ## Remove all that these targets made
 	rm -rf $(VENV) build dist src/cordwood.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -f storage/*.so
+	rm -f storage/*.so storage/compaction/*.so
 
 # Made anew only when pyproject.toml, or what is compiled, is newer than the last install.
-$(READY): pyproject.toml storage/record_walk.c
+$(READY): pyproject.toml storage/record_walk.c storage/compaction/record_filter.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Cordwood needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -27,6 +27,8 @@ ATTRIBUTES_BYTE = 22
 """Position of the lower byte of a batch's attributes, which has all of these."""
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
+"""The base timestamp is the time from which on the log cleaner removes tombstones and markers (ADR 39)."""
 
 NO_PRODUCER = -1
 NO_SEQUENCE = -1
@@ -176,8 +178,14 @@ def with_append_time(batch: Bytes, now_ms: int) -> bytes:
     attributes = _ATTRIBUTES.unpack_from(changed, 21)[0] | LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(changed, 21, attributes)
     _TIME.pack_into(changed, 35, now_ms)
-    _CRC.pack_into(changed, 17, crc32c(memoryview(changed)[CRC_COVERS_FROM:]))
+    put_checksum(changed, 0, len(changed))
     return bytes(changed)
+
+
+def put_checksum(data: bytearray, begin: int, end: int) -> None:
+    """Set the CRC-32C of the batch from `begin` to `end`."""
+    with memoryview(data) as view:
+        _CRC.pack_into(data, begin + 17, crc32c(view[begin + CRC_COVERS_FROM : end]))
 
 
 def split(data: bytes) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from cordwood.storage.batch import (
 )
 from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.decompression import FRONT_BYTES, GROWTH, XERIAL_MAGIC, Body, Content, unpack
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -53,15 +54,19 @@ def encode(
     base_sequence: int = NO_SEQUENCE,
     compression: Compression = Compression.NONE,
     attributes: int = 0,
+    base_timestamp: int | None = None,
 ) -> bytes:
-    """Return one batch of `records`, with consecutive offsets from `base_offset` on."""
+    """Return one batch of `records`, with consecutive offsets from `base_offset` on.
+
+    The base timestamp is that of the first record if it is None.
+    """
     assert records, "a batch has at least one record"
-    base_timestamp = records[0].timestamp
+    base_timestamp = records[0].timestamp if base_timestamp is None else base_timestamp
     body: list[bytes] = []
     for delta, record in enumerate(records):
         one = _encode_record(record, delta, record.timestamp - base_timestamp)
-        body += (_varint(len(one)), one)
-    packed = _compress(compression, b"".join(body))
+        body += (varint(len(one)), one)
+    packed = compress(compression, b"".join(body))
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(packed)
     batch = bytearray(
         _HEADER.pack(
@@ -181,11 +186,11 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> b
     _, _, key, value, headers = record
     parts = [
         b"\x00",
-        _varint(timestamp_delta),
-        _varint(offset_delta),
-        b"\x01" if key is None else _varint(len(key)) + key,
-        b"\x01" if value is None else _varint(len(value)) + value,
-        _varint(len(headers)),
+        varint(timestamp_delta),
+        varint(offset_delta),
+        b"\x01" if key is None else varint(len(key)) + key,
+        b"\x01" if value is None else varint(len(value)) + value,
+        varint(len(headers)),
     ]
     for name, content in headers:
         parts += (_varint_bytes(name.encode()), _varint_bytes(content))
@@ -209,7 +214,7 @@ def _decode_record(body: Content, position: int, offset: int, timestamp: int) ->
     return Record(offset, timestamp, key, value, tuple(headers)), position
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Encode `number` as a zigzag varint: seven bits per byte, the lowest first."""
     return _SMALL_VARINTS[number] if 0 <= number < SMALL else _large_varint(number)
 
@@ -228,7 +233,7 @@ _SMALL_VARINTS = tuple(map(_large_varint, range(SMALL)))
 
 
 def _varint_bytes(content: bytes | None) -> bytes:
-    return b"\x01" if content is None else _varint(len(content)) + content
+    return b"\x01" if content is None else varint(len(content)) + content
 
 
 def _read_varint(body: Content, position: int) -> tuple[int, int]:
@@ -253,10 +258,11 @@ def _read_bytes(body: Content, position: int) -> tuple[bytes | None, int]:
     return bytes(body[position : position + length]), position + length
 
 
-def _compress(compression: Compression, body: bytes) -> bytes:
+def compress(compression: Compression, body: Bytes) -> bytes:
+    """Return the records of a batch as this codec packs them."""
     match compression:
         case Compression.NONE:
-            return body
+            return bytes(body)
         case Compression.GZIP:
             return bytes(cramjam.gzip.compress(body))
         case Compression.SNAPPY:
