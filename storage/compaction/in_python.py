@@ -13,6 +13,8 @@ from cordwood.storage.records import varint
 
 _ENTRY_BYTES = 160
 """Memory of an entry of a dict, with its key of 16 bytes and its number."""
+_LENGTH_BITS_MAX, _NUMBER_BITS_MAX = 35, 70
+_BITS_64 = (1 << 64) - 1
 
 
 class _Frame(NamedTuple):
@@ -79,7 +81,7 @@ class PythonTable:
         is_new_horizon = not has_horizon and header.end <= rules.end and not all(frame.has_value for frame in kept)
         if len(kept) == count and not is_new_horizon:
             return Sifted(size, bytes(batch), count, count)
-        max_timestamp = max(header.base_timestamp + frame.time for frame in kept)
+        max_timestamp = max(_wrapped(header.base_timestamp + frame.time) for frame in kept)
         changed = header._replace(
             record_count=len(kept),
             max_timestamp=header.max_timestamp if header.attributes & LOG_APPEND_TIME else max_timestamp,
@@ -134,7 +136,7 @@ def frames_of(content: bytes, count: int, place: int = 0, base_offset: int = 0) 
 
 def _frame_at(content: bytes, begin: int, base_offset: int) -> _Frame:
     length, body = _number(content, begin)
-    time, after_time = _number(content, body + 1)
+    time, after_time = _number(content, body + 1, _NUMBER_BITS_MAX)
     delta, place = _number(content, after_time)
     key_bytes, place = _number(content, place)
     key = content[place : place + key_bytes] if key_bytes >= 0 else None
@@ -146,22 +148,26 @@ def _frame_at(content: bytes, begin: int, base_offset: int) -> _Frame:
     return _Frame(begin, body, after_time, end, base_offset + delta, time, key, value_bytes >= 0)
 
 
-def _number(content: bytes, place: int) -> tuple[int, int]:
-    """Return a varint and the place after it. Raises IndexError, also for more than 64 bits."""
+def _number(content: bytes, place: int, bits_max: int = _LENGTH_BITS_MAX) -> tuple[int, int]:
+    """Return a varint, of at most 64 bits, and the place after it. Raises IndexError, also for longer ones."""
     number = shift = 0
-    while True:
+    while shift < bits_max:
         octet = content[place]
         place += 1
         number |= (octet & 0x7F) << shift
         if octet < 0x80:
-            return (number >> 1) ^ -(number & 1), place
+            return _wrapped((number >> 1) ^ -(number & 1)), place
         shift += 7
-        if shift > 63:
-            raise IndexError
+    raise IndexError
+
+
+def _wrapped(number: int) -> int:
+    """Return a sum of timestamps as one of 64 bits, as clients have it."""
+    return ((number + (1 << 63)) & _BITS_64) - (1 << 63)
 
 
 def _shifted(batch: Bytes, frame: _Frame, shift: int) -> bytes:
     """Return a record with another timestamp delta."""
     rest = bytes(batch[frame.after_time : frame.end])
-    body = bytes(batch[frame.body : frame.body + 1]) + varint(frame.time + shift) + rest
+    body = bytes(batch[frame.body : frame.body + 1]) + varint(_wrapped(frame.time + shift)) + rest
     return varint(len(body)) + body

@@ -28,7 +28,7 @@ def whole_batch_at(data: Bytes, position: int) -> tuple[BatchHeader, memoryview]
     header = peek(data, position)
     if header.magic != MAGIC or not HEADER_BYTES <= header.size <= len(data) - position:
         raise CorruptBatch(f"no whole batch at byte {position}")
-    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+    if header.base_offset < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
         raise CorruptBatch(f"the batch of offset {header.base_offset} is malformed")
     return header, memoryview(data)[position : position + header.size]
 
