@@ -69,7 +69,7 @@ def _limits(config: LogConfig, high_watermark: int, archived_end: int | None) ->
         return _Limits(config.retention_ms, config.retention_bytes, high_watermark if config.deletable else -1)
     age_ms = config.retention_ms if config.local_retention_ms == ALL_OF_IT else config.local_retention_ms
     size = config.retention_bytes if config.local_retention_bytes == ALL_OF_IT else config.local_retention_bytes
-    # The log cleaner needs the whole of a compacted log.
+    # Archive rule 1. The log cleaner needs the whole of a compacted log.
     return _Limits(age_ms, size, -1 if config.compacted or archived_end is None else archived_end)
 
 

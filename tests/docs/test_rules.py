@@ -14,10 +14,13 @@ KINDS = {
     "rule": "rule",
     "transaction rule": "transaction rule",
     "disk rule": "disk rule",
+    "Archive rule": "archive rule",
     "Raft rule": "raft rule",
 }
 """The first heading of each table, and its citation form in lower case."""
-CITATION = re.compile(r"\b((?:transaction |disk |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE)
+CITATION = re.compile(
+    r"\b((?:transaction |disk |archive |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE
+)
 NAME = re.compile(r"`([\w/.-]+)`")
 FOLDERS = ("bench", "chaos", "client", "cluster", "columnar", "docs", "replication", "spark", "storage", "tests")
 
@@ -50,6 +53,7 @@ def citations(text: str) -> set[tuple[str, int]]:
         ("promise 2; disk rule 4", {("promise", 2), ("disk rule", 4)}),
         ("Raft rule 6", {("raft rule", 6)}),
         ("transaction rule 5", {("transaction rule", 5)}),
+        ("archive rule 1", {("archive rule", 1)}),
         ("rule-11, the ruler 5", set()),
     ],
 )
