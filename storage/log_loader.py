@@ -68,7 +68,8 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
         log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active)
-    # Archive rule 2: what was archived must not be taken for deleted; the next leader raises the log start offset to where it begins.
+    # Archive rule 2: what was archived must not be taken for deleted. The next leader raises the log start offset to
+    # where the archive begins.
     opening.is_start_unknown = log.config.is_archived and recovered.is_lost
     names = log.disk.list_directory(log.directory)
     for stray in strays_of(names):
