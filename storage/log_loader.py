@@ -90,6 +90,9 @@ def _continue_after(log: Log, end: int) -> None:
     """Continue at `end` a log whose segments are all missing: their offsets stay in use."""
     log.damage.append(LostTail(log.directory, 0, f"all records below offset {end} are missing", 0))
     log.log_start = log.log_end = log.flushed_end = log.recovery_point = end
+    if log.config.is_archived:
+        # Archive rule 2: the archive may still have them.
+        log.log_start = 0
 
 
 class _Opening:

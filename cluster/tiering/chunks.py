@@ -159,7 +159,7 @@ def write(disk: Disk, directory: str, chunk: Chunk, batches: bytes, index: Index
         try:
             file.pwrite([batches, rows], 0)
         except OSError:
-            disk.remove(path)
+            disk.remove_tree(directory)
             raise
     return WrittenChunk(disk, directory, row, len(rows), crc32c(rows)), CachedChunk.open(disk, directory, row, index)
 

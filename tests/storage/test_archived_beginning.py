@@ -134,3 +134,12 @@ def test_a_lost_log_start_is_not_taken_for_a_deletion_of_what_is_archived(log: L
     log.configure(is_archived=False)
     damage_file(log, "recovery")
     assert (log.start, log.log.local_start) == (local, local)
+
+
+@pytest.mark.parametrize("is_archived", [True, False])
+def test_a_log_without_any_files_is_not_taken_for_a_deletion_of_what_is_archived(*, is_archived: bool) -> None:
+    log = LogFixture(replace(ARCHIVED, is_archived=is_archived)).append(*VALUES).flush().close()
+    log.disk.remove_tree(DIRECTORY)
+    log.reopen()
+    assert (log.start, log.log.local_start, log.end) == (0 if is_archived else len(VALUES), len(VALUES), len(VALUES))
+    assert log.damage
