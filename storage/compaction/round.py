@@ -1,8 +1,8 @@
 """Round of the log cleaner over one log: the last offset of each key is collected, and the segments are rewritten.
 
 First the offset map takes the keys from the log's clean end on, as far as it has room. Then all segments from the log's
-start to the map's end are rewritten in groups: a run of segments becomes one segment of the next generation. Each
-rewritten segment is complete, indexed, verified and synced before it replaces the old ones (`swap.py`).
+start to the map's end are rewritten: a run of segments becomes one segment of the next generation, of `segment.bytes`
+at most. Each rewritten segment is complete, indexed, verified and synced before it replaces the run (`swap.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,9 @@ from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
 
-OFFSETS_PER_GROUP_MAX = (1 << 31) - 1
+OFFSETS_PER_RUN_MAX = (1 << 31) - 1
+SEGMENTS_PER_RUN_MAX = 8
+"""Full segments that are rewritten before the first swap: a round that is given up loses no more work."""
 
 
 class Rewritten(NamedTuple):
@@ -69,6 +71,7 @@ class CleaningRound:
         first = self._segments[0].base_offset if self._segments else log.log_end
         self.start = self.end = max(log.clean_end, log.log_start, first)
         """Range of offsets whose keys this round has collected."""
+        self._generation = max([segment.generation for segment in self._segments], default=0) + 1
         self._needed = needed_offsets(log.producers)
         self._new: Segment | None = None
         self.bytes_read = self.bytes_written = 0
@@ -98,8 +101,12 @@ class CleaningRound:
             delete_retention_ms=self._config.delete_retention_ms,
             needed=self._needed,
         )
-        for group in self._groups():
-            yield from self._rewrite(group, batches)
+        segments = [each for each in self._segments if each.base_offset < min(each.end_offset, self.end)]
+        while segments:
+            for step in self._rewrite_run(segments, batches):
+                yield step
+                if isinstance(step, Rewritten):
+                    segments = segments[len(step.old) :]
             self.records_read, self.records_kept = batches.records_read, batches.records_kept
 
     def swap(self, rewritten: Rewritten) -> bool:
@@ -150,46 +157,37 @@ class CleaningRound:
                     return
             self.end = segment.end_offset
 
-    def _groups(self) -> Iterator[list[Segment]]:
-        """Yield runs of segments up to the end of the round, of about `segment.bytes` each."""
-        group: list[Segment] = []
-        for segment in self._segments:
-            if segment.base_offset >= self.end:
-                break
-            if segment.base_offset == segment.end_offset:
-                continue
-            if group and not self._is_run(group, segment):
-                yield group
-                group = []
-            group.append(segment)
-        if group:
-            yield group
-
-    def _is_run(self, group: Sequence[Segment], segment: Segment) -> bool:
-        return (
-            group[-1].end_offset == segment.base_offset
-            and sum([each.size for each in group]) + segment.size <= self._config.segment_bytes
-            and segment.end_offset - group[0].base_offset <= OFFSETS_PER_GROUP_MAX
-        )
-
-    def _rewrite(self, group: Sequence[Segment], batches: BatchFilter) -> Iterator[int | Rewritten]:
+    def _rewrite_run(self, segments: Sequence[Segment], batches: BatchFilter) -> Iterator[int | Rewritten]:
+        """Rewrite the first of the segments, and those after it as far as one new segment has room for them."""
         log, interval_bytes = self._log, self._config.index_interval_bytes
-        file = SegmentFile(group[0].base_offset, max([segment.generation for segment in group]) + 1)
+        file = SegmentFile(segments[0].base_offset, self._generation)
         self._new = new = Segment.create(log.disk, self._directory, file, interval_bytes, OpenSegments())
-        writer = RunWriter(new, interval_bytes)
-        for segment in group:
+        writer, run = RunWriter(new, interval_bytes), list[Segment]()
+        for segment in segments:
+            if run and not self._has_room(run, writer, segment):
+                break
+            run.append(segment)
             batches.expect(self._aborted_in(self._all.index(segment), segment))
             for data in pieces_of(segment):
                 writer.add(batches.filter(data))
                 self.bytes_read += len(data)
                 yield len(data)
-        writer.finish(_last_batch(group[-1]), group[-1].end_offset)
-        write_aborted(log.disk, new, group[0].aborted.undecided, batches.take_aborted())
+        writer.finish(_last_batch(run[-1]), run[-1].end_offset)
+        write_aborted(log.disk, new, run[0].aborted.undecided, batches.take_aborted())
         sync_directory(log.disk, self._directory)
-        self.bytes_written += writer.bytes_written
-        yield writer.bytes_written
+        self.bytes_written += new.size
+        yield new.size
         yield from verified(new)
-        yield Rewritten(tuple(group), new)
+        yield Rewritten(tuple(run), new)
+
+    def _has_room(self, run: Sequence[Segment], writer: RunWriter, segment: Segment) -> bool:
+        """Return whether a rewritten run has room for another segment, even if nothing of it is removed."""
+        return (
+            run[-1].end_offset == segment.base_offset
+            and writer.size + segment.size <= self._config.segment_bytes
+            and segment.end_offset - run[0].base_offset <= OFFSETS_PER_RUN_MAX
+            and sum([each.size for each in run]) < SEGMENTS_PER_RUN_MAX * self._config.segment_bytes
+        )
 
     def _aborted_in(self, place: int, segment: Segment) -> Iterator[AbortedRow]:
         """Yield the aborted transactions with records in the segment at `place`: a later one may have the marker."""

@@ -44,7 +44,11 @@ class RunWriter:
         self._pieces: list[Bytes] = []
         self._size = 0
         self._end = segment.base_offset
-        self.bytes_written = 0
+
+    @property
+    def size(self) -> int:
+        """Size of the batches so far in bytes."""
+        return self._segment.size + self._size
 
     def add(self, batches: Bytes) -> None:
         """Append whole batches, perhaps none."""
@@ -76,8 +80,7 @@ class RunWriter:
         data = b"".join(self._pieces)
         intervals, end = intervals_of(data, self._segment.base_offset, self._interval_bytes)
         self._segment.adopt([data], intervals)
-        self._end, self.bytes_written = end, self.bytes_written + len(data)
-        self._pieces, self._size = [], 0
+        self._end, self._pieces, self._size = end, [], 0
 
 
 def intervals_of(data: bytes, base_offset: int, interval_bytes: int) -> tuple[list[Interval], int]:

@@ -9,7 +9,7 @@ from cordwood.storage.batch import TRANSACTIONAL, check
 from cordwood.storage.compaction.round import CleaningRound, Rewritten
 from cordwood.storage.compaction.verify import verify_compacted
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.records import Record, encode
+from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.scrub import verify, view_of
 from cordwood.storage.verify import verify_partition
 
@@ -192,7 +192,7 @@ def committed(log: LogFixture) -> dict[bytes | None, bytes | None]:
         aborted = [first for producer, first in log.aborted(offset, header.end) if producer == header.producer_id]
         is_aborted = header.is_transactional and any(first <= header.base_offset for first in aborted)
         if not header.is_control and not is_aborted:
-            values |= {record.key: record.value for record in log.records(header.base_offset, 1)[:1]}
+            values |= {record.key: record.value for record in decode(data[: header.size])}
         offset = header.end
     return values
 
@@ -213,7 +213,8 @@ def test_aborted_data_goes_and_committed_data_stays() -> None:
     clean(log)
     assert log.log.clean_end <= log.last_stable()
     assert committed(log) == expected
-    assert not [value for value in log.values() if value.startswith("aborted")]
+    cleaned = [record.value or b"" for record in log.records() if record.offset < log.log.clean_end]
+    assert not [value for value in cleaned if value.startswith(b"aborted")]
     log.commit()
     assert committed(log.reopen())[b"key-0"] == b"undecided"
     assert defects(log) == []
@@ -264,5 +265,5 @@ def test_a_crash_at_any_step_loses_nothing_and_brings_nothing_back(keep: float |
         log.disk.make_directories(WORK)
         clean(log.checkpoint())
         assert last_values(log) == expected, f"step {step}"
-        assert defects(log) == [], f"step {step}"
+        assert defects(log.reopen()) == [], f"step {step}"
     raise AssertionError("it never came to an end")
