@@ -15,7 +15,7 @@ import structlog
 
 from cordwood.replication.dirtiness import Dirtiness, dirtiest, dirtiness_of, must_be_sealed
 from cordwood.replication.log_directory import STAGING
-from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, LogMaintenance
+from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, TRUNCATION_POLL_S, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished, report
@@ -198,6 +198,9 @@ class LogCleaner:
         try:
             steps = one_round.steps()
             while (step := await finished(directory.run_blocking(_next_step, steps))) is not None:
+                while isinstance(step, Rewritten) and partition.is_checkpoint_locked:
+                    # The checkpoint of a pending truncation lists the old segments.
+                    await asyncio.sleep(TRUNCATION_POLL_S)
                 if partition.leader_epoch != epoch or not _is_compacted(partition):
                     return False
                 if isinstance(step, int):

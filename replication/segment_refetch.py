@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import structlog
 
 from cordwood.replication.log_directory import STAGING
+from cordwood.replication.log_maintenance import TRUNCATION_POLL_S
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_rebuild import Missing, SegmentRebuild
-
-LOCK_POLL_S = 0.01
 
 _events = structlog.get_logger("repairs")
 
@@ -46,7 +45,7 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
                 await _fill(rebuild, step, partition, sources, reader)
         while partition.is_checkpoint_locked:
             # The checkpoint of a pending truncation lists the old segment.
-            await asyncio.sleep(LOCK_POLL_S)
+            await asyncio.sleep(TRUNCATION_POLL_S)
         is_in_place = not partition.is_deleted and rebuild.replace_segment()
     except Exception:
         await run_blocking(rebuild.abort)

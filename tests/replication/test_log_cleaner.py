@@ -186,6 +186,27 @@ def test_a_log_with_a_pin_is_left_alone_also_in_the_middle_of_a_round() -> None:
     tell(story)
 
 
+def test_no_segment_is_replaced_while_a_truncation_is_pending() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before, partition = broker.contents(), broker.partition()
+
+        def lock(name: str) -> None:
+            if name == "_next_step":
+                partition.is_checkpoint_locked = True
+
+        broker.at_step = lock
+        cleaning = asyncio.ensure_future(broker.cleaner.clean_due())
+        await asyncio.sleep(5)
+        assert broker.contents() == before
+        broker.at_step = lambda _name: None
+        partition.is_checkpoint_locked = False
+        assert await cleaning > 0
+        assert len(broker.contents()) < len(before)
+
+    tell(story)
+
+
 def test_a_new_role_ends_a_round_and_the_next_one_is_complete() -> None:
     async def story(broker: CleanerFixture) -> None:
         await broker.fill()
