@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "retention-ignores-cuts",
         "storage/log.py",
-        "        unpinned_end = min(high_watermark, self.pinned.start)\n",
+        "        unpinned_end = high_watermark if self.config.is_archived else min(high_watermark, self.pinned.start)\n",
         "        unpinned_end = high_watermark\n",
         "Retention removes nothing that a cut pins.",
         SHRUNK,
