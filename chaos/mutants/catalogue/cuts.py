@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         "retention-ignores-cuts",
         "storage/log.py",
-        "        unpinned_end = high_watermark if self.config.is_archived else min(high_watermark, self.pinned.start)\n",
-        "        unpinned_end = high_watermark\n",
+        " if self.config.is_archived else min(high_watermark, self.pinned.start)\n",
+        "\n",
         "Retention removes nothing that a cut pins.",
         SHRUNK,
     ),
