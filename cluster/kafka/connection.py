@@ -59,6 +59,10 @@ class ConnectionOwner(Protocol):
     def damaged(self, damage: DamagedLog) -> None: ...
 
 
+def _ignore(_connection: "Connection", _frame: memoryview, _slot: Slot) -> None:
+    """Handle no frame of a closed connection."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """An asyncio or uvloop protocol. `handle` is called with each frame and the slot for its response."""
 
@@ -68,6 +72,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.identity = NO_IDENTITY
         """Who the client is. The authenticator of the listener replaces it."""
+        self.must_authenticate = False
+        """Whether its listener has SASL."""
         self.authenticator: Authenticator | None = None
         """The SASL authentication of this connection; None on a listener without SASL."""
         self.is_authenticating = False
@@ -320,6 +326,8 @@ class Connection(asyncio.BufferedProtocol):
         self.answers.release()
         if self.authenticator is not None:
             self.authenticator.closed()
+            # They refer to each other, and would stay until the garbage collector looks for old cycles.
+            self.authenticator, self._handle = None, _ignore
         self._memory.closed(self)
 
     def _read_on(self) -> None:

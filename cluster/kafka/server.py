@@ -168,6 +168,8 @@ class Server:
         self._by_host[host] += 1
         self._measures.connections_opened += 1
         connection.number = self._measures.connections_opened
+        if connection.must_authenticate:
+            self._authentication.begin(connection)
         refusal = self._why_not(host)
         if refusal is not None:
             self._admit_broker(connection, refusal)
@@ -266,8 +268,7 @@ class Server:
 
     def _accept(self, listener: Listener) -> Connection:
         connection = Connection(self, listener.name, self._handle)
-        if listener.protocol.startswith("SASL_"):
-            self._authentication.begin(connection)
+        connection.must_authenticate = listener.protocol.startswith("SASL_")
         return connection
 
     def _sweep_later(self) -> None:
