@@ -125,11 +125,17 @@ class LogMaintenance:
         self._running_checkpoints.add(under_way)
         await asyncio.shield(under_way)
 
-    def remove_replaced(self, partition: Partition) -> None:
-        """Delete the files of segments that the log cleaner has replaced, after the delay. A checkpoint covers that."""
-        replaced = partition.log.take_replaced()
-        if replaced:
-            self._tasks.spawn(self._remove_segments(partition, replaced, is_manifest_written=True))
+    async def commit_swap(self, partition: Partition, replaced: Sequence[Segment]) -> None:
+        """Checkpoint a log in which the log cleaner has replaced segments, and delete their files after the delay.
+
+        Raises as `checkpoint`; then a later checkpoint commits the swap.
+        """
+        try:
+            await self.checkpoint(partition)
+        except OutOfResources:
+            self._tasks.spawn(self._remove_replaced(partition, replaced, is_committed=False))
+            raise
+        self._tasks.spawn(self._remove_replaced(partition, replaced, is_committed=True))
 
     def checkpoint_soon(self, partition: Partition) -> None:
         """Checkpoint one log in the background, as soon as the logs before it are checkpointed."""
