@@ -300,11 +300,11 @@ a_round = st.builds(
     st.integers(1, 4),
     st.booleans(),
 )
-histories = st.lists(produce | produce | end | a_round, min_size=3, max_size=30)
+histories = st.lists(produce | produce | end | a_round, min_size=12, max_size=40)
 
 
 @each_form
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=30)
 @given(histories)
 def test_rounds_leave_what_the_model_leaves(is_native: bool, steps: list[Produce | End | Round]) -> None:
     history = History(is_native)
