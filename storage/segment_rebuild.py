@@ -7,11 +7,12 @@ this one may still have had.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from cordwood.storage.aborted_index import AbortedRow
 from cordwood.storage.batch import NO_TIMESTAMP, BatchHeader, end_of, headers
 from cordwood.storage.compaction.run_writer import closing_batch, write_aborted
 from cordwood.storage.compaction.swap import swap
@@ -25,6 +26,7 @@ from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.scrub import pieces, read_each
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
+from cordwood.storage.transaction_log import aborted_again
 
 
 class Missing(NamedTuple):
@@ -48,7 +50,10 @@ class SegmentRebuild:
         self._new: Segment | None = None
         self._due = self._last_end = segment.base_offset
         self._has_gaps = log.config.compacted or segment.generation > 0
-        """Whether other replicas may have compacted what is fetched from them."""
+        """Whether other replicas may have compacted what is fetched from them, or less of it than this one."""
+        self._truncations, self._has_fetched = log.truncations, False
+        self._aborted: dict[Segment, list[AbortedRow]] = {}
+        """Aborted transactions of this segment and of later ones, where they are others than before."""
 
     def steps(self) -> Iterator[Missing | int]:
         """Copy the sound intervals. Yield bytes copied, and ranges to fill before the next step. Blocks on the disk.
@@ -82,8 +87,11 @@ class SegmentRebuild:
         new.seal()
         new.file.sync()
         new.save_index(sync=True)
+        if self._has_gaps and self._has_fetched:
+            self._find_aborted(new)
         if new.generation != old.generation:
-            write_aborted(log.disk, new, old.aborted.undecided, old.aborted.rows())
+            rows = self._aborted.pop(new, None)
+            write_aborted(log.disk, new, old.aborted.undecided, old.aborted.rows() if rows is None else rows)
         sync_directory(log.disk, self._directory)
 
     @property
@@ -95,6 +103,7 @@ class SegmentRebuild:
         """Append batches of a missing range from `due` on. Raises CorruptBatch, with nothing appended, and OSError."""
         assert self._new is not None, "a range is known to be missing once the copy has come there"
         taken = self._checked_batches(missing, data)
+        self._has_fetched = True
         if not taken:
             self._due = missing.end
             return
@@ -110,8 +119,13 @@ class SegmentRebuild:
         """
         log, old, new = self._log, self._segment, self._new
         assert new is not None, "it is whole"
-        if old not in log.segments or old.end_offset != self._end:
+        if old not in log.segments or old.end_offset != self._end or log.truncations != self._truncations:
             return False
+        for segment, rows in self._aborted.items():
+            (old if segment is new else segment).aborted.replace(rows)
+        if self._has_gaps and self._has_fetched:
+            # Another replica may have kept what this one had removed: the next round compacts it again.
+            log.clean_end = min(log.clean_end, old.base_offset)
         if new.generation != old.generation:
             swap(log, [old], new)
             return True
@@ -132,6 +146,22 @@ class SegmentRebuild:
             self._new.release()
             for path in filter(self._log.disk.exists, self._new.paths()):
                 self._log.disk.remove(path)
+
+    def _find_aborted(self, new: Segment) -> None:
+        """Find the aborted transactions again that batches of another replica may belong to. Blocks on the disk.
+
+        This replica may have removed their data, and their rows in the aborted indexes of this and of later segments.
+        """
+        log, old = self._log, self._segment
+        new.aborted.undecided = old.aborted.undecided
+        segments = [new if segment is old else segment for segment in log.segments]
+        for segment in segments[segments.index(new) :] if new in segments and log.producers.transactions.end else ():
+            if segment is not new and segment.base_offset >= log.clean_end:
+                break
+            with suppress(DamagedLog):
+                rows = list(aborted_again(segments, segment, segment.end_offset))
+                if rows != (old if segment is new else segment).aborted.rows():
+                    self._aborted[segment] = rows
 
     def _contents(self) -> Iterator[tuple[list[Interval], list[Bytes | None]]]:
         """Yield the intervals of the old segment, if it has any, with their bytes; None for unreadable ones."""

@@ -4,7 +4,7 @@ A segment has the first offset that was undecided where it begins. Every transac
 began at or above it, so that a scan from there on finds them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -73,17 +73,17 @@ def producers_again(log: "Log", segment: Segment, end: int, again: Producers | N
         return again
     producers = Producers()
     with suppress(DamagedLog):
-        for _ in _rows_again(log, segment, end, producers):
+        for _ in _rows_again(log.segments, segment, end, producers):
             pass
     return producers
 
 
-def aborted_again(log: "Log", segment: Segment, end: int) -> Iterator[AbortedRow]:
+def aborted_again(segments: Sequence[Segment], segment: Segment, end: int) -> Iterator[AbortedRow]:
     """Yield the aborted transactions with markers in `segment` below `end`, from the batches. Blocks on the disk.
 
     Raises DamagedLog.
     """
-    for row in _rows_again(log, segment, min(end, segment.end_offset), Producers()):
+    for row in _rows_again(segments, segment, min(end, segment.end_offset), Producers()):
         if row.marker_offset >= segment.base_offset:
             yield row
 
@@ -93,13 +93,13 @@ def restore_aborted(log: "Log", segment: Segment, end: int) -> None:
     later: list[AbortedRow] = segment.aborted.rows()
     found: list[AbortedRow] = []
     with suppress(DamagedLog):
-        found.extend(aborted_again(log, segment, end))
+        found.extend(aborted_again(log.segments, segment, end))
     segment.aborted.replace(chain(found, later))
 
 
-def _rows_again(log: "Log", segment: Segment, end: int, producers: Producers) -> Iterator[AbortedRow]:
+def _rows_again(segments: Sequence[Segment], segment: Segment, end: int, producers: Producers) -> Iterator[AbortedRow]:
     """Record the batches below `end` from where no transaction of interest began before, and yield what they abort."""
-    for place, position, header in headers_from(log.segments, segment.aborted.undecided):
+    for place, position, header in headers_from(segments, segment.aborted.undecided):
         base = header.base_offset
         if base >= end:
             break

@@ -136,7 +136,7 @@ class Refetches:
             return True
         if not await refetch(partition, segment, sources, reader):
             return False
-        await self._log_maintenance.checkpoint(partition)
+        await self._log_maintenance.commit_swap(partition, [segment])
         _events.info("segment.refetched", path=damage.path)
         return True
 

@@ -147,3 +147,30 @@ def test_what_another_replica_has_compacted_fills_a_damaged_range(
     log.checkpoint().power_cut(keep=1.0).reopen()
     assert (log.damage, {record.offset for record in log.records()}) == ([], there)
     assert log.end == len(MANY)
+
+
+@pytest.mark.parametrize("is_in_place", [False, True])
+def test_aborted_data_that_another_replica_still_has_stays_aborted(is_in_place: bool) -> None:
+    def log_with_an_abort() -> LogFixture:
+        log = LogFixture().configure(compacted=True).append("first")
+        log.send(0, "aborted 0", transactional=True)
+        log.send(1, "aborted 1", transactional=True)
+        log.append(*MANY[:20])
+        log.abort()
+        return log.append(*MANY[20:]).flush().checkpoint()
+
+    log, good = log_with_an_abort(), log_with_an_abort()
+    log.disk.make_directories(STAGING)
+    [aborted] = good.aborted()
+    for at in (1, 0) if is_in_place else (1,):
+        compact(log, at, 1, lambda header: header.base_offset not in (1, 2))
+    log.log.clean_end = log.bases[2]
+    assert log.checkpoint().aborted() == []
+    path = log.log.segments[0].path
+    log.disk.flip(path, 70, 3)
+    run(rebuild_of(log, 0), good)
+    assert log.values()[:3] == ["first", "aborted 0", "aborted 1"]
+    assert log.aborted() == [aborted]
+    assert log.log.clean_end == 0
+    assert log.checkpoint().power_cut(keep=1.0).reopen().aborted() == [aborted]
+    assert log.damage == []

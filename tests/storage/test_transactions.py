@@ -361,7 +361,7 @@ def test_a_lost_aborted_index_is_found_by_reads_and_scrubbing(log: LogFixture, h
     assert is_still_damaged(log.log, damage)
     segment = segment_with(log.log, path)
     assert segment is not None
-    segment.aborted.replace(list(aborted_again(log.log, segment, segment.end_offset)))
+    segment.aborted.replace(list(aborted_again(log.log.segments, segment, segment.end_offset)))
     log.checkpoint()
     assert not is_still_damaged(log.log, damage)
     assert log.aborted() == expected

@@ -37,6 +37,7 @@ def rewritten_in(log: Log, work: str, old: list[Segment], keeps: Keeps) -> Segme
                 writer.add(batch)
     assert last is not None
     writer.finish(last, old[-1].end_offset)
+    new.aborted.undecided = old[0].aborted.undecided
     assert sum(verified(new)) == new.size
     return new
 
