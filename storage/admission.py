@@ -9,13 +9,13 @@ from cordwood.storage.batch import (
     BatchHeader,
     Compression,
 )
-from cordwood.storage.budget import RECORDS_MAX, Budget, Parts, whole
+from cordwood.storage.budget import RECORDS_MAX, Budget, Parts
+from cordwood.storage.compaction.keys import keyless_records
 from cordwood.storage.config import LogConfig
 from cordwood.storage.contents import Examination, ExaminationInParts, examine, examine_in_parts
 from cordwood.storage.decompression import Content, whole_body
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp, KeysMissing
-from cordwood.storage.keyless import keyless_records
 
 
 def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, is_own: bool = False) -> None:
@@ -61,7 +61,7 @@ def admit_records(
         end = len(content)
     have_keys = examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:
-        raise KeysMissing(whole(keyless_records(content, header.record_count, budget)))
+        raise KeysMissing(keyless_records(content, end, header.record_count, budget))
 
 
 def admit_records_in_parts(
@@ -71,7 +71,7 @@ def admit_records_in_parts(
     content, end = _unpacked(batch, header, budget)
     have_keys = yield from examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:
-        raise KeysMissing((yield from keyless_records(content, header.record_count, budget)))
+        raise KeysMissing(keyless_records(content, end, header.record_count, budget))
 
 
 def _unpacked(batch: Bytes, header: BatchHeader, budget: Budget) -> tuple[Content, int]:

@@ -19,8 +19,8 @@ from cordwood.cluster.metadata.commands import BrokerId, Endpoint
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.storage.batch import CONTROL, Compression, headers
 from cordwood.storage.budget import RECORDS_MAX
+from cordwood.storage.compaction.keys import NAMED_MAX
 from cordwood.storage.config import LogConfig
-from cordwood.storage.keyless import NAMED_MAX
 from cordwood.storage.records import Record, encode
 
 NAMED = 12
