@@ -28,6 +28,8 @@ COORDINATED_BACKOFF_S = 1.0
 """Longest pause while there are coordinated topics: they are written all the time, and a new coordinator reads all."""
 COORDINATED_ROLL_BYTES = 256 << 10
 """Size at which the active segment of a coordinated topic is sealed, so that it can be compacted."""
+COORDINATED_DELETE_DELAY_S = 1.0
+"""Delay before replaced files of a coordinated topic are deleted, whose readers are few: many wait at a high rate."""
 EMPTY: Mapping[str, Callable[[Bytes], Bytes]] = MappingProxyType({})
 NO_LIMIT_MS = (1 << 63) - 1
 LATE_S = 1.0
@@ -206,7 +208,8 @@ class LogCleaner:
                 if isinstance(step, int):
                     await self._keep_to_the_rate(step)
                 elif one_round.swap(step):
-                    await self._commit(partition)
+                    delay_s = COORDINATED_DELETE_DELAY_S if partition.topic in self._coordinated else None
+                    await self._log_maintenance.commit_swap(partition, step.old, delay_s)
                 else:
                     return False
             is_complete = one_round.finish()

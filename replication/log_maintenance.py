@@ -125,17 +125,19 @@ class LogMaintenance:
         self._running_checkpoints.add(under_way)
         await asyncio.shield(under_way)
 
-    async def commit_swap(self, partition: Partition, replaced: Sequence[Segment]) -> None:
+    async def commit_swap(
+        self, partition: Partition, replaced: Sequence[Segment], delay_s: float | None = None
+    ) -> None:
         """Checkpoint a log in which the log cleaner has replaced segments, and delete their files after the delay.
 
-        Raises as `checkpoint`; then a later checkpoint commits the swap.
+        That is the topic's delete delay if None. Raises as `checkpoint`; then a later checkpoint commits the swap.
         """
         try:
             await self.checkpoint(partition)
         except OutOfResources:
-            self._tasks.spawn(self._remove_replaced(partition, replaced, is_committed=False))
+            self._tasks.spawn(self._remove_replaced(partition, replaced, delay_s, is_committed=False))
             raise
-        self._tasks.spawn(self._remove_replaced(partition, replaced, is_committed=True))
+        self._tasks.spawn(self._remove_replaced(partition, replaced, delay_s, is_committed=True))
 
     def checkpoint_soon(self, partition: Partition) -> None:
         """Checkpoint one log in the background, as soon as the logs before it are checkpointed."""
@@ -262,6 +264,22 @@ class LogMaintenance:
             is_manifest_written = await self._is_manifest_written(partition)
         # A reader may still be reading a slice of these segments.
         await asyncio.sleep(self._delete_delay_s(partition))
+        await self._remove_files(partition, segments)
+
+    async def _remove_replaced(
+        self, partition: Partition, replaced: Sequence[Segment], delay_s: float | None, *, is_committed: bool
+    ) -> None:
+        while not is_committed:
+            # Until then a restart needs them.
+            await asyncio.sleep(REMOVE_AGAIN_S)
+            with suppress(OutOfResources):
+                await self.checkpoint(partition)
+                is_committed = True
+        await asyncio.sleep(self._delete_delay_s(partition) if delay_s is None else delay_s)
+        # Now: a truncation may have removed some of them meanwhile.
+        await self._remove_files(partition, partition.log.replaced.take(replaced))
+
+    async def _remove_files(self, partition: Partition, segments: Sequence[Segment]) -> None:
         for segment in segments:
             segment.release()
             await self._remove_all(partition.directory, partition.directory.disk.remove, segment.paths())
