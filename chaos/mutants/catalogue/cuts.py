@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         "retention-ignores-cuts",
         "storage/log.py",
-        " if self.config.is_archived else min(high_watermark, self.pinned.start)\n",
-        "\n",
+        "else min(high_watermark, self.pinned.start)\n",
+        "else high_watermark\n",
         "Retention removes nothing that a cut pins.",
         SHRUNK,
     ),
