@@ -53,7 +53,7 @@ def open_store(
     attempts: int = ATTEMPTS,
     backoff_s: float = BACKOFF_S,
 ) -> "ObstoreStore":
-    """Return the objects below `url`: `s3://bucket/prefix`, `gs://…`, `az://account/container/prefix` or `file:///dir`.
+    """Return the objects below `url`: `s3://bucket/prefix`, `gs://…`, `az://container/prefix` or `file:///dir`.
 
     `credentials` are settings by obstore's keys (`aws_access_key_id`, `endpoint` …), as `credentials_in` returns them;
     the environment has the rest. Sends nothing. Raises StoreError.

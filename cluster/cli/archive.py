@@ -34,7 +34,7 @@ Url = Annotated[
         "--url",
         envvar="CORDWOOD_ARCHIVE_URL",
         metavar="URL",
-        help="The archive.url of the brokers: s3://bucket/prefix, gs://…, az://account/container or file:///directory.",
+        help="The archive.url of the brokers: s3://bucket/prefix, gs://…, az://container/prefix or file:///directory.",
     ),
 ]
 CredentialsFile = Annotated[
@@ -163,7 +163,7 @@ def restore(
 
     The log directories must be empty, and no broker may run. With directories on several machines, run the command on
     each of them with the same --brokers and --voters: each prints the same plan. A command that was interrupted is
-    repeated. Users, ACLs, tokens, cuts and configs of brokers are not in the archive.
+    repeated. Users, ACLs, tokens and configs of brokers are not in the archive.
     """
     targets = _targets(log_dirs)
     known = sorted(_numbers(brokers, "--brokers") or [target.node_id for target in targets])
