@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from archived_log import CLUSTER, ArchivedLog
+from faulty_store import Fault, FaultyS3
 from log_fixture import ALL_BYTES, SMALL, START_MS, TOPIC_ID, LogFixture
 
 from cordwood.archive.commits import Chain, read_chain
@@ -232,6 +233,17 @@ def test_overlapping_segments_are_cut(log: LogFixture, store: ObstoreStore, disk
     assert aborted
     for segment in opened_log.segments:
         assert segment.index.end == segment.size
+
+
+def test_a_log_is_restored_from_s3_that_fails_many_requests(log: LogFixture, s3: FaultyS3, disk: SimulatedDisk) -> None:
+    store = open_store(f"s3://{s3.bucket}/prefix", s3.credentials, backoff_s=0.001)
+    s3.fail("PUT", Fault.RESET, Fault.SLOW_DOWN, None, Fault.RESET, Fault.SLOW_DOWN)
+    archived = asyncio.run(ArchivedLog(store, log).upload())
+    s3.fail("GET", *(Fault.SLOW_DOWN, Fault.CUT, Fault.RESET, None) * 3)
+    restored = restore(store, disk)
+    assert s3.faults == []
+    assert (restored.losses, restored.end) == ((), archived.archive.end)
+    assert content(opened(disk, restored), 0, restored.end) == content(log.log, 0, restored.end)
 
 
 def test_what_is_there_is_not_downloaded_again(

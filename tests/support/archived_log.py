@@ -1,8 +1,6 @@
 """A log whose sealed segments are archived in a directory, with what leaders and log cleaners do to an archive."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -15,11 +13,7 @@ from cordwood.archive.commits import TopicObject, commit_content, topic_content
 from cordwood.archive.manifest import ArchivedSegment, PartitionArchive, Upload, with_committed, with_upload
 from cordwood.archive.segment_state import encode, state_of
 from cordwood.archive.store import ObjectStore
-from cordwood.cluster.metadata.image import Image
-from cordwood.storage.config import LogConfig
 from cordwood.storage.log import Log
-from cordwood.storage.log_loader import open_log
-from cordwood.storage.real_disk import RealDisk
 from cordwood.storage.segment import Segment
 
 CLUSTER = "shed-1"
@@ -154,24 +148,3 @@ class ArchivedLog:
         """Put the topic's object."""
         topic = TopicObject(self.topic_id, name, partitions, configs, 1000)
         await self.store.put(layout.topic_name(self.cluster_id, self.topic_id, 1), topic_content(topic))
-
-
-async def archive_stopped_brokers(store: ObjectStore, image: Image, log_dirs: Mapping[int, Path]) -> None:
-    """Upload everything that stopped brokers have on their disks, as if all segments were sealed."""
-    for topic in image.topics_by_id.values():
-        described = TopicObject(
-            topic.id,
-            topic.name,
-            len(topic.partitions),
-            topic.configs,
-            image.next_producer_id,
-            len(topic.partitions[0].replicas),
-        )
-        await store.put(layout.topic_name(image.cluster_id, topic.id, image.index), topic_content(described))
-        for index, partition in enumerate(topic.partitions):
-            directory = log_dirs[partition.isr[0]] / "topics" / str(topic.id) / str(index)
-            log = open_log(RealDisk(), str(directory), LogConfig(), None, 0)
-            assert log.damage == []
-            archived = ArchivedLog(store, Opened(log), topic.id, index, image.cluster_id)
-            await archived.upload(has_active=True)
-            log.release()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from archived_log import CLUSTER, ArchivedLog, archive_stopped_brokers
+from archived_log import CLUSTER, ArchivedLog
+from broker_fixture import wait_until
 from command import cordwood, in_process
 from confluent_kafka import Consumer, Producer, TopicPartition
 from local_cluster import LocalCluster
@@ -24,6 +25,7 @@ BROKERS = (1, 2, 3)
 RECORDS = 3000
 GROUP = "woodcutters"
 READ_S = 30.0
+ARCHIVED_S = 60.0
 
 Row = tuple[int, int, bytes | None, bytes | None, int]
 """Partition, offset, key, value and timestamp of a record."""
@@ -79,22 +81,46 @@ def produce(cluster: LocalCluster) -> int:
     return int(producer.flush(READ_S))
 
 
+def ends(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, int]:
+    """Return the end offsets of the partitions that have records."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "measure"})
+    found = {at: consumer.get_watermark_offsets(TopicPartition(topic, at), READ_S)[1] for at in range(partitions)}
+    consumer.close()
+    return {at: end for at, end in found.items() if end}
+
+
+def archived_ends(url: str, topic: str) -> dict[int, int]:
+    shown = in_process("archive", "status", "--url", url, "--json")
+    rows = shown.json if shown.exit_code == 0 else []
+    return {row["partition"]: row["end"] for row in rows if row["topic"] == topic and row["end"]}
+
+
+def has_archived(url: str, topic: str, ends: dict[int, int]) -> bool:
+    archived = archived_ends(url, topic)
+    return all(archived.get(partition, 0) >= end for partition, end in ends.items())
+
+
 def test_a_cluster_that_has_lost_all_its_disks_is_restored(cluster: LocalCluster, tmp_path: Path) -> None:
     url = (tmp_path / "archive").as_uri()
-    cluster.up()
+    settings = ("archive.url=" + url, "archive.roll.ms=500", "log.roll.ms=500", "log.retention.check.interval.ms=500")
+    cluster.up(*(word for one in settings for word in ("--set", one)))
     created = cordwood(
-        "topic", "create", "logs", "--partitions", "3", "--replication-factor", "3", bootstrap=cluster.bootstrap
+        *("topic", "create", "logs", "--partitions", "3", "--replication-factor", "3"),
+        *("--config", "remote.storage.enable=true", "--config", "segment.ms=500"),
+        bootstrap=cluster.bootstrap,
     )
     assert created.exit_code == 0, created.stderr
     assert produce(cluster) == 0
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP})
     consumer.commit(offsets=[TopicPartition("logs", at, 100 + at) for at in range(3)], asynchronous=False)
     consumer.close()
-    before = records(cluster)
-    assert cluster.down().exit_code == 0
+    before, offsets = records(cluster), ends(cluster, "__consumer_offsets", 50)
+    wait_until(lambda: archived_ends(url, "logs") == ends(cluster, "logs", 3), ARCHIVED_S, "archived records")
+    wait_until(lambda: has_archived(url, "__consumer_offsets", offsets), ARCHIVED_S, "archived group offsets")
+    for broker_id in BROKERS:
+        cluster.kill(broker_id)
     image = image_of(cluster)
     log_dirs = {broker_id: log_dir(cluster, broker_id) for broker_id in BROKERS}
-    asyncio.run(archive_stopped_brokers(open_store(url), image, log_dirs))
     for directory in log_dirs.values():
         shutil.rmtree(directory)
 
@@ -106,6 +132,8 @@ def test_a_cluster_that_has_lost_all_its_disks_is_restored(cluster: LocalCluster
     assert records(cluster) == before
     assert committed(cluster) == [100, 101, 102]
     assert produce(cluster) == 0
+    wait_until(lambda: archived_ends(url, "logs") == ends(cluster, "logs", 3), ARCHIVED_S, "more archived records")
+    assert in_process("archive", "verify", "--url", url).exit_code == 0
     assert cluster.down().exit_code == 0
     again = image_of(cluster)
     topic = again.topics_by_name["logs"]
