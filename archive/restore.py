@@ -100,7 +100,7 @@ async def restore_log(
     disk: Disk,
     directories: Sequence[str],
     limits: LocalLimits,
-    run_blocking: RunBlocking = asyncio.to_thread,
+    run_blocking: RunBlocking,
 ) -> RestoredLog:
     """Write a partition's log into each of these directories. Durable on return.
 

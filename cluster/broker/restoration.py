@@ -144,10 +144,10 @@ async def restore(
     targets: Sequence[Target],
     disk: Disk,
     now_ms: int,
+    run_blocking: RunBlocking,
     *,
     accepts_losses: bool = False,
     is_all_local: bool = False,
-    run_blocking: RunBlocking = asyncio.to_thread,
 ) -> AsyncIterator[RestoredPartition]:
     """Restore the plan into the targets' directories, which are locked, and yield each partition when it is done.
 

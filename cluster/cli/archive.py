@@ -179,7 +179,14 @@ def restore(
         wanted = await restoration.plan(store, cluster, known, quorum, replication_factor)
         done = []
         async for one in restoration.restore(
-            store, wanted, targets, RealDisk(), _now_ms(), accepts_losses=accept_loss, is_all_local=all_local
+            store,
+            wanted,
+            targets,
+            RealDisk(),
+            _now_ms(),
+            asyncio.to_thread,
+            accepts_losses=accept_loss,
+            is_all_local=all_local,
         ):
             done.append(one)
             _report(one, as_json)

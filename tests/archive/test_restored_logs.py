@@ -59,7 +59,7 @@ def disk() -> SimulatedDisk:
 def restore(store: ObstoreStore, disk: SimulatedDisk, limits: LocalLimits = LocalLimits()) -> RestoredLog:  # noqa: B008
     async def scenario() -> RestoredLog:
         chain = await read_chain(store, *PLACE)
-        return await restore_log(store, PLACE, chain, disk, DIRECTORIES, limits)
+        return await restore_log(store, PLACE, chain, disk, DIRECTORIES, limits, asyncio.to_thread)
 
     return asyncio.run(scenario())
 
@@ -162,7 +162,7 @@ def test_old_segments_are_left_in_the_archive_but_never_the_last_one(
 
 def test_a_partition_whose_records_have_expired_goes_on_at_its_end(store: ObstoreStore, disk: SimulatedDisk) -> None:
     chain = Chain(PartitionArchive(sequence=3), end=500)
-    restored = asyncio.run(restore_log(store, PLACE, chain, disk, DIRECTORIES, LocalLimits()))
+    restored = asyncio.run(restore_log(store, PLACE, chain, disk, DIRECTORIES, LocalLimits(), asyncio.to_thread))
     log = opened(disk, restored)
     assert (log.log_start, log.log_end, log.damage) == (500, 500, [])
 

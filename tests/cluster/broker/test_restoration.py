@@ -92,7 +92,7 @@ def run(
     async def scenario() -> list[RestoredPartition]:
         wanted = await plan(store, CLUSTER, brokers, voters)
         places = targets(*(here or brokers))
-        return [one async for one in restore(store, wanted, places, disk, START_MS, run_blocking=at_once, **options)]
+        return [one async for one in restore(store, wanted, places, disk, START_MS, at_once, **options)]
 
     return asyncio.run(scenario())
 
