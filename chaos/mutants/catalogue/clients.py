@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "spark-sends-credentials-beside-tokens",
         TASKS,
-        "    return replace(options, client=without_credentials(options.client))\n",
-        "    return options\n",
+        "    return replace(options, client=without_credentials(options.client), archive=None)\n",
+        "    return replace(options, archive=None)\n",
         "Executors with delegation tokens get no credentials of the user with a reader.",
         STOLEN,
     ),
