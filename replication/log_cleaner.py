@@ -6,6 +6,7 @@ begins there later.
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, TRUNCATION
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished, report
+from cordwood.storage.compaction.offset_map import SEED_BYTES
 from cordwood.storage.compaction.round import CleaningRound, Rewritten, all_counted
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
@@ -77,11 +79,12 @@ class LogCleaner:
         log_maintenance: LogMaintenance,
         wall_clock: Callable[[], int],
         limits: CleanerLimits,
+        rng: random.Random,
         coordinated: Mapping[str, Callable[[Bytes], Bytes]] = EMPTY,
     ) -> None:
         """`coordinated` are the topics that coordinators read whole, each with the `counted` of its rounds."""
         self._replicas, self._log_maintenance, self._wall_clock = replicas, log_maintenance, wall_clock
-        self._limits, self._coordinated = limits, coordinated
+        self._limits, self._rng, self._coordinated = limits, rng, coordinated
         self._now = asyncio.get_running_loop().time
         self._cleaning: set[Partition] = set()
         self._retry_at: dict[Partition, float] = {}
@@ -223,7 +226,8 @@ class LogCleaner:
     def _round(self, partition: Partition, directory: str) -> CleaningRound:
         now_ms, buffer_bytes = self._wall_clock(), self._limits.buffer_bytes // self._limits.threads
         end, counted = _dirtiness(partition, now_ms).end, self._coordinated.get(partition.topic, all_counted)
-        return CleaningRound(partition.log, directory, end, now_ms, buffer_bytes, counted)
+        seed = self._rng.randbytes(SEED_BYTES)
+        return CleaningRound(partition.log, directory, end, now_ms, buffer_bytes, seed, counted)
 
     async def _keep_to_the_rate(self, size: int) -> None:
         """Sleep to keep the rate of all workers together."""

@@ -352,7 +352,7 @@ class Broker:
         self._truncations = Truncations()
         self._leader_connections = LeaderConnections(leader_connection)
         self._log_maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
-        self._log_cleaner = log_cleaner_of(settings, self._replicas, self._log_maintenance, self._wall_clock)
+        self._log_cleaner = log_cleaner_of(settings, self._replicas, self._log_maintenance, self._wall_clock, self._rng)
         self._repairs = Repairs(
             quorum,
             settings.node_id,

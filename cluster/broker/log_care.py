@@ -1,5 +1,6 @@
 """Background care of the logs as a broker's settings have it: maintenance, and the log cleaner."""
 
+import random
 from collections.abc import Callable
 
 from cordwood.cluster.config.settings import Settings
@@ -20,7 +21,11 @@ def log_maintenance_of(settings: Settings, replicas: Replicas, wall_clock: Calla
 
 
 def log_cleaner_of(
-    settings: Settings, replicas: Replicas, log_maintenance: LogMaintenance, wall_clock: Callable[[], int]
+    settings: Settings,
+    replicas: Replicas,
+    log_maintenance: LogMaintenance,
+    wall_clock: Callable[[], int],
+    rng: random.Random,
 ) -> LogCleaner:
     limits = CleanerLimits(
         threads=settings.log_cleaner_threads if settings.log_cleaner_enable else 0,
@@ -29,4 +34,4 @@ def log_cleaner_of(
         backoff_s=settings.log_cleaner_backoff_ms / 1000,
     )
     coordinated = dict.fromkeys((CONSUMER_OFFSETS, TRANSACTION_STATE), without_copies)
-    return LogCleaner(replicas, log_maintenance, wall_clock, limits, coordinated)
+    return LogCleaner(replicas, log_maintenance, wall_clock, limits, rng, coordinated)

@@ -4,7 +4,6 @@ Keys are represented by a keyed 128-bit hash, so that memory does not depend on 
 know the seed cannot choose keys that are taken for one another. A log with more keys takes several rounds.
 """
 
-import os
 from collections.abc import Iterable
 
 from cordwood.storage.aborted_index import AbortedRow
@@ -28,13 +27,11 @@ SEED_BYTES = 16
 class OffsetMap:
     """Last offset of each key of the records from `start` to `end`."""
 
-    def __init__(
-        self, bytes_max: int, start: int, limit: int, seed: bytes | None = None, *, is_native: bool = IS_NATIVE
-    ) -> None:
-        """Take as little memory as `limit - start` keys need, at most `bytes_max`. `seed`: 16 bytes, random if None."""
+    def __init__(self, bytes_max: int, start: int, limit: int, seed: bytes, *, is_native: bool = IS_NATIVE) -> None:
+        """Take as little memory as `limit - start` keys need, at most `bytes_max`. `seed`: 16 bytes."""
         self.start = start
         make: type[NativeTable | PythonTable] = NativeTable if is_native else PythonTable
-        self.table: KeyTable = make(bytes_max, start, limit, seed or os.urandom(SEED_BYTES))
+        self.table: KeyTable = make(bytes_max, start, limit, seed)
 
     def __len__(self) -> int:
         """Return the number of keys."""

@@ -53,6 +53,7 @@ class CleaningRound:
         limit: int,
         now_ms: int,
         buffer_bytes: int,
+        seed: bytes,
         counted: Callable[[Bytes], Bytes] = all_counted,
     ) -> None:
         """Begin a round that leaves everything at or above `limit` as it is.
@@ -60,11 +61,12 @@ class CleaningRound:
         `limit` is at most the last stable offset, the high watermark and any pinned cut, and only whole segments below
         it that the manifest on disk lists are cleaned: a checkpoint just before the round makes it reach further.
         `directory` holds unfinished segments; it exists, belongs to this log alone, and is on the log's file system.
-        `buffer_bytes` limits the offset map. `delete.retention.ms` is taken from the log's configuration. `counted`
+        `buffer_bytes` limits the offset map; `seed`, of SEED_BYTES, is
+        that of its hashes. `delete.retention.ms` is taken from the log's configuration. `counted`
         empties batches whose records replace no others.
         """
         self._log, self._directory, self._config = log, directory, log.config
-        self._now_ms, self._buffer_bytes, self._counted = now_ms, buffer_bytes, counted
+        self._now_ms, self._buffer_bytes, self._seed, self._counted = now_ms, buffer_bytes, seed, counted
         self._all, self._truncations = tuple(log.segments), log.truncations
         limit = min(limit, log.listed_end)
         self._segments = [segment for segment in self._all[:-1] if segment.end_offset <= limit]
@@ -91,7 +93,7 @@ class CleaningRound:
         """
         if not self._segments:
             return
-        offsets = OffsetMap(self._buffer_bytes, self.start, self._segments[-1].end_offset)
+        offsets = OffsetMap(self._buffer_bytes, self.start, self._segments[-1].end_offset, self._seed)
         yield from self._collect(offsets)
         self.map_utilization = offsets.utilization
         batches = BatchFilter(

@@ -10,9 +10,11 @@ from cordwood.cluster.config.settings import SETTINGS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = (
+    "archive",
     "bench",
     "chaos",
     "client",
+    "columnar",
     "cluster",
     "columnar",
     "docs",

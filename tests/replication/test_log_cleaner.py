@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -35,7 +36,12 @@ class CleanerFixture(ReplicaFixture):
     def start_cleaner(self) -> None:
         self.log_maintenance = housekeeping_of(self, lambda: self.now_ms)
         self.cleaner = LogCleaner(
-            self.replicas, self.log_maintenance, lambda: self.now_ms, self.limits, {"internal": lambda batches: batches}
+            self.replicas,
+            self.log_maintenance,
+            lambda: self.now_ms,
+            self.limits,
+            random.Random(1),
+            {"internal": lambda batches: batches},
         )
 
     async def _blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:

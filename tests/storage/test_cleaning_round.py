@@ -6,6 +6,7 @@ from log_fixture import DIRECTORY, LogFixture
 
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import TRANSACTIONAL, check
+from cordwood.storage.compaction.offset_map import SEED_BYTES
 from cordwood.storage.compaction.round import CleaningRound, Rewritten
 from cordwood.storage.compaction.verify import verify_compacted
 from cordwood.storage.errors import DamagedLog
@@ -29,7 +30,9 @@ def keyed(count: int = 60) -> LogFixture:
 
 
 def round_of(log: LogFixture, limit: int | None = None, buffer_bytes: int = BUFFER_BYTES) -> CleaningRound:
-    return CleaningRound(log.log, WORK, log.last_stable() if limit is None else limit, log.now, buffer_bytes)
+    return CleaningRound(
+        log.log, WORK, log.last_stable() if limit is None else limit, log.now, buffer_bytes, bytes(SEED_BYTES)
+    )
 
 
 def run(one: CleaningRound) -> CleaningRound:

@@ -14,7 +14,7 @@ from cordwood.storage.batch import (
     headers,
 )
 from cordwood.storage.compaction.filter import BatchFilter, needed_offsets
-from cordwood.storage.compaction.offset_map import OffsetMap, OffsetMapBuilder
+from cordwood.storage.compaction.offset_map import SEED_BYTES, OffsetMap, OffsetMapBuilder
 from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.producers import Producers
@@ -46,7 +46,7 @@ def marker_of(base: int, producer: int, *, is_commit: bool) -> bytes:
 def filter_of(
     log: bytes, *, now_ms: int = NOW_MS, retention_ms: int = 100, needed: frozenset[int] = frozenset()
 ) -> BatchFilter:
-    offsets = OffsetMap(1 << 16, 0, 1000)
+    offsets = OffsetMap(1 << 16, 0, 1000, bytes(SEED_BYTES))
     OffsetMapBuilder(offsets).add(log)
     return BatchFilter(offsets, end=offsets.end, now_ms=now_ms, delete_retention_ms=retention_ms, needed=needed)
 
@@ -94,7 +94,7 @@ def test_a_batch_without_records_goes_when_it_is_not_needed_any_more() -> None:
 
 def test_the_batch_with_the_last_offset_of_the_round_stays() -> None:
     log = batch_of(0, b"a", producer=3) + batch_of(1, b"b", producer=3)
-    offsets = OffsetMap(1 << 16, 0, 1000)
+    offsets = OffsetMap(1 << 16, 0, 1000, bytes(SEED_BYTES))
     aborted = [AbortedRow(3, 0, 2, 3)]
     builder = OffsetMapBuilder(offsets)
     builder.expect(aborted)

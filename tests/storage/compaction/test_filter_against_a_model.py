@@ -12,7 +12,7 @@ from requirements import Requirement, needs
 from cordwood.storage.aborted_index import AbortedRow
 from cordwood.storage.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Compression, check
 from cordwood.storage.compaction.filter import BatchFilter
-from cordwood.storage.compaction.offset_map import IS_NATIVE, OffsetMap, OffsetMapBuilder
+from cordwood.storage.compaction.offset_map import IS_NATIVE, SEED_BYTES, OffsetMap, OffsetMapBuilder
 from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.records import Header, Record, decode, encode
 from cordwood.storage.types import ProducerIdAndEpoch
@@ -206,7 +206,9 @@ class History:
         limit = self.clean_end + int(step.share * (stable - self.clean_end))
         limit = next((check(batch).end for batch in reversed(self.log) if check(batch).end <= limit), self.clean_end)
         limit = max(limit, self.clean_end)
-        offsets = OffsetMap(step.bytes_max, self.clean_end, max(limit, self.clean_end + 1), is_native=self.is_native)
+        offsets = OffsetMap(
+            step.bytes_max, self.clean_end, max(limit, self.clean_end + 1), bytes(SEED_BYTES), is_native=self.is_native
+        )
         builder = OffsetMapBuilder(offsets)
         for data in self._calls(step.batches_a_call, limit):
             builder.expect(self.rows)

@@ -8,7 +8,7 @@ from requirements import Requirement, needs
 from cordwood.storage.aborted_index import AbortedRow
 from cordwood.storage.batch import DELETE_HORIZON, TRANSACTIONAL, check, headers, split
 from cordwood.storage.compaction.filter import BatchFilter
-from cordwood.storage.compaction.offset_map import IS_NATIVE, OffsetMap, OffsetMapBuilder
+from cordwood.storage.compaction.offset_map import IS_NATIVE, SEED_BYTES, OffsetMap, OffsetMapBuilder
 from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.types import ProducerIdAndEpoch
@@ -52,7 +52,7 @@ class Cleaner:
 
     def clean(self, after_ms: int = 0, *, bytes_max: int = 1 << 16) -> list[int]:
         """Run a round, one batch a call. Return the offsets of the records that are left."""
-        offsets = OffsetMap(bytes_max, self.clean_end, self.log_end, is_native=self.is_native)
+        offsets = OffsetMap(bytes_max, self.clean_end, self.log_end, bytes(SEED_BYTES), is_native=self.is_native)
         builder = OffsetMapBuilder(offsets)
         builder.expect(self.rows)
         for batch in self.log:

@@ -108,7 +108,7 @@ def test_a_full_map_ends_within_the_batch_and_takes_known_keys(is_native: bool) 
 @needs_native
 def test_a_map_takes_16_bytes_a_slot_and_no_more_than_its_range_needs() -> None:
     def most(bytes_max: int, limit: int) -> int:
-        return OffsetMap(bytes_max, 0, limit, is_native=True).table.keys_max
+        return OffsetMap(bytes_max, 0, limit, SEED, is_native=True).table.keys_max
 
     assert most(1 << 20, 1 << 40) * 16 <= 1 << 20 < most(1 << 20, 1 << 40) * 19
     assert 10 <= most(1 << 20, 10) < 20
@@ -133,7 +133,7 @@ def test_records_below_the_start_are_not_in_the_map(is_native: bool) -> None:
 
 @each_form
 def test_offsets_further_than_32_bits_fill_the_map(is_native: bool) -> None:
-    offsets = OffsetMap(1 << 12, 0, 1 << 40, is_native=is_native)
+    offsets = OffsetMap(1 << 12, 0, 1 << 40, SEED, is_native=is_native)
     builder = OffsetMapBuilder(offsets)
     assert builder.add(encode([Record(0, 0, b"a", b"")], base_offset=(1 << 32) - 2))
     assert offsets.get(b"a") == (1 << 32) - 2
