@@ -229,7 +229,7 @@ MUTANTS = (
     Mutant(
         "copies-replace-values-when-compacted",
         "cluster/coordination/replay.py",
-        '    return b"".join([_emptied(batch) if _has_copies(batch) else batch for batch in split(batches)])\n',
+        '    return b"".join([_emptied(batch) if _has_copies(batch) else batch for batch in split(data)])\n',
         "    return batches\n",
         "A copy of an earlier coordinator replaces no value when its topic is compacted (transaction rule 7).",
         "A committed group offset goes back.",
