@@ -239,7 +239,7 @@ class History:
         self._check_what_a_consumer_sees()
 
     def _calls(self, count: int, limit: int) -> Iterator[bytes]:
-        batches = [batch for batch in self.log if check(batch).base_offset < limit]
+        batches = [batch for batch in self.log if check(batch).end <= limit]
         for first in range(0, len(batches), count):
             yield b"".join(batches[first : first + count])
 
