@@ -21,7 +21,7 @@ from cordwood.cluster.security.audited_authorizer import DENIED
 UNPROVED = f"401 {ErrorCode.sasl_authentication_failed.name.upper()}"
 INVALID = ErrorCode.invalid_request.name.upper()
 LIMITED = ErrorCode.throttling_quota_exceeded.name.upper()
-NAMES = {"topic": FLIGHTS, "group": TEAM, "transactional_id": PAY, "broker_id": "1"}
+NAMES = {"topic": FLIGHTS, "group": TEAM, "transactional_id": PAY, "broker_id": "1", "cut": "yesterday"}
 JSON = {"Content-Type": "application/json"}
 SAFE = frozenset({"GET", "HEAD"})
 

@@ -41,7 +41,7 @@ def right_of(right: Right, name: str) -> str:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_a_route_is_refused_without_its_right(route: Any) -> None:
     async def story() -> None:
-        names = {"topic": "orders", "group": "readers", "transactional_id": "payments", "broker_id": "1"}
+        names = {"topic": "orders", "group": "readers", "transactional_id": "payments", "broker_id": "1", "cut": "cut"}
         path = route.path.format(**names)
         async with SecuredStory() as broker:
             add_topics(broker, "orders")
