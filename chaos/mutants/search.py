@@ -18,6 +18,7 @@ NEAR: Mapping[str, Sequence[str]] = {
     "cluster/transactions": ("cluster/transactions",),
     "cluster/kafka": ("cluster/kafka", "cluster"),
     "cluster": ("cluster", "replication"),
+    "archive": ("archive",),
     "columnar": ("columnar", "spark"),
     "spark": ("spark",),
 }
