@@ -3,6 +3,7 @@
 from cordwood.chaos.mutants.catalogue import (
     acls,
     archive_reads,
+    archive_uploads,
     clients,
     compaction,
     follower,
@@ -32,6 +33,7 @@ from cordwood.chaos.mutants.mutant import Mutant
 _MODULES = (
     acls,
     archive_reads,
+    archive_uploads,
     clients,
     compaction,
     follower,

@@ -197,6 +197,13 @@ def test_retention_raises_the_log_start_and_then_removes_below_what_all_replicas
     assert metadata_step(replace(raised, low_watermark=10)) == RemoveBelow(10)
 
 
+def test_retention_keeps_what_a_cut_needs() -> None:
+    known = PartitionArchive(archived(10, 20), sequence=1)
+    limited = replace(CONFIG, retention_bytes=0)
+    assert metadata_step(situation(log(10, 20, 30), known, config=limited)) == RaiseLogStart(20)
+    assert metadata_step(situation(log(10, 20, 30), known, config=limited, pinned=Pin(15, 20))) == RaiseLogStart(10)
+
+
 def test_deleted_records_are_removed_segment_by_segment() -> None:
     known = PartitionArchive(archived(10, 20), sequence=1)
     assert metadata_step(situation(log(10, 20, 30), known, log_start=9)) is None
