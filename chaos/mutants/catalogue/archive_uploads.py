@@ -57,8 +57,9 @@ MUTANTS = (
     Mutant(
         "bytes-count-twice",
         "cluster/tiering/retention.py",
-        "        if local.end_offset > archived_end:\n",
-        "        if True:\n",
+        "        if local.end_offset > archived_end:\n"
+        "            size = local.size if local.base_offset >= archived_end else 0\n",
+        "        if True:\n            size = local.size\n",
         KEPT,
         "Retention by size deletes records from the archive as if the disk had others.",
         Scenario.BROKERS,
