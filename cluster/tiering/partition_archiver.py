@@ -393,7 +393,8 @@ class PartitionArchiver:
             state_crc=prepared.state_crc,
             max_timestamp=segment.max_timestamp,
             leader_epoch=int(log.epochs.epoch_at(segment.end_offset - 1)),
-            is_clean=segment.end_offset <= log.clean_end,
+            # A repair may have lowered the clean end: gaps in the offsets are no loss all the same.
+            is_clean=segment.generation > 0 or segment.end_offset <= log.clean_end,
         )
 
     async def _delete(self, removed: Sequence[RemovedSegment]) -> None:
