@@ -16,9 +16,10 @@ from cordwood.chaos.sim.lying_disks import LYING_DISK
 from cordwood.chaos.sim.plan import Plan
 from cordwood.chaos.sim.run import SimulatedRun
 from cordwood.chaos.sim.schedule import FaultKind
+from cordwood.chaos.sim.store_faults import StoreFaultKind
 
 NS_PER_S = 1e9
-FAULTS = (*(kind.value for kind in FaultKind), *LOSSES, OFFLINE, LYING_DISK)
+FAULTS = (*(kind.value for kind in FaultKind), *LOSSES, OFFLINE, LYING_DISK, *(kind.value for kind in StoreFaultKind))
 """The names of all faults, each counted in the JSON object, 0 included."""
 
 

@@ -3,7 +3,6 @@
 These commands read the object store itself and need no broker.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Coroutine
@@ -172,6 +171,8 @@ def restore(
         raise Failure("--brokers must name every broker of --log-dir and --voters.", ExitCode.USAGE)
 
     async def work() -> tuple[str, list[str], list["RestoredPartition"]]:
+        from asyncio import to_thread
+
         from cordwood.cluster.broker import restoration
         from cordwood.storage.real_disk import RealDisk
 
@@ -184,7 +185,7 @@ def restore(
             targets,
             RealDisk(),
             _now_ms(),
-            asyncio.to_thread,
+            to_thread,
             accepts_losses=accept_loss,
             is_all_local=all_local,
         ):
@@ -295,6 +296,8 @@ def _locked(directory: str) -> int:
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a command. Errors of the store become a Failure."""
+    import asyncio
+
     from cordwood.archive.store import StoreError
     from cordwood.cluster.broker.restoration import CannotRestore
 

@@ -56,7 +56,7 @@ def busy(seed: int) -> Plan:
 
 def test_what_never_happens_in_the_suite_is_known() -> None:
     actions: Counter[str] = Counter()
-    for seed in (1, 2, 3):
+    for seed in (1, 4, 7):
         plan = busy(seed)
         run = run_plan(plan, plan.faults)
         assert run.findings == ()
