@@ -16,7 +16,7 @@ import pytest
 from attempts import ATTEMPTS
 from attempts.attempt import Attempt, Stranger
 from attempts.exchanges import GUESS
-from attempts.http_routes import http_lacks
+from attempts.http_routes import NAMES, http_lacks
 from attempts.kafka_apis import lacks, name_of
 from broker_fixture import wait_until
 from closed_cluster import ADMIN, BYSTANDER, SECRETS, ClosedCluster
@@ -210,7 +210,7 @@ def test_no_secret_is_shown(run: Run) -> None:
         for path in run.cluster.audit_directory(broker_id).iterdir():
             shown[f"the audit log of broker {broker_id}"] = path.read_bytes()
     as_admin = Stranger(run.cluster, "127.8.0.1", run.topic_id)
-    paths = {route.path.format(topic=FLIGHTS, group=TEAM, transactional_id=PAY, broker_id=1) for route in ROUTES}
+    paths = {route.path.format_map(NAMES) for route in ROUTES}
     for path in sorted(paths | {"/metrics", "/v1/status", "/console/pulse", "/openapi.json", "/"}):
         reply = as_admin.http("GET", path, tls=run.cluster.context(ADMIN))
         shown[path] = reply.content
