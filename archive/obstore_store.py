@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from cordwood.archive.store import ObjectCut, ObjectExists, ObjectMissing, StoredObject, StoreError, StoreUnavailable
+from cordwood.archive.store import (
+    ObjectCut,
+    ObjectExists,
+    ObjectMissing,
+    Pace,
+    StoredObject,
+    StoreError,
+    StoreUnavailable,
+)
 from cordwood.client.properties import read_properties
 from cordwood.client.tls import WrongSetting
 

@@ -119,7 +119,8 @@ def producers_after(segment: Segment, before: bytes | None, start_offset: int = 
     """
     producers = Producers() if before is None else Producers.decode(before)
     for position, header in segment.headers(0, segment.size):
-        _replay(segment, position, header, producers)
+        if header.end > start_offset:
+            _replay(segment, position, header, producers)
     return producers.snapshot(segment.end_offset).encode()
 
 

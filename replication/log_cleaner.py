@@ -25,6 +25,7 @@ from cordwood.storage.compaction.round import CleaningRound, Rewritten, all_coun
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch, DamagedLog, DiskFailed, StorageError
+from cordwood.storage.pins import NOT_PINNED
 
 COORDINATED_BACKOFF_S = 1.0
 """Longest pause while there are coordinated topics: they are written all the time, and a new coordinator reads all."""
@@ -127,7 +128,7 @@ class LogCleaner:
         for count, partition in enumerate(list(self._replicas), 1):
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if not partition.log.config.compacted or not self._may_be_cleaned(partition):
+            if not _is_compacted(partition) or not self._is_free(partition):
                 continue
             try:
                 candidates.append((await self._prepare(partition, now_ms), partition.log.config))
@@ -144,15 +145,10 @@ class LogCleaner:
         self._cleaning.add(found[free[chosen]])
         return found[free[chosen]]
 
-    def _may_be_cleaned(self, partition: Partition) -> bool:
-        return (
-            bool(partition.log.segments)
-            and partition not in self._cleaning
-            and partition not in self._uncleanable
-            and not partition.is_deleted
-            and not partition.is_offline
-            and self._retry_at.get(partition, 0.0) <= self._now()
-        )
+    def _is_free(self, partition: Partition) -> bool:
+        """Return whether no worker has the log, and no error has postponed it."""
+        is_taken = partition in self._cleaning or partition in self._uncleanable
+        return not is_taken and self._retry_at.get(partition, 0.0) <= self._now()
 
     async def _prepare(self, partition: Partition, now_ms: int) -> Dirtiness:
         """Seal the active segment if it is to be sealed, and return what of the log is to be compacted."""
@@ -192,8 +188,7 @@ class LogCleaner:
         """Compact a log once. Return False if that was not possible, or was interrupted."""
         log, directory, epoch = partition.log, partition.directory, partition.leader_epoch
         # The round reads only what the manifest on disk lists.
-        await self._commit(partition)
-        limit = min(partition.last_stable_offset, partition.high_watermark)
+        await self._log_maintenance.checkpoint(partition)
         path = f"{directory.path}/{STAGING}/compaction-{partition.topic_id}-{partition.index}"
         await directory.run_blocking(log.disk.make_directories, path)
         one_round = self._round(partition, path)

@@ -24,10 +24,11 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, markers_in
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, TruncationUnsynced
+from cordwood.storage.errors import DamagedLog, NotLocal, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
 from cordwood.storage.pins import NOT_PINNED
+from cordwood.storage.positions import CachedPositions
 from cordwood.storage.producers import Producers
 from cordwood.storage.replaced_segments import ReplacedSegments
 from cordwood.storage.retention import droppable
@@ -36,7 +37,7 @@ from cordwood.storage.rolling import directories_to, is_full
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
 from cordwood.storage.slices import Slice, read_end
-from cordwood.storage.state import LogState, state_as_of, write_checkpoint
+from cordwood.storage.state import ArchivedBeginning, LogState, state_as_of, write_checkpoint
 from cordwood.storage.transaction_log import producers_again, record
 from cordwood.storage.truncation_plan import truncation_point
 
@@ -188,8 +189,8 @@ class Log:
         """Return the batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
 
         Return None if there is nothing below `end` yet. A gap in a compacted log is passed over. Raises
-        OffsetOutOfRange; DamagedLog if the bytes are not what was written; NotInMemory if the disk would have to be
-        read and `wait` is off.
+        OffsetOutOfRange; NotLocal if only the archive has the batch; DamagedLog if the bytes are not what was written;
+        NotInMemory if the disk would have to be read and `wait` is off.
         """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
@@ -295,18 +296,19 @@ class Log:
         self.has_unsynced_truncation, self._covers_truncation = True, False
         self.epochs.truncate_end(end)
 
-    def truncate_fully(self, offset: int) -> None:
-        """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
+    def truncate_fully(self, offset: int, before: ArchivedBeginning | None = None) -> None:
+        """Remove everything and begin again at `offset`. As `truncate`, with the same `state_of_new_log` on disk."""
         self._remove_replaced(0)
         for segment in reversed(self.segments):  # After a crash the log lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
         self._unsynced.changed(self.directory)
         self._positions.clear()
-        self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.flushed_start = offset
+        self.log_start, self.epochs, self.producers = before or (offset, LeaderEpochs(), Producers())
+        self.flushed_start = self.log_start
+        self.log_end = self.flushed_end = self.recovery_point = offset
         self._covered_end = min(self._covered_end, offset)
         self.has_unsynced_truncation, self._covers_truncation = True, False
-        self.epochs, self.producers = LeaderEpochs(), Producers()
         self.damage = []
         self.clean_end = self.listed_end = 0
 
@@ -320,10 +322,14 @@ class Log:
         self.log_start = offset
         self.epochs.truncate_start(offset)
 
-    def drop(self, high_watermark: int, now_ms: int) -> list[Segment]:
-        """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop."""
-        unpinned_end = min(high_watermark, self.pinned.start)
-        count = droppable(self.segments, self.config, self.log_start, unpinned_end, now_ms)
+    def drop(self, high_watermark: int, now_ms: int, archived_end: int | None = None) -> list[Segment]:
+        """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop.
+
+        The log start offset of an archived topic stays. `archived_end` is that of `droppable`.
+        """
+        # Local retention takes nothing from a cut: the archive still has it.
+        unpinned_end = high_watermark if self.config.is_archived else min(high_watermark, self.pinned.start)
+        count = droppable(self.segments, self.config, self.log_start, unpinned_end, now_ms, archived_end)
         if count == 0:
             return []
         if count == len(self.segments):
@@ -332,7 +338,7 @@ class Log:
         for segment in dropped:
             self._unsynced.files.pop(segment.path, None)
         self._positions.clear()
-        if self.segments[0].base_offset > self.log_start:
+        if not self.config.is_archived and self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
         return dropped
 

@@ -163,7 +163,7 @@ def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:
     for file in files_in(view.disk, view.directory):
         place = bisect_right(view.segments, file.base_offset, key=lambda segment: segment.base_offset) - 1
         path = segment_path(view.directory, *file)
-        is_within = view.log_start <= file.base_offset and 0 <= place < len(view.segments) - 1
+        is_within = view.local_start <= file.base_offset and 0 <= place < len(view.segments) - 1
         if is_within and view.segments[place].generation == file.generation and view.segments[place].path != path:
             yield ForeignSegment(path)
 

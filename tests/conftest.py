@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLAT_NAMES = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar")
+FLAT_NAMES = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar", "archive")
 
 # `python -m pytest` puts the working directory on the path, and with it our folders under their flat names.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]

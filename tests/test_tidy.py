@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar")
+PACKAGES = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar", "archive")
 PROGRAMS = (*PACKAGES, "examples", "docs")
 
 FILE_LINES_MAX = 500
@@ -27,7 +27,6 @@ MAY_REACH_OUT = {
     "archive/blocking.py": "serves programs without an event loop of ours, in their own processes",
     "archive/tables.py": "runs in programs of users, and compares the expiry of a cut with their clock",
     "archive/obstore_store.py": "the real form of the seam to the object store",
-    "storage/compaction/offset_map.py": "needs a seed that cannot be foreseen, and no result depends on it",
     "storage/real_disk.py": "the real form of the one seam to the disk",
     "cluster/security/credential_files.py": "reads certificates and keys, which other programs write",
     "cluster/cli/": "client commands run in a process of their own",

@@ -1,16 +1,22 @@
-"""Batch-by-batch comparison of a partition's replicas, as stopped brokers left them on disk."""
+"""Comparison of a partition's replicas, as stopped brokers left them on disk: batch by batch, or key by key.
+
+Replicas of a compacted partition are compared key by key: each is compacted by itself.
+"""
 
 from collections.abc import Iterator, Mapping, Set
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from cordwood.chaos import compacted
 from cordwood.chaos.checks.anomaly import Anomaly
+from cordwood.chaos.compacted import CompactedContents
 from cordwood.chaos.live.process import run_cordwood
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.segment_files import SegmentFile, segment_file, segment_path
 
 TOPICS = "topics"
 
@@ -34,8 +40,12 @@ def replicas_in(data: Path) -> set[Replica]:
 
 def batches_in(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
     """Yield all valid batches of a partition's directory, up to the first invalid one of each segment."""
-    for segment in sorted(directory.glob("*.log")):
-        content = segment.read_bytes()
+    due = 0
+    for file in _segments(directory):
+        if file.base_offset < due:
+            # The log cleaner has replaced it, and it is not removed yet.
+            continue
+        content = Path(segment_path(str(directory), *file)).read_bytes()
         position = 0
         while position < len(content):
             try:
@@ -44,6 +54,7 @@ def batches_in(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
                 break
             yield header, content[position : position + header.size]
             position += header.size
+            due = max(due, header.end)
 
 
 def raw_batches(directory: Path) -> Iterator[RawBatch]:
@@ -106,6 +117,12 @@ def damage(data: Mapping[int, Path]) -> Iterator[Anomaly]:
         verified = run_cordwood("log", "verify", str(path))
         if verified.returncode:
             yield Anomaly("damaged", f"broker {broker}: {verified.stdout.strip()} {verified.stderr.strip()}", (), 1)
+
+
+def _segments(directory: Path) -> list[SegmentFile]:
+    """Return the segments by base offset, the newest generation first."""
+    files = [file for path in directory.glob("*.log") if (file := segment_file(path.name)) is not None]
+    return sorted(files, key=lambda file: (file.base_offset, -file.generation))
 
 
 def _directory(data: Path, replica: Replica) -> Path:

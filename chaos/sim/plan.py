@@ -30,6 +30,8 @@ COORDINATORS = 2
 """Partitions of the internal topics."""
 TRANSACTIONS_SHARE = 0.125
 """The share of seeds with transactional clients."""
+ARCHIVE_SHARE = 0.125
+"""The share of seeds with an archive."""
 COMPACTED_SHARE = 0.25
 """The share of seeds without transactions whose topic is compacted."""
 LYING_SHARE = 0.05
@@ -72,6 +74,9 @@ class Plan:
     """The clients with transactions, one per transactional id."""
     committed_readers: int = 0
     """The number of consumers with the isolation level read_committed."""
+    has_archive: bool = False
+    """Whether all topics are archived in a simulated object store (`object_store`)."""
+    store_faults: tuple[StoreFault, ...] = ()
     has_compacted_topic: bool = False
     """Whether the topic is compacted. Each record then has a key of its own, so that the history stays whole."""
 
@@ -99,9 +104,11 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     """Return the plan of this seed."""
     plan, rng = _without_transactions(seed, seconds), random.Random(f"transactions of {seed}")
     if rng.random() < TRANSACTIONS_SHARE:
-        return with_transactions(plan, rng)
-    is_compacted = random.Random(f"compaction of {seed}").random() < COMPACTED_SHARE
-    return with_compacted_topic(plan) if is_compacted else plan
+        plan = with_transactions(plan, rng)
+    elif random.Random(f"compaction of {seed}").random() < COMPACTED_SHARE:
+        plan = with_compacted_topic(plan)
+    rng = random.Random(f"archive of {seed}")
+    return with_archive(plan, rng) if rng.random() < ARCHIVE_SHARE else plan
 
 
 def with_compacted_topic(plan: Plan) -> Plan:

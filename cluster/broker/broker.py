@@ -197,6 +197,7 @@ class Broker:
         await self._truncations.close()
         await self._isr_changes.close()
         await self._scrubber.close()
+        await self._archiving.close()
         await self._log_cleaner.close()
         await self._repairs.close()
         await self._log_maintenance.stop()

@@ -3,7 +3,8 @@
 import sys
 from dataclasses import dataclass
 
-from cordwood.cluster.config.authentication_settings import DAY_MS, SECOND_MS, AuthenticationSettings
+from cordwood.cluster.config.archive_settings import ArchiveSettings
+from cordwood.cluster.config.authentication_settings import DAY_MS, SECOND_MS
 from cordwood.cluster.config.setting import setting, topic_default
 from cordwood.cluster.metadata.config_values import LONG_MAX, boolean, decimal, integer, long
 
@@ -11,7 +12,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerSettings(AuthenticationSettings):
+class CleanerSettings(ArchiveSettings):
     """What the log cleaner may use, and when a compacted topic is due."""
 
     log_cleaner_enable: bool = setting(

@@ -13,6 +13,8 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.tiering.archived_topics import is_archived
 from cordwood.cluster.tiering.cut_objects import CutObjects
+from cordwood.cluster.tiering.measures import ArchiveMeasures
+from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.cluster.tiering.topic_objects import TopicObjects
 from cordwood.cluster.tiering.uploader import Uploader
 from cordwood.replication.archive_view import ArchiveView, NoArchive
@@ -35,17 +37,6 @@ class Outside(Protocol):
 
 
 class Archiving:
-    """What a broker does for the archive. Without a store it warns of topics that should be archived."""
-
-    @property
-    def open_store(self) -> Callable[[], ObjectStore] | None: ...
-    @property
-    def wall_clock(self) -> Callable[[], int]: ...
-    @property
-    def rng(self) -> random.Random: ...
-
-
-class Archiving:
     """What a broker does for the archive, and reads there. Without a store it warns of topics that need one."""
 
     def __init__(self, outside: Outside, quorum: Quorum, settings: Settings) -> None:
@@ -53,17 +44,26 @@ class Archiving:
         self.store = None if outside.open_store is None else outside.open_store()
         self._outside, self._quorum, self._settings = outside, quorum, settings
         self._warned: set[str] = set()
-        self.uploader: Uploader | None = None
+        self._uploader: Uploader | None = None
         self._keepers: tuple[TopicObjects, CutObjects] | None = None
         """The work of the active controller."""
+        self.reads: ArchiveReads | None = None
         if self.store is not None:
-            self.uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
+            self.reads = ArchiveReads(lambda: quorum.image, self.store, settings.archive_cache_bytes)
+
+    @property
+    def view(self) -> ArchiveView:
+        """The archive as replication uses it."""
+        return self.reads or NoArchive()
+
+    def start(self, replicas: Replicas) -> None:
+        """Begin to upload from these replicas."""
+        quorum, settings, outside = self._quorum, self._settings, self._outside
+        if self.store is not None:
+            self._uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
             topics = TopicObjects(quorum, self.store, settings, outside.wall_clock)
             self._keepers = topics, CutObjects(quorum, self.store)
-
-    def start(self) -> None:
-        if self.uploader is not None and self._keepers is not None:
-            for part in (self.uploader, *self._keepers):
+            for part in (self._uploader, *self._keepers):
                 part.start()
         else:
             quorum.subscribe(lambda _, image: self._warn_of(image))
@@ -75,8 +75,8 @@ class Archiving:
 
     async def close(self) -> None:
         """Cancel what is under way. The next leader, and the next controller, go on with the manifests as they are."""
-        if self.uploader is not None and self._keepers is not None:
-            for part in (self.uploader, *self._keepers):
+        for part in (self._uploader, *(self._keepers or ()), self.reads):
+            if part is not None:
                 await part.close()
 
     def _warn_of(self, image: Image) -> None:

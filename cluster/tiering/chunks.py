@@ -19,7 +19,7 @@ from cordwood.storage.index import Index, Interval, encode_rows
 from cordwood.storage.manifest import SealedSegment
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_files import segment_path
+from cordwood.storage.segment_files import SegmentFile, segment_path
 
 CHUNK_BYTES = 4 << 20
 """A larger chunk delays its first reader, and a smaller one costs a request to the store more often."""
@@ -44,12 +44,13 @@ class Chunk(NamedTuple):
 class SegmentContents:
     """What a reader of an archived segment needs of its state: index, chunks, and aborted transactions."""
 
-    __slots__ = ("_latest", "aborted", "chunks", "index", "undecided")
+    __slots__ = ("_latest", "aborted", "base_offset", "chunks", "index", "undecided")
 
     def __init__(self, segment: ArchivedSegment, state: SegmentState, chunk_bytes: int) -> None:
         self.index = Index.decode(state.index_rows)
         if self.index.end != segment.size:
             raise DamagedObject(f"the index covers {self.index.end} of {segment.size} bytes")
+        self.base_offset = segment.base_offset
         self.chunks = tuple(_chunks_of(self.index, segment, chunk_bytes))
         self.undecided, self.aborted = state.undecided, state.aborted
         self._latest: dict[int, int] = {}
@@ -105,7 +106,7 @@ class CachedChunk(Segment):
     @classmethod
     def open(cls, disk: Disk, directory: str, row: SealedSegment, index: Index) -> Self:
         """Open the file of a chunk, with its part of the index. Raises OSError."""
-        chunk = cls(disk, directory, row.base_offset, 0, OpenSegments())
+        chunk = cls(disk, directory, _file_of(row), 0, OpenSegments())
         chunk.end_offset, chunk.size, chunk.is_sealed = row.end_offset, row.size, True
         chunk._max_timestamp = row.max_timestamp
         chunk._file, chunk._index = disk.open(chunk.path), index
@@ -127,11 +128,16 @@ class WrittenChunk(NamedTuple):
 
     def open(self) -> CachedChunk:
         """Open the chunk. Blocks on the disk. Raises OSError, and DamagedLog if the index is not what was written."""
-        with closing(self.disk.open(path := segment_path(self.directory, self.row.base_offset))) as file:
+        with closing(self.disk.open(path := segment_path(self.directory, *_file_of(self.row)))) as file:
             rows = file.pread(self.index_size, self.row.size)
         if crc32c(rows) != self.index_crc:
             raise DamagedLog(path, self.row.size, "the index is not what was written")
         return CachedChunk.open(self.disk, self.directory, self.row, Index.decode(rows))
+
+
+def _file_of(row: SealedSegment) -> SegmentFile:
+    """Return the name of a chunk: that of a compacted segment, since what the index proves may have gaps."""
+    return SegmentFile(row.base_offset, 1)
 
 
 def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
@@ -139,7 +145,7 @@ def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
     intervals, view = [], memoryview(batches)
     if len(batches) != chunk.size:
         raise DamagedObject(f"{len(batches)} of {chunk.size} bytes of a chunk")
-    base = contents.index[chunk.first_row].offset
+    base = chunk.base_offset - contents.base_offset
     for offset, position, size, crc, latest in contents.index.rows(chunk.first_row, chunk.end_row):
         start = position - chunk.position
         if crc32c(view[start : start + size]) != crc:
@@ -153,7 +159,7 @@ def write(disk: Disk, directory: str, chunk: Chunk, batches: bytes, index: Index
     row = SealedSegment(chunk.base_offset, chunk.end_offset, chunk.size, index.max_timestamp(), chunk.base_offset)
     rows = index.encode()
     disk.make_directories(directory)
-    path = segment_path(directory, row.base_offset)
+    path = segment_path(directory, *_file_of(row))
     with closing(disk.open(path, create=True)) as file:
         file.truncate(0)
         try:
@@ -171,7 +177,8 @@ def _chunks_of(index: Index, segment: ArchivedSegment, chunk_bytes: int) -> list
         first = index[row]
         end_row = max(min(index.row_of_position(first.position + chunk_bytes), len(index)), row + 1)
         size = index.end_of_row(end_row - 1) - first.position
-        base = segment.base_offset + first.offset
+        # A compacted segment may have a gap before its first batch.
+        base = segment.base_offset + (first.offset if row else 0)
         chunks.append(Chunk(len(chunks), row, end_row, first.position, size, base, segment.end_offset))
         bases.append(base)
         row = end_row

@@ -33,7 +33,7 @@ from cordwood.storage.aborted_index import AbortedTransaction
 from cordwood.storage.budget import Parts
 from cordwood.storage.errors import DamagedLog, OutOfResources, change_failed
 from cordwood.storage.producers import Producers
-from cordwood.storage.slices import Slice
+from cordwood.storage.slices import Slice, read_end
 from cordwood.storage.state import ArchivedBeginning
 from cordwood.storage.timestamps import Found, first_in, latest_in
 from cordwood.storage.transaction_log import marker_of, record_in
@@ -51,11 +51,26 @@ RETRY_S = 1.0
 LOOKUP_S = 20.0
 """Time for a lookup of an offset by time."""
 
-NOT_CACHED = None, None
+Batches = tuple[Slice | None, list[AbortedTransaction] | None]
+NOT_CACHED: Batches = (None, None)
 
 _events = structlog.get_logger("archive")
 _ResultT = TypeVar("_ResultT")
 RunParts = Callable[[Parts[Any]], Awaitable[Any]]
+
+
+class Wanted(NamedTuple):
+    """A read of at most `bytes_max` from `offset` up to `end`, as that of `Log.slice`."""
+
+    offset: int
+    bytes_max: int
+    end: int
+    with_aborted: bool
+    """Whether the aborted transactions are wanted, too."""
+    wait: bool
+    """Whether the disk may be read."""
+    may_load: bool = True
+    """Whether a download may begin: not in a thread."""
 
 
 class _Place(NamedTuple):
@@ -109,40 +124,58 @@ class ArchiveReads:
         """Return batches as `Log.slice` does, from one chunk, and the aborted transactions among them.
 
         Return no slice if they are not cached: they are being downloaded, and then the partition's watchers are woken.
-        `may_load` is off in a thread. Raises ArchiveUnavailable if a retry does not help soon; OutOfResources;
-        NotInMemory as `Log.slice`.
+        Raises ArchiveUnavailable if a retry does not help soon; OutOfResources; NotInMemory as `Log.slice`.
         """
-        place = self._place_of(partition, offset)
-        contents = self._contents_of(place, may_load=may_load)
+        place = self._place_of(partition, wanted.offset)
+        contents = self._contents_of(place, may_load=wanted.may_load)
         if contents is None:
             return NOT_CACHED
-        chunk = contents.chunk_of(offset)
+        chunk = contents.chunk_of(wanted.offset)
         key = ChunkKey(place.segment.id, chunk.number)
-        if may_load:
+        if wanted.may_load:
             self.cache.use(key)
             self._read_ahead(place, contents, chunk)
         try:
-            cached = self.cache.get(key, wait=wait)
-            if cached is None:
-                if may_load:
-                    self._load_chunk(place, contents, chunk)
-                return NOT_CACHED
-            found = _slice(cached, offset, bytes_max, end, wait=wait)
-            aborted = None
-            if with_aborted:
-                next_offset = found.next_offset(wait=wait)
-                aborted = self._aborted(place, offset, next_offset, wait=wait, may_load=may_load)
-                if aborted is None:
-                    return NOT_CACHED
+            cached = self.cache.get(key, wait=wanted.wait)
+            batches = None if cached is None else self._batches(place, cached, wanted)
         except OSError as error:
             raise change_failed(error) from error
         except DamagedLog as damage:
-            if may_load:
+            if wanted.may_load:
                 _events.warning("cache.damaged", reason=str(damage))
                 self._delete(self.cache.remove(key))
+                self._failed(key, partition, StoreUnavailable(str(damage)))
+            batches = None
+        if batches is None:
+            if wanted.may_load:
                 self._load_chunk(place, contents, chunk)
             return NOT_CACHED
-        return found, aborted
+        if batches[0] is not None and not batches[0].size:
+            # A gap up to the end of the chunk, in a compacted log.
+            return self._read_on(partition, wanted._replace(offset=min(chunk.end_offset, wanted.end)))
+        return batches
+
+    def _batches(self, place: _Place, cached: CachedChunk, wanted: Wanted) -> Batches:
+        """Return as `read` what a cached chunk has; an empty slice if that is nothing.
+
+        Raises DamagedLog if it is not what was written, and NotInMemory.
+        """
+        offset, bytes_max, end, with_aborted, wait, may_load = wanted
+        found = _slice(cached, offset, bytes_max, end, wait=wait)
+        if not with_aborted or not found.size:
+            return found, None
+        aborted = self._aborted(place, offset, found.next_offset(wait=wait), wait=wait, may_load=may_load)
+        return NOT_CACHED if aborted is None else (found, aborted)
+
+    def _read_on(self, partition: Partition, wanted: Wanted) -> Batches:
+        """Read from a later offset on, which may be on this disk. As `read`."""
+        log, offset, wait = partition.log, wanted.offset, wanted.wait
+        if offset < log.local_start:
+            return self.read(partition, wanted)
+        found = log.slice(offset, wanted.bytes_max, wanted.end, wait=wait)
+        if found is None or not wanted.with_aborted:
+            return found, None
+        return found, log.aborted(offset, found.next_offset(wait=wait), wait=wait)
 
     async def first_at_or_after(self, partition: Partition, timestamp: int, run: RunParts) -> Found | None:
         """Return the first record with at least this timestamp that only the archive has; None if it has none.
@@ -338,6 +371,14 @@ class ArchiveReads:
             return True
         raise ArchiveUnavailable(str(error)) from error
 
+    def _failed(self, key: Hashable, partition: Partition, error: Exception) -> None:
+        """Let no download of `key` begin for RETRY_S. Then readers that still wait try again."""
+        loop = asyncio.get_running_loop()
+        self._failures[key] = loop.time(), error
+        if len(self._failures) > FAILURES_MAX:
+            del self._failures[next(iter(self._failures))]
+        loop.call_later(RETRY_S, partition.context.end_of_tick.moved, partition.watchers)
+
     async def _run(
         self, key: Hashable, place: _Place, fetch: Callable[[], Coroutine[Any, Any, None]]
     ) -> Exception | None:
@@ -351,9 +392,7 @@ class ArchiveReads:
                 _events.warning("archive.not_read", topic=partition.topic, partition=partition.index,
                                 offset=place.segment.start_offset, reason=str(error))  # fmt: skip
             failure = change_failed(error) if isinstance(error, OSError) else error
-            self._failures[key] = asyncio.get_running_loop().time(), failure
-            if len(self._failures) > FAILURES_MAX:
-                del self._failures[next(iter(self._failures))]
+            self._failed(key, partition, failure)
             return failure
         else:
             self._failures.pop(key, None)
@@ -419,7 +458,7 @@ def _slice(chunk: CachedChunk, offset: int, bytes_max: int, end: int, *, wait: b
     stop = chunk.size if end >= chunk.end_offset else chunk.locate(end, wait=wait)
     intact = chunk.damaged.intact_end(chunk.path, start, stop)
     if stop - start > bytes_max or intact < stop:
-        stop = chunk.read_end(start, intact, bytes_max, wait=wait)
+        stop = read_end(chunk, start, intact, bytes_max, wait=wait)
     return Slice(chunk, start, stop, chunk.truncations)
 
 

@@ -112,7 +112,7 @@ class TopicObjects:
     async def _mark_deleted(self, topic_id: UUID) -> None:
         """Let readers without brokers know that the topic is deleted, before its objects are."""
         image = self._quorum.image
-        deleted = TopicObject(topic_id, "", 0, {}, image.next_producer_id, True, image.index)
+        deleted = TopicObject(topic_id, "", 0, {}, image.next_producer_id, is_deleted=True, sequence=image.index)
         await self._write(deleted, is_first=False)
 
     async def _delete_partition(self, topic_id: UUID, index: int, archive: PartitionArchive) -> None:
@@ -136,7 +136,10 @@ def wanted_objects(image: Image, settings: Settings) -> Iterator[TopicObject]:
     archived = [topic for topic in image.topics_by_id.values() if topic.id in ids or is_archived(topic, broker)]
     for topic in archived:
         configs, partitions = dict(topic.configs), len(topic.partitions)
-        yield TopicObject(topic.id, topic.name, partitions, configs, image.next_producer_id, False, image.index)
+        replicas = len(topic.partitions[0].replicas)
+        yield TopicObject(
+            topic.id, topic.name, partitions, configs, image.next_producer_id, replicas, sequence=image.index
+        )
 
 
 def is_up_to_date(known: TopicObject | None, wanted: TopicObject, *, is_first: bool) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 import polars
-from archived_log import ArchivedLog
+from archive_writer import ArchivedLog
 
 import cordwood.archive
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from archived_log import CLUSTER, ArchivedLog
+from archive_writer import CLUSTER, ArchivedLog
 from log_fixture import START_MS
 
 import cordwood.archive

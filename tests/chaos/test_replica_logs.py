@@ -8,6 +8,7 @@ import pytest
 from cordwood.chaos.checks import Anomaly
 from cordwood.chaos.live import replica_logs
 from cordwood.storage.records import Record, encode
+from cordwood.storage.segment_files import segment_path
 
 TOPIC = "0f4b0c1e-0000-4000-8000-000000000001"
 
@@ -22,10 +23,10 @@ class Replicas:
     def __init__(self, place: Path) -> None:
         self.data = {id_: place / str(id_) for id_ in (1, 2, 3)}
 
-    def write(self, id_: int, *batches: bytes, base: int = 0) -> "Replicas":
+    def write(self, id_: int, *batches: bytes, base: int = 0, generation: int = 0) -> "Replicas":
         directory = self.data[id_] / "topics" / TOPIC / "0"
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / f"{base:020}.log").write_bytes(b"".join(batches) + bytes(100))
+        Path(segment_path(str(directory), base, generation)).write_bytes(b"".join(batches) + bytes(100))
         return self
 
     def anomalies(self) -> list[str]:
@@ -80,6 +81,26 @@ def test_a_replica_that_lost_everything_is_found(replicas: Replicas) -> None:
 def test_a_hole_in_a_replica_is_found(replicas: Replicas) -> None:
     replicas.write(1, batch(0), batch(1), batch(2)).write(2, batch(0), batch(1), batch(2))
     replicas.write(3, batch(2), base=1)
+    assert replicas.anomalies() == ["replica-divergence"]
+
+
+def put(offset: int, key: str, value: bytes | None = b"sound") -> bytes:
+    return encode([Record(offset, 1, key.encode(), value)], base_offset=offset)
+
+
+def test_replicas_that_were_compacted_differently_are_no_anomaly(replicas: Replicas) -> None:
+    replicas.write(1, put(0, "a"), put(1, "b"), put(2, "a"))
+    replicas.write(2, put(0, "a"), put(1, "b"), put(2, "a")).write(2, put(1, "b"), put(2, "a"), generation=1)
+    (replicas.data[3] / "topics" / TOPIC / "0" / f"{1:020}.log").unlink()
+    replicas.write(3, put(0, "a"), put(1, "b")).write(3, put(2, "a"), base=2)
+    assert replicas.anomalies() == []
+
+
+def test_a_value_that_compaction_has_lost_is_found(replicas: Replicas) -> None:
+    for id_ in (1, 3):
+        replicas.write(id_, put(0, "a"), put(1, "b"), put(2, "a"))
+    replicas.write(2, put(0, "a"), put(1, "b"), put(2, "a")).write(2, put(2, "a"), generation=1)
+    (replicas.data[3] / "topics" / TOPIC / "0" / f"{1:020}.log").unlink()
     assert replicas.anomalies() == ["replica-divergence"]
 
 

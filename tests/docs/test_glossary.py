@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar")
+FOLDERS = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar", "archive")
 PAGE = (ROOT / "docs" / "glossary.md").read_text()
 TERMS = re.findall(r"^\| (?!term )([a-z][^|]*) \| [^|]+ \| [^|]+ \|$", PAGE, re.MULTILINE)
 

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from cordwood.archive.layout import segment_names
 from cordwood.archive.manifest import ArchivedSegment, PartitionArchive
 from cordwood.archive.segment_state import encode, state_of
-from cordwood.archive.store import ObjectMissing, StoredObject, StoreUnavailable
+from cordwood.archive.store import ObjectMissing, Pace, StoredObject, StoreUnavailable
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.replication.partition import Partition
@@ -33,7 +33,7 @@ class StoreInMemory:
     async def put(self, name: str, content: bytes | memoryview) -> None:
         self.objects[name] = bytes(content)
 
-    async def put_file(self, name: str, path: str, size: int) -> None:
+    async def put_file(self, name: str, path: str, size: int, pace: Pace | None = None) -> None:
         raise NotImplementedError
 
     async def get(self, name: str) -> bytes:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from archived_log import ArchiveWriter
+from archive_writer import ArchiveWriter
 from spark_scenario import Log, read_batch
 
 from cordwood.columnar.ranges import Isolation, OffsetRange

@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "a-log-after-the-archive-knows-no-producers",
         "storage/log.py",
-        "            self.epochs, self.producers = before.epochs, before.producers\n",
-        "            self.epochs = before.epochs\n",
+        "        self.flushed_start = self.log_start\n",
+        "        self.flushed_start, self.producers = self.log_start, Producers()\n",
         BEGINNING,
         "A batch that a producer sends again is in the log twice.",
         Scenario.BROKERS,
@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         "a-log-after-the-archive-begins-there",
         "storage/log.py",
-        "            self.log_start = self.flushed_start = before.log_start\n",
-        "",
+        "        self.log_end = self.flushed_end = self.recovery_point = offset\n",
+        "        self.log_end = self.flushed_end = self.recovery_point = self.log_start = offset\n",
         BEGINNING,
         "After a failover, archived records are out of range.",
         Scenario.BROKERS,

@@ -31,5 +31,6 @@ ROUTES: tuple[Route[Any, Any], ...] = (
     *groups.ROUTES,
     *transactions.ROUTES,
     *cuts.ROUTES,
+    *archive.ROUTES,
     *login.ROUTES,
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cordwood.cluster.http.metrics import (
+    archive,
     audit,
     cluster,
     disks,

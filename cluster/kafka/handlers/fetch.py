@@ -44,7 +44,7 @@ from cordwood.cluster.kafka.watched_partition import WatchedPartition
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.cluster.security.authorizer import Authorizer
-from cordwood.cluster.tiering.reads import ArchiveReads
+from cordwood.cluster.tiering.reads import ArchiveReads, Wanted
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal

@@ -9,10 +9,12 @@ from fetch_requests import READ_COMMITTED, READ_UNCOMMITTED, fetch, fetch_one, r
 from handlers_fixture import HandlersStory, tell
 from kio.schema.errors import ErrorCode
 from replica_fixture import NOW_MS
+from roles_fixture import stamped
 from transactions import decide, write
 
 from cordwood.cluster.kafka.handlers import list_offsets
 from cordwood.replication.partition import Partition
+from cordwood.storage.batch import headers
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode
 
@@ -174,7 +176,7 @@ def test_damage_of_the_cache_is_downloaded_again() -> None:
         archive, _ = await archived(broker)
         assert (await fetch_one(broker, wait_ms=WAIT_MS)).values[0] == (0, VALUES[0])
         (entry,) = [entry for key, entry in archive.reads.cache._entries.items() if key.number == 0][:1]
-        broker.disk.flip(f"{entry.written.directory}/{0:020d}.log", 50, 0)
+        broker.disk.flip(f"{entry.written.directory}/{0:020d}-1.log", 50, 0)
         assert (await fetch_one(broker, 0, bytes_max=1, wait_ms=WAIT_MS)).values[0] == (0, VALUES[0])
         assert archive.store.reads[archive.names()[0], 0] == 2
 
@@ -253,6 +255,25 @@ def test_the_latest_record_by_time_may_be_in_the_archive() -> None:
         archive.archive(partition)
         archive.drop_local(partition)
         assert await offset_at(broker, -3) == 11
+
+    tell(story, SMALL)
+
+
+def test_gaps_of_a_compacted_log_are_passed_over() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition, archive = broker.elect(), connected(broker)
+        step = 3
+        data = b"".join(stamped(value, step * number + 1, 1) for number, value in enumerate(VALUES))
+        partition.log.append_stamped(data, headers(data), NOW_MS)
+        partition.schedule_flush()
+        await broker.sync()
+        archive.archive(partition)
+        archive.drop_local(partition)
+        assert partition.log.local_start > 100
+        for offset in range(partition.log.local_start):
+            row = await fetch_one(broker, offset, bytes_max=1, wait_ms=WAIT_MS)
+            assert row.values[0][0] == offset - offset % step + 1 + (step if offset % step == 2 else 0)
+        assert await offset_at(broker, NOW_MS) == 1
 
     tell(story, SMALL)
 
