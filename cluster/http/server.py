@@ -90,7 +90,7 @@ class HttpServer:
         self._runner = web.AppRunner(
             application,
             access_log=None,
-            logger=_library_log(),
+            logger=library_log(),
             keepalive_timeout=IDLE_S,
             lingering_time=UNREAD_BODY_S,
             max_line_size=LINE_BYTES_MAX,
@@ -238,11 +238,13 @@ class _Retelling(logging.Handler):
         if isinstance(error, HttpProcessingError):
             # The message quotes the request, which may have a password or a token.
             _events.warning("http.refused", reason=_QUOTED.split(error.message)[0].strip())
-        else:
+        elif not isinstance(error, ConnectionError):
+            # Otherwise the client has disconnected before its response, such as that to `Expect: 100-continue`.
             _events.error("http.failed", message=record.getMessage(), exc_info=error)
 
 
-def _library_log() -> logging.Logger:
+def library_log() -> logging.Logger:
+    """Return a log for aiohttp."""
     log = logging.Logger("http", logging.INFO)
     log.addHandler(_Retelling())
     return log

@@ -5,10 +5,18 @@ import socket
 from dataclasses import replace
 
 import pytest
+from aiohttp import ClientConnectionResetError
 from http_fixture import LOOPBACK, HttpStory, run
 from structlog.testing import capture_logs
 
-from cordwood.cluster.http.server import BACKLOG, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, HttpServer
+from cordwood.cluster.http.server import (
+    BACKLOG,
+    CONNECTIONS_MAX,
+    HEADER_BYTES_MAX,
+    HEADERS_MAX,
+    HttpServer,
+    library_log,
+)
 
 
 def test_a_broker_is_alive_before_it_is_ready() -> None:
@@ -95,6 +103,13 @@ def test_an_unknown_expectation_is_refused_without_a_traceback() -> None:
             assert not any("exc_info" in line for line in told)
 
     run(story())
+
+
+def test_a_client_that_has_disconnected_leaves_no_traceback() -> None:
+    with capture_logs() as told:
+        for error in (ClientConnectionResetError("Cannot write to closing transport"), RuntimeError("broken")):
+            library_log().error("Error handling request from 127.0.0.1", exc_info=error)
+    assert [str(line["exc_info"]) for line in told] == ["broken"]
 
 
 def test_connections_that_hang_keep_no_health_check_out() -> None:
