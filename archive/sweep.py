@@ -1,4 +1,4 @@
-"""Sweep of an archive: objects that nobody needs any more, found by a list of the store.
+"""Sweep of an archive: objects that no manifest has, found by a list of the store.
 
 Brokers delete the objects that they know: those of removed segments, and of uploads that were never committed. A list
 finds what no manifest knows, for example after a restoration, and old commits and topic objects. An object counts only

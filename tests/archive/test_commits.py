@@ -1,4 +1,4 @@
-"""Chains of commits: what readers without brokers find, whoever has written them and whatever is missing."""
+"""Chains of commits: what readers without brokers find, also if some are missing or were written by several brokers."""
 
 import asyncio
 import itertools

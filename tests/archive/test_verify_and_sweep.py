@@ -1,4 +1,4 @@
-"""Verification finds every object that is not what was uploaded; a sweep finds what nobody needs, and nothing else."""
+"""Verification finds every object that is not what was uploaded; a sweep finds only what no manifest has."""
 
 import asyncio
 from pathlib import Path

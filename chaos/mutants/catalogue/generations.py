@@ -89,7 +89,7 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
-        "replaced-segments-outlive-a-truncation",
+        "replaced-segments-survive-a-truncation",
         "storage/log.py",
         "            self._remove(segment)\n            self.replaced.take([segment])\n",
         "            pass\n",

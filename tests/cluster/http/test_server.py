@@ -106,10 +106,10 @@ def test_an_unknown_expectation_is_refused_without_a_traceback() -> None:
 
 
 def test_a_client_that_has_disconnected_leaves_no_traceback() -> None:
-    with capture_logs() as told:
+    with capture_logs() as lines:
         for error in (ClientConnectionResetError("Cannot write to closing transport"), RuntimeError("broken")):
             library_log().error("Error handling request from 127.0.0.1", exc_info=error)
-    assert [str(line["exc_info"]) for line in told] == ["broken"]
+    assert [str(line["exc_info"]) for line in lines] == ["broken"]
 
 
 def test_connections_that_hang_keep_no_health_check_out() -> None:
