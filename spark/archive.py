@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveSettings:
+class StoreSettings:
     """The URL of an archive, and settings of its object store by obstore's keys. Its repr has no secret."""
 
     url: str
     store: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, url: str, credentials_file: str | None, given: Mapping[str, str]) -> "ArchiveSettings":
+    def of(cls, url: str, credentials_file: str | None, given: Mapping[str, str]) -> "StoreSettings":
         """Return the settings, with those of a file on the driver. Raises WrongOption."""
         try:
             settings = {**(credentials_in(credentials_file) if credentials_file else {}), **given}
@@ -50,13 +50,13 @@ class ArchiveSettings:
 class ArchivedTask:
     """What a task needs to read its partition from the archive. `not_before_ms` is the time of a pushed-down filter."""
 
-    settings: ArchiveSettings
+    settings: StoreSettings
     partition: PartitionId
     not_before_ms: int | None = None
 
 
-_stores: dict[ArchiveSettings, ObjectStore] = {}
-_known: dict[tuple[ArchiveSettings, PartitionId], ArchivedPartition] = {}
+_stores: dict[StoreSettings, ObjectStore] = {}
+_known: dict[tuple[StoreSettings, PartitionId], ArchivedPartition] = {}
 """What this process has read of the manifests. Spark reuses its Python workers for further tasks."""
 
 
@@ -110,7 +110,7 @@ class TaskArchive:
 
 
 def borders(
-    settings: ArchiveSettings, partitions: Mapping[TopicPartition, PartitionId], isolation: Isolation
+    settings: StoreSettings, partitions: Mapping[TopicPartition, PartitionId], isolation: Isolation
 ) -> dict[TopicPartition, list[int]]:
     """Return the offsets at which tasks of about TASK_BYTES begin and end. Raises Unavailable."""
     try:

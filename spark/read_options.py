@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cordwood.columnar.ranges import EARLIEST, LATEST, Isolation
 from cordwood.spark.admission import BatchLimits
-from cordwood.spark.archive import ArchiveSettings
+from cordwood.spark.archive import StoreSettings
 from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.errors import UserError, WrongOption
 from cordwood.spark.offsets import from_json
@@ -114,7 +114,7 @@ class ReadOptions:
     tasks_min: int | None
     records_per_task_max: int | None
     limits: BatchLimits
-    archive: ArchiveSettings | None
+    archive: StoreSettings | None
     metrics_path: str | None
 
 
@@ -172,12 +172,12 @@ def _cut(options: Options) -> str | None:
     return cut
 
 
-def _archive(options: Options) -> ArchiveSettings | None:
+def _archive(options: Options) -> StoreSettings | None:
     url, store = options.text("archive.url"), options.group(ARCHIVE)
     credentials_file = options.text("archive.credentials.file")
     if url is None and (store or credentials_file):
         raise WrongOption("options that begin with archive. need archive.url, as in archive.url of the brokers")
-    return None if url is None else ArchiveSettings.of(url, credentials_file, store)
+    return None if url is None else StoreSettings.of(url, credentials_file, store)
 
 
 def _refuse_what_is_for_the_other(options: Options, mode: ReadMode) -> None:

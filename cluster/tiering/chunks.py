@@ -25,7 +25,7 @@ CHUNK_BYTES = 4 << 20
 """A larger chunk delays its first reader, and a smaller one costs a request to the store more often."""
 
 
-class DamagedObject(Exception):
+class DamagedDownload(Exception):
     """An object of the archive that is not what its manifest has."""
 
 
@@ -49,7 +49,7 @@ class SegmentContents:
     def __init__(self, segment: ArchivedSegment, state: SegmentState, chunk_bytes: int) -> None:
         self.index = Index.decode(state.index_rows)
         if self.index.end != segment.size:
-            raise DamagedObject(f"the index covers {self.index.end} of {segment.size} bytes")
+            raise DamagedDownload(f"the index covers {self.index.end} of {segment.size} bytes")
         self.base_offset = segment.base_offset
         self.chunks = tuple(_chunks_of(self.index, segment, chunk_bytes))
         self.undecided, self.aborted = state.undecided, state.aborted
@@ -84,18 +84,18 @@ class SegmentContents:
 
 
 def contents_of(segment: ArchivedSegment, state_object: bytes, chunk_bytes: int) -> SegmentContents:
-    """Return what a reader needs of a state object, in chunks of about this size. Raises DamagedObject."""
+    """Return what a reader needs of a state object, in chunks of about this size. Raises DamagedDownload."""
     return SegmentContents(segment, state_of(segment, state_object), chunk_bytes)
 
 
 def state_of(segment: ArchivedSegment, state_object: bytes) -> SegmentState:
-    """Return the state that the manifest promises. Raises DamagedObject."""
+    """Return the state that the manifest promises. Raises DamagedDownload."""
     if (len(state_object), crc32c(state_object)) != (segment.state_size, segment.state_crc):
-        raise DamagedObject("the state of a segment does not match the manifest")
+        raise DamagedDownload("the state of a segment does not match the manifest")
     try:
         return decode(state_object)
     except DamagedState as damaged:
-        raise DamagedObject(str(damaged)) from None
+        raise DamagedDownload(str(damaged)) from None
 
 
 class CachedChunk(Segment):
@@ -141,15 +141,15 @@ def _file_of(row: SealedSegment) -> SegmentFile:
 
 
 def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
-    """Return the index of a downloaded chunk. Raises DamagedObject if a batch is not what was archived."""
+    """Return the index of a downloaded chunk. Raises DamagedDownload if a batch is not what was archived."""
     intervals, view = [], memoryview(batches)
     if len(batches) != chunk.size:
-        raise DamagedObject(f"{len(batches)} of {chunk.size} bytes of a chunk")
+        raise DamagedDownload(f"{len(batches)} of {chunk.size} bytes of a chunk")
     base = chunk.base_offset - contents.base_offset
     for offset, position, size, crc, latest in contents.index.rows(chunk.first_row, chunk.end_row):
         start = position - chunk.position
         if crc32c(view[start : start + size]) != crc:
-            raise DamagedObject(f"the batches at byte {position} are not what was archived")
+            raise DamagedDownload(f"the batches at byte {position} are not what was archived")
         intervals.append(Interval(offset - base, start, size, crc, latest))
     return Index.decode(encode_rows(intervals))
 

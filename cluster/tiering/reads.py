@@ -24,7 +24,7 @@ from cordwood.archive.store import ObjectStore, StoreError, StoreUnavailable
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.tiering import chunks
 from cordwood.cluster.tiering.cache import CacheEntry, ChunkCache, ChunkKey
-from cordwood.cluster.tiering.chunks import CachedChunk, Chunk, DamagedObject, SegmentContents
+from cordwood.cluster.tiering.chunks import CachedChunk, Chunk, DamagedDownload, SegmentContents
 from cordwood.replication.archive_view import ArchiveUnavailable
 from cordwood.replication.log_directory import ARCHIVE_CACHE
 from cordwood.replication.partition import Partition
@@ -387,7 +387,7 @@ class ArchiveReads:
         try:
             async with self._room:
                 await fetch()
-        except (StoreError, DamagedObject, OutOfResources, OSError) as error:
+        except (StoreError, DamagedDownload, OutOfResources, OSError) as error:
             if key not in self._failures:
                 _events.warning("archive.not_read", topic=partition.topic, partition=partition.index,
                                 offset=place.segment.start_offset, reason=str(error))  # fmt: skip
@@ -406,12 +406,12 @@ class ArchiveReads:
         try:
             content = await self._store.get(self._names_of(place)[1])
             state: SegmentState = await place.partition.directory.run_blocking(chunks.state_of, place.segment, content)
-        except (StoreError, DamagedObject) as error:
+        except (StoreError, DamagedDownload) as error:
             raise ArchiveUnavailable(str(error)) from error
         return state
 
     async def _fetch_contents(self, place: _Place) -> None:
-        """Download the state of a segment and keep what readers need. Raises StoreError, DamagedObject."""
+        """Download the state of a segment and keep what readers need. Raises StoreError, DamagedDownload."""
         content = await self._store.get(self._names_of(place)[1])
         run_blocking, known = place.partition.directory.run_blocking, self._contents
         known[place.segment.id] = await run_blocking(chunks.contents_of, place.segment, content, self._chunk_bytes)
@@ -419,7 +419,7 @@ class ArchiveReads:
             known.popitem(last=False)
 
     async def _fetch_chunk(self, key: ChunkKey, place: _Place, contents: SegmentContents, chunk: Chunk) -> None:
-        """Download a chunk into the cache. Raises StoreError, DamagedObject, OSError."""
+        """Download a chunk into the cache. Raises StoreError, DamagedDownload, OSError."""
         if key in self.cache:
             return
         directory = place.partition.directory
