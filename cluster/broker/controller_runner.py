@@ -7,16 +7,10 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.metadata.commands import (
-    BeginControlledShutdown,
-    BrokerId,
-    Command,
-    DropCut,
-    FenceBroker,
-    UnfenceBroker,
-)
+from cordwood.cluster.metadata.commands import BeginControlledShutdown, BrokerId, Command, FenceBroker, UnfenceBroker
 from cordwood.cluster.metadata.controller import Controller, Rules
 from cordwood.cluster.metadata.cut_expiry import CutExpiry
+from cordwood.cluster.metadata.cuts import DropCut
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
 from cordwood.cluster.metadata.token_expiry import TokenExpiry

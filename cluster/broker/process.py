@@ -30,7 +30,8 @@ from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.broker.identity import WrongDirectory
 from cordwood.cluster.broker.log_lines import LogLimit, processors_of
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.metadata.commands import ScramUpsertion, UnknownCommand
+from cordwood.cluster.metadata.command_codec import UnknownCommand
+from cordwood.cluster.metadata.commands import ScramUpsertion
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata

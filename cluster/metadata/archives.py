@@ -16,7 +16,7 @@ from cordwood.archive.manifest import (
     with_upload,
     without,
 )
-from cordwood.cluster.metadata.commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.image_delta import ImageDelta
 

@@ -7,15 +7,15 @@ recognized by the tag of its entry (`recent.py`).
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, ClassVar, NewType, get_args
+from typing import ClassVar, NewType
 from uuid import UUID
 
-from cordwood.archive.manifest import ArchivedSegment, Upload
-from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.acls import Acl
+from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
 from cordwood.cluster.metadata.credentials import ScramMechanism
-from cordwood.cluster.metadata.cuts import CutPartition
-from cordwood.cluster.metadata.fields import record_reader, text
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.cuts import CreateCut, DropCut
+from cordwood.cluster.metadata.features import FIRST_LEVEL, UpdateFeatures
 
 BrokerId = NewType("BrokerId", int)
 
@@ -57,6 +57,7 @@ class FormatCluster:
 
     KIND: ClassVar[int] = 1
     cluster_id: str
+    metadata_version: int = FIRST_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,82 +327,51 @@ class RemoveDelegationTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginUpload:
-    """Announce the upload of a partition's segments to the archive, before their first byte. Expects the leader."""
+class AssignReplicasToDirs:
+    """Record the log directory of each of a broker's replicas, by topic id, partition and directory id (KIP-858).
 
-    KIND: ClassVar[int] = 22
-    topic_id: UUID
-    partition: int
-    leader_epoch: int
-    uploads: tuple[Upload, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitUpload:
-    """Add uploaded segments to a partition's archive, in place of `replaced` ones if there are any.
-
-    Expects the leader, and that the uploads were announced and fit the archive as it is.
+    Only brokers with several log directories send it: a missing directory then costs only what lay there.
     """
 
-    KIND: ClassVar[int] = 23
-    topic_id: UUID
-    partition: int
-    leader_epoch: int
-    segments: tuple[ArchivedSegment, ...]
-    replaced: tuple[UUID, ...]
-    now_ms: int
+    KIND: ClassVar[int] = 30
+    LEVEL: ClassVar[int] = 2
+    broker_id: BrokerId
+    broker_epoch: int
+    replicas: tuple[tuple[UUID, int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveArchived:
-    """Remove the archived segments that end at or below `below`, or above `above`. Expects the leader.
+class AddVoter:
+    """Add a voter to the metadata quorum (KIP-853). `directory_id` tells an empty disk from a known one."""
 
-    Their objects are deleted later (`ForgetArchived`).
-    """
-
-    KIND: ClassVar[int] = 24
-    topic_id: UUID
-    partition: int
-    leader_epoch: int
-    below: int
-    above: int
-    now_ms: int
+    KIND: ClassVar[int] = 31
+    LEVEL: ClassVar[int] = 2
+    broker_id: BrokerId
+    directory_id: str
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetArchived:
-    """Forget removed segments, whose objects have been deleted, and give up uploads: the next time they are forgotten.
+class RemoveVoter:
+    """Remove a voter from the metadata quorum (KIP-853)."""
 
-    Of a deleted topic all segments may be forgotten.
-    """
-
-    KIND: ClassVar[int] = 25
-    topic_id: UUID
-    partition: int
-    ids: tuple[UUID, ...]
+    KIND: ClassVar[int] = 32
+    LEVEL: ClassVar[int] = 2
+    broker_id: BrokerId
+    directory_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class CreateCut:
-    """Create a cut: the committed records of these partitions, which stay readable until it is dropped or expires.
+class UpdateVoter:
+    """Change the address of a voter (KIP-853)."""
 
-    Expects that no cut has its name. Times are ms since 1970; -1 for a cut that does not expire.
-    """
-
-    KIND: ClassVar[int] = 26
-    name: str
-    created_ms: int
-    expires_ms: int
-    partitions: tuple[CutPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DropCut:
-    """Drop a cut, which was created at `created_ms`: a late command cannot drop a newer cut of the same name."""
-
-    KIND: ClassVar[int] = 27
-    name: str
-    created_ms: int
+    KIND: ClassVar[int] = 33
+    LEVEL: ClassVar[int] = 2
+    broker_id: BrokerId
+    directory_id: str
+    host: str
+    port: int
 
 
 Command = (
@@ -432,36 +402,15 @@ Command = (
     | ForgetArchived
     | CreateCut
     | DropCut
+    | UpdateFeatures
+    | AlterClientQuotas
+    | AssignReplicasToDirs
+    | AddVoter
+    | RemoveVoter
+    | UpdateVoter
 )
 
 
-def acl_of(fields: Any) -> Acl:
-    """Decode an ACL from its packed fields. Raises ValueError or TypeError."""
-    resource, name, pattern, principal, host, operation, permission = fields
-    on = ResourcePattern(AclResource(resource), text(name), Pattern(pattern))
-    return Acl(on, text(principal), text(host), AclOperation(operation), Permission(permission))
-
-
-# These numbers are in journals on users' disks: never change one, and never give one to another command.
-_READERS = {kind.KIND: record_reader(kind, {Acl: acl_of}) for kind in get_args(Command)}
-
-
-class UnknownCommand(Exception):
-    """The bytes are no command of this version. A newer version may have written them."""
-
-
-def encode(command: Command) -> bytes:
-    """Encode a command as msgpack: its number, then its fields in the order of their declaration."""
-    return pack([command.KIND, *(getattr(command, name) for name in command.__slots__)])
-
-
-def decode(data: bytes) -> Command:
-    """Decode a command; each value has its declared type. Raises UnknownCommand."""
-    try:
-        kind, *fields = unpack(data)
-        if kind not in _READERS:
-            raise UnknownCommand(f"unknown command {kind}, written by a newer version of Cordwood")
-        command: Command = _READERS[kind](tuple(fields))
-    except (TypeError, ValueError) as error:
-        raise UnknownCommand(f"{len(data)} bytes that are not a valid command: {error}") from None
-    return command
+def level_of(command: Command) -> int:
+    """Return the metadata.version that a cluster must have before the command may be proposed."""
+    return getattr(command, "LEVEL", FIRST_LEVEL)

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.metadata.commands import CreateCut, DropCut
-from cordwood.cluster.metadata.cuts import Cut
+from cordwood.cluster.metadata.cuts import CreateCut, Cut, DropCut
 from cordwood.cluster.metadata.image import CommandRefused, TopicImage
 from cordwood.cluster.metadata.image_delta import ImageDelta
 

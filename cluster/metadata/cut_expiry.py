@@ -2,8 +2,7 @@
 
 from itertools import islice
 
-from cordwood.cluster.metadata.commands import DropCut
-from cordwood.cluster.metadata.cuts import NEVER
+from cordwood.cluster.metadata.cuts import NEVER, DropCut
 from cordwood.cluster.metadata.image import Image
 
 INTERVAL_S = 10.0

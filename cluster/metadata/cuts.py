@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 from uuid import UUID
 
 from cordwood.storage.pins import NOT_PINNED, Pin
@@ -41,3 +42,26 @@ def pins_of(cuts: Iterable[Cut]) -> dict[tuple[UUID, int], Pin]:
             place = one.topic_id, one.partition
             pins[place] = pins.get(place, NOT_PINNED).with_also(one.start, one.end)
     return pins
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCut:
+    """Create a cut: the committed records of these partitions, which stay readable until it is dropped or expires.
+
+    Expects that no cut has its name. Times are ms since 1970; -1 for a cut that does not expire.
+    """
+
+    KIND: ClassVar[int] = 26
+    name: str
+    created_ms: int
+    expires_ms: int
+    partitions: tuple[CutPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropCut:
+    """Drop a cut, which was created at `created_ms`: a late command cannot drop a newer cut of the same name."""
+
+    KIND: ClassVar[int] = 27
+    name: str
+    created_ms: int

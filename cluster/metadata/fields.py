@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from enum import IntEnum
 from itertools import chain
+from math import isfinite
 from types import UnionType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -42,6 +43,8 @@ def reader_of(annotation: Any, special: dict[Any, Reader]) -> Reader:
         return _whole_number
     if isinstance(annotation, NewType):
         return _broker_id
+    if annotation is float:
+        return _finite
     if annotation in (str, bool, bytes, UUID, type(None)):
         return _instance_of(annotation)
     if get_origin(annotation) is tuple:
@@ -64,6 +67,12 @@ def text(value: Any) -> str:
 def _whole_number(value: Any) -> int:
     if type(value) is not int or not -_INT_MAX - 1 <= value <= _INT_MAX:
         raise ValueError(f"{value!r:.20} instead of an integer")
+    return value
+
+
+def _finite(value: Any) -> float:
+    if type(value) is not float or not isfinite(value):
+        raise ValueError(f"{value!r:.20} instead of a finite number")
     return value
 
 

@@ -11,11 +11,14 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.archive.manifest import PartitionArchive
 from cordwood.cluster.metadata.acls import Acl
+from cordwood.cluster.metadata.client_quotas import Entity
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
 from cordwood.cluster.metadata.config_values import integer
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.cuts import Cut
+from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION
 from cordwood.cluster.metadata.recent import RecentEntries
+from cordwood.cluster.metadata.voters import Voter
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -117,12 +120,25 @@ class Image:
     """By topic id and partition. An archive stays after its topic, until its objects are deleted."""
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     """By name. An expired cut stays until it is removed: its readers compare its expiry."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized feature levels by name."""
+    client_quotas: Mapping[Entity, Mapping[str, float]] = field(default_factory=dict)
+    """Limits by entity and by key."""
+    directories: Mapping[BrokerId, Mapping[tuple[UUID, int], str]] = field(default_factory=dict)
+    """Ids of log directories by broker and replica, of brokers with several log directories."""
+    voters: Mapping[BrokerId, Voter] = field(default_factory=dict)
+    """The voters of the metadata quorum; empty while controller.quorum.voters of every broker names them."""
     passed_over: int = 0
     """The index of the first entry that this version does not know and has passed over; 0 for none (docs/adr/0024).
 
     Such an image is valid for this broker alone: it is never written to a snapshot, sent to a peer, or a reason to
     remove anything.
     """
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized metadata.version."""
+        return self.features.get(METADATA_VERSION, FIRST_LEVEL)
 
     def configs_of_broker(self, broker_id: int) -> Mapping[str, str]:
         """Return the dynamic configs of this one broker."""

@@ -9,45 +9,54 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.metadata import archives, cut_changes, elections
+from cordwood.cluster.metadata import (
+    access_changes,
+    archives,
+    cluster_changes,
+    cut_changes,
+    directory_changes,
+    elections,
+    voter_changes,
+)
+from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
 from cordwood.cluster.metadata.commands import (
     NEVER_REGISTERED,
+    AddVoter,
     AllocateProducerIds,
     AlterConfigs,
     AlterPartitions,
     AlterScramCredentials,
     Assignment,
+    AssignReplicasToDirs,
     BeginControlledShutdown,
-    BeginUpload,
     BrokerId,
     Command,
-    CommitUpload,
     ConfigChange,
     CreateAcls,
-    CreateCut,
     CreatePartitions,
     CreateTopic,
     DeleteAcls,
     DeleteTopic,
-    DropCut,
     DropReplicas,
     Election,
     ElectLeaders,
     FenceBroker,
-    ForgetArchived,
     FormatCluster,
     IsrChange,
     PutDelegationToken,
     ReassignPartition,
     RegisterBroker,
-    RemoveArchived,
     RemoveDelegationTokens,
+    RemoveVoter,
     ReportUnflushed,
     ResourceType,
     UnfenceBroker,
     UnregisterBroker,
+    UpdateVoter,
 )
-from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential
+from cordwood.cluster.metadata.cuts import CreateCut, DropCut
+from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION, UpdateFeatures
 from cordwood.cluster.metadata.image import (
     EMPTY,
     MIN_ISR,
@@ -58,6 +67,7 @@ from cordwood.cluster.metadata.image import (
     TopicImage,
 )
 from cordwood.cluster.metadata.image_delta import Change, ImageDelta
+from cordwood.cluster.metadata.proposers import check_level
 from cordwood.storage.budget import Parts, whole
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 
@@ -93,6 +103,7 @@ class ImageBuilder:
         self._index = index
         self._delta.mark()
         try:
+            check_level(command, self._delta.rest)
             yield from self._change_by(command, index)
         except CommandRefused:
             self._delta.undo()
@@ -139,20 +150,20 @@ class ImageBuilder:
                 yield from self._alter_configs(command)
             case AllocateProducerIds():
                 self._allocate_producer_ids(command)
-            case CreateAcls():
-                self._create_acls(command)
-            case DeleteAcls():
-                self._delete_acls(command)
-            case AlterScramCredentials():
-                self._alter_scram(command)
-            case PutDelegationToken():
-                self._put_token(command)
-            case RemoveDelegationTokens():
-                self._remove_tokens(command)
+            case (
+                CreateAcls() | DeleteAcls() | AlterScramCredentials() | PutDelegationToken() | RemoveDelegationTokens()
+            ):
+                self._delta.rest = access_changes.after(self._delta.rest, command)
             case BeginUpload() | CommitUpload() | RemoveArchived() | ForgetArchived():
                 self._delta.rest = replace(self._delta.rest, archives=archives.after(self._delta, command))
             case CreateCut() | DropCut():
                 self._delta.rest = replace(self._delta.rest, cuts=cut_changes.after(self._delta, command))
+            case UpdateFeatures() | AlterClientQuotas():
+                self._delta.rest = cluster_changes.after(self._delta.rest, command)
+            case AssignReplicasToDirs():
+                self._delta.rest = directory_changes.after(self._delta, self._broker(command), command)
+            case AddVoter() | RemoveVoter() | UpdateVoter():
+                self._delta.rest = replace(self._delta.rest, voters=voter_changes.after(self._delta.rest, command))
             case _:
                 assert_never(command)
 
@@ -178,7 +189,10 @@ class ImageBuilder:
         delta = self._delta
         if delta.rest.cluster_id not in ("", command.cluster_id):
             raise CommandRefused(ErrorCode.inconsistent_cluster_id, f"the cluster's id is {delta.rest.cluster_id}")
-        delta.rest = replace(delta.rest, cluster_id=command.cluster_id)
+        features = delta.rest.features
+        if not delta.rest.cluster_id and command.metadata_version != FIRST_LEVEL:
+            features = {**features, METADATA_VERSION: command.metadata_version}
+        delta.rest = replace(delta.rest, cluster_id=command.cluster_id, features=features)
 
     def _register_broker(self, command: RegisterBroker, index: int) -> Parts[None]:
         delta, known = self._delta, self._delta.rest.brokers.get(command.broker_id)
@@ -251,7 +265,8 @@ class ImageBuilder:
         | BeginControlledShutdown
         | AlterPartitions
         | DropReplicas
-        | ReportUnflushed,
+        | ReportUnflushed
+        | AssignReplicasToDirs,
     ) -> BrokerImage:
         """Return the broker. Raises CommandRefused if another incarnation is registered than the command names."""
         broker = self._delta.broker(command.broker_id)
@@ -422,57 +437,6 @@ class ImageBuilder:
                 ErrorCode.invalid_request, f"A block of {command.count} producer ids is not available."
             )
         delta.rest = replace(delta.rest, next_producer_id=end)
-
-    def _create_acls(self, command: CreateAcls) -> None:
-        acls = dict(self._delta.rest.acls)
-        known = set(acls.values())
-        for acl_id, acl in command.acls:
-            if acl not in known:
-                acls[acl_id] = acl
-                known.add(acl)
-        self._delta.rest = replace(self._delta.rest, acls=acls)
-
-    def _delete_acls(self, command: DeleteAcls) -> None:
-        gone = set(command.ids)
-        kept = {acl_id: acl for acl_id, acl in self._delta.rest.acls.items() if acl_id not in gone}
-        self._delta.rest = replace(self._delta.rest, acls=kept)
-
-    def _alter_scram(self, command: AlterScramCredentials) -> None:
-        credentials = dict(self._delta.rest.scram_credentials)
-        for gone in command.deletions:
-            if credentials.pop((gone.user, gone.mechanism), None) is None:
-                message = "Attempt to delete a user credential that does not exist."
-                raise CommandRefused(ErrorCode.resource_not_found, message)
-        for put in command.upsertions:
-            credential = ScramCredential(put.salt, put.stored_key, put.server_key, put.iterations)
-            credentials[put.user, put.mechanism] = credential
-        self._delta.rest = replace(self._delta.rest, scram_credentials=credentials)
-
-    def _put_token(self, command: PutDelegationToken) -> None:
-        tokens = dict(self._delta.rest.delegation_tokens)
-        known = tokens.get(command.token_id)
-        if (-1 if known is None else known.expiry_ms) != command.expected_expiry_ms:
-            message = f"The delegation token {command.token_id} was changed by another request meanwhile: try again."
-            raise CommandRefused(ErrorCode.invalid_update_version, message)
-        tokens[command.token_id] = DelegationToken(
-            command.token_id,
-            command.owner,
-            command.requester,
-            command.renewers,
-            command.issued_ms,
-            command.max_ms,
-            command.expiry_ms,
-        )
-        self._delta.rest = replace(self._delta.rest, delegation_tokens=tokens)
-
-    def _remove_tokens(self, command: RemoveDelegationTokens) -> None:
-        gone = set(command.tokens)
-        kept = {
-            token_id: token
-            for token_id, token in self._delta.rest.delegation_tokens.items()
-            if (token_id, token.expiry_ms) not in gone
-        }
-        self._delta.rest = replace(self._delta.rest, delegation_tokens=kept)
 
 
 def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Mapping[str, str]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection
 
+from kio.schema.errors import ErrorCode
+
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterPartitions,
@@ -14,8 +16,9 @@ from cordwood.cluster.metadata.commands import (
     RegisterBroker,
     ReportUnflushed,
     UnfenceBroker,
+    level_of,
 )
-from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.image import CommandRefused, Image
 
 Admit = Callable[[Command, Image], None]
 """Validates a command that another broker proposes. Raises CommandRefused."""
@@ -23,6 +26,17 @@ Admit = Callable[[Command, Image], None]
 
 def admit_any(_command: Command, _image: Image) -> None:
     """Admit every command."""
+
+
+def check_level(command: Command, image: Image) -> None:
+    """Raise CommandRefused if the cluster's metadata.version is too low: an older broker could not read the command."""
+    level = level_of(command)
+    if level > image.metadata_version:
+        sentence = (
+            f"The cluster's metadata.version is {image.metadata_version}, and this needs {level}: once every broker"
+            " runs the new release, run `cordwood feature upgrade`."
+        )
+        raise CommandRefused(ErrorCode.unsupported_version, sentence)
 
 
 def may_propose(command: Command, sender: BrokerId, voters: Collection[BrokerId]) -> bool:

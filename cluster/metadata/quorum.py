@@ -16,7 +16,9 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, decode, encode
+from cordwood.cluster.metadata.command_codec import decode, encode
+from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
+from cordwood.cluster.metadata.features import NEWEST_LEVEL
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
@@ -25,7 +27,7 @@ from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.mirror_repair import repair_copies, tidy
 from cordwood.cluster.metadata.postponed_work import postponed
-from cordwood.cluster.metadata.proposers import Admit, admit_any
+from cordwood.cluster.metadata.proposers import Admit, admit_any, check_level
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.replication.tasks import RunBlocking, spread
 from cordwood.storage.budget import Parts, whole
@@ -283,6 +285,7 @@ class SingleVoter:
         """As Quorum.propose. Commands proposed during a sync share the next one."""
         if self._failure:
             raise QuorumFailed(self._failure)
+        check_level(command, self._image)
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Image] = loop.create_future()
         self._waiting.append((command, outcome))
@@ -392,7 +395,7 @@ def _replay(journal: Journal, image: Image) -> Image:
 
 def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
     """Return the image of the cluster `cluster_id`. Write the id if the cluster is new. Raises CommandRefused."""
-    command, index = FormatCluster(cluster_id), image.index + 1
+    command, index = FormatCluster(cluster_id, NEWEST_LEVEL), image.index + 1
     builder = ImageBuilder(image)
     builder.apply(command, index)
     if image.cluster_id == cluster_id:

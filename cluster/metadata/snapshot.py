@@ -6,24 +6,27 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from cordwood.archive.manifest import PartitionArchive
-from cordwood.cluster.metadata.commands import Endpoint, acl_of
+from cordwood.cluster.metadata.command_codec import acl_of
+from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.fields import record_reader
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.packing import pack, unpack
 from cordwood.cluster.metadata.recent import RecentEntries
+from cordwood.cluster.metadata.voters import Voter
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
-VERSION = 6
+VERSION = 7
 
 _FIRST_WITH_ACLS = 2
 _FIRST_WITH_FENCES = 3
 _FIRST_WITH_RECENT = 4
 _FIRST_WITH_CREDENTIALS = 5
 _FIRST_WITH_ARCHIVES = 6
+_FIRST_WITH_FEATURES = 7
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -95,9 +98,17 @@ def encode(image: Image) -> bytes:
     ]
     archives = [list(image.archives.items()), list(image.cuts.values())]
     # Brokers of the versions before read an image without these during a rolling upgrade.
-    has_archives = any(archives)
+    later = [image.features, list(image.client_quotas.items()), _directories(image), list(image.voters.items())]
+    has_later = any(later)
+    has_archives = any(archives) or has_later
     has_credentials = any(credentials) or has_archives
-    version = VERSION if has_archives else _FIRST_WITH_CREDENTIALS if has_credentials else _FIRST_WITH_RECENT
+    version = _FIRST_WITH_RECENT
+    if has_credentials:
+        version = _FIRST_WITH_CREDENTIALS
+    if has_archives:
+        version = _FIRST_WITH_ARCHIVES
+    if has_later:
+        version = VERSION
     return pack(
         [
             version,
@@ -111,6 +122,7 @@ def encode(image: Image) -> bytes:
             [(number, sorted(tags)) for number, tags in image.recent.chunks],
             *(credentials if has_credentials else ()),
             *(archives if has_archives else ()),
+            *(later if has_later else ()),
         ]
     )
 
@@ -128,8 +140,10 @@ def decode(payload: bytes) -> Image:
         rest.extend(((), ()))
     if version < _FIRST_WITH_ARCHIVES:
         rest.extend(((), ()))
+    if version < _FIRST_WITH_FEATURES:
+        rest.extend(({}, (), (), ()))
     index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent, *rest = rest
-    credentials, tokens, archives, cuts = rest
+    credentials, tokens, archives, cuts, features, quotas, directories, voters = rest
     alike: dict[Any, PartitionImage] = {}
     by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
@@ -146,11 +160,22 @@ def decode(payload: bytes) -> Image:
         {fields[0]: DelegationToken(*fields) for fields in tokens},
         {place: _archive(fields) for place, fields in archives},
         {fields[0]: _cut(fields) for fields in cuts},
+        features,
+        dict(quotas),
+        {broker_id: {(topic, index): name for topic, index, name in rows} for broker_id, rows in directories},
+        {broker_id: Voter(*voter) for broker_id, voter in voters},
     )
 
 
 _archive = record_reader(PartitionArchive, {})
 _cut = record_reader(Cut, {})
+
+
+def _directories(image: Image) -> list[object]:
+    return [
+        (broker_id, [(topic_id, index, directory) for (topic_id, index), directory in replicas.items()])
+        for broker_id, replicas in image.directories.items()
+    ]
 
 
 def _broker_fields(broker: BrokerImage) -> list[object]:

@@ -16,13 +16,8 @@ from cordwood.archive.layout import commit_name, segment_names
 from cordwood.archive.manifest import ArchivedSegment, PartitionArchive, RemovedSegment, Upload
 from cordwood.archive.segment_state import DamagedState
 from cordwood.archive.store import ObjectExists, ObjectStore, StoreError
-from cordwood.cluster.metadata.commands import (
-    BeginUpload,
-    Command,
-    CommitUpload,
-    ForgetArchived,
-    RemoveArchived,
-)
+from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.commands import Command
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.tiering import segment_upload

@@ -20,7 +20,7 @@ from cordwood.archive.manifest import PartitionArchive
 from cordwood.archive.store import ObjectExists, ObjectMissing, ObjectStore, StoreError
 from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.metadata.commands import BeginUpload, ForgetArchived
+from cordwood.cluster.metadata.archive_commands import BeginUpload, ForgetArchived
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.tiering.archived_topics import is_archived

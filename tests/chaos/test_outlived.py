@@ -21,7 +21,9 @@ from cordwood.chaos.live.broker_views import partitions_seen_by
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.faults.damage import Flip
 from cordwood.chaos.live.steady_member import SteadyMember
-from cordwood.cluster.metadata import commands
+from cordwood.cluster.metadata import command_codec
+from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange
+from cordwood.cluster.metadata.commands import ResourceType as ConfigType
 from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole
 from cordwood.cluster.metadata.raft.messages import Propose, encode
 
@@ -161,8 +163,8 @@ def as_stranger(port: int, cluster_id: str, entry: bytes) -> None:
             head = connection.recv(length.size, socket.MSG_WAITALL)
             return connection.recv(length.unpack(head)[0], socket.MSG_WAITALL)
 
-        me = Membership(commands.BrokerId(99), PeerRole.OBSERVER, cluster_id, VOTERS, b"")
-        handshake = Handshake(me, commands.BrokerId(1), b"n" * 16, send)
+        me = Membership(BrokerId(99), PeerRole.OBSERVER, cluster_id, VOTERS, b"")
+        handshake = Handshake(me, BrokerId(1), b"n" * 16, send)
         handshake.begin()
         while handshake.receive(receive()) is None:
             pass
@@ -170,7 +172,7 @@ def as_stranger(port: int, cluster_id: str, entry: bytes) -> None:
         time.sleep(0.5)
 
 
-VOTERS = tuple(map(commands.BrokerId, (1, 2, 3)))
+VOTERS = tuple(map(BrokerId, (1, 2, 3)))
 
 
 def test_a_strangers_proposal_that_no_broker_can_apply_stops_none(tmp_path: Path) -> None:
@@ -181,9 +183,9 @@ def test_a_strangers_proposal_that_no_broker_can_apply_stops_none(tmp_path: Path
         cluster.create_topic(TOPIC, 3)
         cluster_id = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).cluster_id or ""
         for key, value in (("retention.ms", "abc"), ("segment.bytes", "-1"), ("no.such.key", "x")):
-            change = commands.ConfigChange(key, None, value)
-            command = commands.AlterConfigs(commands.ResourceType.TOPIC, TOPIC, (change,))
-            as_stranger(port, cluster_id, b"12345678" + commands.encode(command))
+            change = ConfigChange(key, None, value)
+            command = AlterConfigs(ConfigType.TOPIC, TOPIC, (change,))
+            as_stranger(port, cluster_id, b"12345678" + command_codec.encode(command))
         time.sleep(1.0)
         cluster.check_alive()
         with Load(cluster.bootstrap, 3) as load:

@@ -20,8 +20,7 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.cut_rows import row_of
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, TOPIC, Right, Rights
-from cordwood.cluster.metadata.commands import CreateCut, DropCut
-from cordwood.cluster.metadata.cuts import NEVER, Cut, CutPartition
+from cordwood.cluster.metadata.cuts import NEVER, CreateCut, Cut, CutPartition, DropCut
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.proposals.topics import check_not_internal
 

@@ -9,7 +9,7 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.cut_rows import topics_of
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, DESCRIBE, TOPIC, Right, Rights
-from cordwood.cluster.metadata.commands import DropCut
+from cordwood.cluster.metadata.cuts import DropCut
 
 KEY, VERSIONS = ApiKey.DROP_CUT, range(1)
 RIGHTS: Rights = (

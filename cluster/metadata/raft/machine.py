@@ -12,10 +12,12 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import Command, UnknownCommand, decode, encode
+from cordwood.cluster.metadata.command_codec import UnknownCommand, decode, encode
+from cordwood.cluster.metadata.commands import Command
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.listeners import Listener, Listeners
+from cordwood.cluster.metadata.proposers import check_level
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt_in_parts
 from cordwood.cluster.metadata.raft import entry as entry_format
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES, Entry
@@ -54,6 +56,8 @@ class Machine:
 
         Raises as Quorum.propose does.
         """
+        if command is not None:
+            check_level(command, self.image)
         entry, outcome = self._proposal(command)
         submit(entry)
         try:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import structlog
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.metadata.commands import BrokerId, UnknownCommand, decode
+from cordwood.cluster.metadata.command_codec import UnknownCommand, decode
+from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import CommandRefused
-from cordwood.cluster.metadata.proposers import may_propose
+from cordwood.cluster.metadata.proposers import check_level, may_propose
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
 from cordwood.cluster.metadata.raft.entry import decode as decode_entry
@@ -86,6 +87,7 @@ class ProposalForwarder:
             if not may_propose(command, sender, self._options.voters):
                 message = f"{type(command).__name__} is not for broker {sender} to propose."
                 raise CommandRefused(ErrorCode.cluster_authorization_failed, message)
+            check_level(command, self._machine.image)
             self._options.admit(command, self._machine.image)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 import structlog
 
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
+from cordwood.cluster.metadata.features import NEWEST_LEVEL
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.postponed_work import postponed
@@ -238,7 +239,7 @@ class RaftQuorum:
     def _format(self) -> None:
         """Propose the id of a new cluster."""
         if self.is_leader and not self.image.cluster_id and self._formatted_in_term != self.term:
-            command = FormatCluster(self._options.cluster_id or new_cluster_id(self._options.rng))
+            command = FormatCluster(self._options.cluster_id or new_cluster_id(self._options.rng), NEWEST_LEVEL)
             self._node.append(self._machine.entry(command))
             self._formatted_in_term = self.term
 

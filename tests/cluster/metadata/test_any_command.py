@@ -20,7 +20,8 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
-from cordwood.cluster.metadata.commands import BrokerId, Command, decode, encode
+from cordwood.cluster.metadata.command_codec import decode, encode
+from cordwood.cluster.metadata.commands import BrokerId, Command
 from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.image import MIN_ISR, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
@@ -45,6 +46,7 @@ def values_of(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
     """Return a strategy for values of a declared type, mostly close to the values in the image."""
     plain = {
         int: numbers,
+        float: st.floats(allow_nan=False, allow_infinity=False),
         str: texts,
         bytes: st.binary(max_size=5),
         bool: st.booleans(),

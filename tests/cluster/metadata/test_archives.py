@@ -8,15 +8,9 @@ from metadata_scenario import TOPIC, MetadataScenario
 
 from cordwood.archive.manifest import NO_LIMIT, ArchivedSegment, PartitionArchive, Upload
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import (
-    BeginUpload,
-    CommitUpload,
-    DeleteTopic,
-    ForgetArchived,
-    RemoveArchived,
-    decode,
-    encode,
-)
+from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.command_codec import decode, encode
+from cordwood.cluster.metadata.commands import DeleteTopic
 
 ONE = UUID(int=11)
 SEGMENT = ArchivedSegment(ONE, 0, 0, 10, 100, 1, 20, 2, 5, 0)

@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.command_codec import UnknownCommand, decode, encode
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -30,10 +31,7 @@ from cordwood.cluster.metadata.commands import (
     ReportUnflushed,
     ResourceType,
     UnfenceBroker,
-    UnknownCommand,
     UnregisterBroker,
-    decode,
-    encode,
 )
 from cordwood.cluster.metadata.packing import pack
 

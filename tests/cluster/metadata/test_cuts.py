@@ -7,9 +7,9 @@ from kio.schema.errors import ErrorCode
 from metadata_scenario import TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata import cut_changes
-from cordwood.cluster.metadata.commands import BrokerId, CreateCut, CreateTopic, DeleteTopic, DropCut
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, DeleteTopic
 from cordwood.cluster.metadata.cut_expiry import DROPPED_MAX, INTERVAL_S, CutExpiry
-from cordwood.cluster.metadata.cuts import NEVER, Cut, CutPartition, pins_of
+from cordwood.cluster.metadata.cuts import NEVER, CreateCut, Cut, CutPartition, DropCut, pins_of
 from cordwood.cluster.metadata.image import Image
 from cordwood.storage.pins import Pin
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from metadata_scenario import DISKS, TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.command_codec import encode
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -35,7 +36,6 @@ from cordwood.cluster.metadata.commands import (
     ResourceType,
     UnfenceBroker,
     UnregisterBroker,
-    encode,
 )
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.raft import entry

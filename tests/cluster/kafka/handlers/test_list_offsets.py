@@ -10,7 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.archive.manifest import ArchivedSegment, Upload
 from cordwood.cluster.kafka.handlers import list_offsets
-from cordwood.cluster.metadata.commands import BeginUpload, BrokerId, CommitUpload, CreateTopic
+from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.storage.records import Record, encode
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)

@@ -8,7 +8,6 @@ import pytest
 
 from cordwood.chaos.sim.quorum import SimulatedQuorum, formed, run
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.metadata import commands
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -16,6 +15,7 @@ from cordwood.cluster.metadata.commands import (
     Command,
     ConfigChange,
     CreateTopic,
+    Endpoint,
     FenceBroker,
     RegisterBroker,
     ResourceType,
@@ -81,7 +81,7 @@ def images(quorum: SimulatedQuorum) -> list[Image]:
         registration(ONE, 2),
         FenceBroker(ONE, 3),
         UnfenceBroker(SEVEN, 3),
-        RegisterBroker(SEVEN, UUID(int=7), (commands.Endpoint("PLAINTEXT", "h", 1 << 20),)),
+        RegisterBroker(SEVEN, UUID(int=7), (Endpoint("PLAINTEXT", "h", 1 << 20),)),
     ],
     ids=lambda command: type(command).__name__,
 )
