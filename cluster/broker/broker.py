@@ -42,7 +42,7 @@ from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
 from cordwood.cluster.kafka.cut_offsets import CutOffsets
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
-from cordwood.cluster.kafka.features import FEATURES
+from cordwood.cluster.kafka.features import BrokerLevels
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers import write_txn_markers
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
@@ -419,7 +419,7 @@ class Broker:
             wall_clock=self._wall_clock,
             rng=self._rng,
             served_apis=served_apis(),
-            features=FEATURES,
+            levels=BrokerLevels(self._marker_client),
             audit=self._audit,
             archive=self._archiving.reads,
             tokens=self._credentials.tokens,

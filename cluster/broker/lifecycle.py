@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 import structlog
+from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import NEVER_REGISTERED, BrokerId, Endpoint, RegisterBroker
-from cordwood.cluster.metadata.image import BrokerImage, Image
+from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, SUPPORTED
+from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumUnavailable
 from cordwood.replication.log_directory import LogDirectory
 
@@ -53,28 +55,34 @@ class Lifecycle:
     async def register(self, endpoints: tuple[Endpoint, ...], log_dir_ids: tuple[str, ...]) -> Image:
         """Register this incarnation, however long the quorum takes. Return an image that has it, fenced.
 
-        Raises CommandRefused if another broker has registered with this id, and QuorumFailed if the metadata can no
-        longer be written here.
+        Raises CommandRefused if another broker has registered with this id, or if this release does not support the
+        cluster's metadata.version, and QuorumFailed if the metadata can no longer be written here.
         """
         known = self._quorum.image.brokers.get(self._broker_id)
         expected_epoch = NEVER_REGISTERED if known is None else known.epoch
-        command = RegisterBroker(
-            self._broker_id,
-            self._incarnation,
-            endpoints,
-            self._rack,
-            log_dir_ids,
-            expected_epoch,
-            self._min_isr,
-        )
         while True:
+            level = self._quorum.image.metadata_version
+            if why_not := SUPPORTED.why_not(self._broker_id, level):
+                raise CommandRefused(ErrorCode.unsupported_version, f"This broker is too old: {why_not}.")
+            command = RegisterBroker(
+                self._broker_id,
+                self._incarnation,
+                endpoints,
+                self._rack,
+                log_dir_ids,
+                expected_epoch,
+                self._min_isr,
+                OF_FIRST_RELEASE if level == FIRST_LEVEL else SUPPORTED,
+            )
             try:
-                image = await self._quorum.propose(command)
+                return await self._quorum.propose(command)
             except QuorumUnavailable as unavailable:
                 _events.warning("registration.delayed", broker=self._broker_id, reason=str(unavailable))
                 await asyncio.sleep(self._interval_s)
-            else:
-                return image
+            except CommandRefused:
+                if level == self._quorum.image.metadata_version:
+                    raise
+                # Another level was finalized at this moment.
 
     def start(self) -> None:
         """Begin heartbeats. The broker has recovered its logs and knows its replicas."""

@@ -35,6 +35,7 @@ from cordwood.cluster.metadata.commands import ScramUpsertion
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
+from cordwood.cluster.metadata.snapshot import NewerVersion
 from cordwood.cluster.resources import heap
 from cordwood.cluster.security.tls_errors import TlsMistake
 from cordwood.cluster.security.tls_listeners import TlsListeners
@@ -49,6 +50,7 @@ MISTAKES = (
     StoreError,
     WrongDirectory,
     WrongMetadata,
+    NewerVersion,
     CommandRefused,
     UnknownCommand,
     QuorumFailed,

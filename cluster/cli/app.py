@@ -21,6 +21,7 @@ from cordwood.cluster.cli import (
     cluster,
     consume,
     cut,
+    feature,
     group,
     log,
     partition,
@@ -119,6 +120,7 @@ app.command()(up.up)
 app.command()(up.down)
 app.command()(status.status)
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(feature.app, name="feature")
 app.command()(serve.serve)
 app.command()(serve.ready)
 app.add_typer(topic.app, name="topic")

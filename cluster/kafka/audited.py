@@ -118,6 +118,11 @@ def _unregistered(request: Any, response: Any) -> Iterator[Act]:
     yield Act(f"BROKER:{request.broker_id}", response.error_code)
 
 
+def _features(request: Any, response: Any) -> Iterator[Act]:
+    for row in request.feature_updates:
+        yield Act(f"FEATURE:{row.feature}", response.error_code, f"level {row.max_version_level}")
+
+
 def _users(_: Any, response: Any) -> Iterator[Act]:
     for row in response.results:
         yield Act(f"USER:{row.user}", row.error_code)
@@ -162,6 +167,7 @@ ACTS: Mapping[int, Acts] = {
     ApiKey.DELETE_GROUPS: _groups,
     ApiKey.OFFSET_DELETE: _deleted_offsets,
     ApiKey.UNREGISTER_BROKER: _unregistered,
+    ApiKey.UPDATE_FEATURES: _features,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users,
     ApiKey.CREATE_DELEGATION_TOKEN: _created_token,
     ApiKey.RENEW_DELEGATION_TOKEN: _changed_token,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.cut_offsets import CutOffsets
-    from cordwood.cluster.kafka.features import Feature
+    from cordwood.cluster.kafka.features import BrokerLevels
     from cordwood.cluster.kafka.producer_ids import ProducerIds
     from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
     from cordwood.cluster.metadata.quorum import Quorum
@@ -60,7 +60,7 @@ class Services:
     wall_clock: Callable[[], int]
     rng: random.Random
     served_apis: tuple[ServedApi, ...]
-    features: "tuple[Feature, ...]"
+    levels: "BrokerLevels"
     tokens: "DelegationTokens"
     cut_offsets: "CutOffsets"
     authorizer: "Authorizer" = OPEN_ACCESS

@@ -61,6 +61,7 @@ from cordwood.cluster.kafka.handlers import (
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    update_features,
     write_txn_markers,
 )
 
@@ -105,6 +106,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     list_config_resources,
     describe_topic_partitions,
     unregister_broker,
+    update_features,
     add_partitions_to_txn,
     add_offsets_to_txn,
     end_txn,

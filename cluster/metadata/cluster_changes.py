@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import client_quotas
 from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
-from cordwood.cluster.metadata.features import METADATA_VERSION, NEWEST_LEVEL, UpdateFeatures
+from cordwood.cluster.metadata.features import LEVEL_MAX, METADATA_VERSION, UpdateFeatures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 
 
@@ -23,10 +23,14 @@ def after(image: Image, command: UpdateFeatures | AlterClientQuotas) -> Image:
 
 
 def _with_features(image: Image, command: UpdateFeatures) -> Image:
+    """Return the image with the levels. A broker whose release has no such level applies the command alike."""
+    if sorted(command.brokers) != sorted((broker.id, broker.epoch) for broker in image.brokers.values()):
+        sentence = "A broker has started since the brokers were asked which levels they support: try again."
+        raise CommandRefused(ErrorCode.feature_update_failed, sentence)
     features = dict(image.features)
     for name, level in command.updates:
-        if name != METADATA_VERSION or not image.metadata_version <= level <= NEWEST_LEVEL:
-            sentence = f"This cluster cannot run {name} at level {level}."
-            raise CommandRefused(ErrorCode.feature_update_failed, sentence)
+        if name != METADATA_VERSION or not image.metadata_version <= level <= LEVEL_MAX:
+            sentence = f"A cluster with metadata.version {image.metadata_version} cannot run {name} at level {level}."
+            raise CommandRefused(ErrorCode.invalid_update_version, sentence)
         features[name] = level
     return replace(image, features=features)

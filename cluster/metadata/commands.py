@@ -15,7 +15,7 @@ from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload
 from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.metadata.cuts import CreateCut, DropCut
-from cordwood.cluster.metadata.features import FIRST_LEVEL, UpdateFeatures
+from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, UpdateFeatures
 
 BrokerId = NewType("BrokerId", int)
 
@@ -66,7 +66,7 @@ class RegisterBroker:
 
     `expected_epoch` is the broker epoch of the previous incarnation, NEVER_REGISTERED for a new broker: a late
     registration must not replace a newer one. None expects nothing. `min_isr` is the broker's static
-    min.insync.replicas.
+    min.insync.replicas. `levels` are the oldest and newest metadata.version of its release.
     """
 
     KIND: ClassVar[int] = 2
@@ -77,6 +77,7 @@ class RegisterBroker:
     log_dirs: tuple[str, ...] = ()
     expected_epoch: int | None = None
     min_isr: int = 1
+    levels: tuple[int, int] = OF_FIRST_RELEASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,4 +414,6 @@ Command = (
 
 def level_of(command: Command) -> int:
     """Return the metadata.version that a cluster must have before the command may be proposed."""
+    if isinstance(command, RegisterBroker) and command.levels != OF_FIRST_RELEASE:
+        return 2
     return getattr(command, "LEVEL", FIRST_LEVEL)

@@ -5,7 +5,7 @@ of a later level is proposed only once that level is finalized, because an older
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 METADATA_VERSION = "metadata.version"
 
@@ -15,11 +15,45 @@ FIRST_LEVEL = 1
 NEWEST_LEVEL = 2
 """The level at which this version founds a cluster, and the highest to which it can be upgraded."""
 
+LEVEL_MAX = (1 << 15) - 1
+"""The highest level that Kafka's protocol can express."""
+
+
+class Levels(NamedTuple):
+    """The range of metadata.version that a broker's release supports."""
+
+    oldest: int
+    newest: int
+
+    def why_not(self, broker_id: int, level: int) -> str | None:
+        """Return a sentence why a broker with these levels cannot be in a cluster at `level`; None if it can."""
+        if self.oldest <= level <= self.newest:
+            return None
+        return (
+            f"broker {broker_id} supports metadata.version {self}, and the cluster has finalized {level}: install the"
+            " release of the other brokers on it"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.oldest}-{self.newest}" if self.oldest < self.newest else str(self.oldest)
+
+
+OF_FIRST_RELEASE = Levels(FIRST_LEVEL, FIRST_LEVEL)
+"""The levels of release 0.1, which does not announce them."""
+
+SUPPORTED = Levels(FIRST_LEVEL, NEWEST_LEVEL)
+"""The levels of this release."""
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Finalize feature levels. Expects that every registered broker supports them."""
+    """Finalize feature levels. `brokers` has the id and epoch of each registered broker, all of which support them.
+
+    It expects that no other broker has registered since they were asked, and none of them again: it may now run
+    another release.
+    """
 
     KIND: ClassVar[int] = 28
     LEVEL: ClassVar[int] = FIRST_LEVEL
     updates: tuple[tuple[str, int], ...]
+    brokers: tuple[tuple[int, int], ...]

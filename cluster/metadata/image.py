@@ -16,7 +16,7 @@ from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
 from cordwood.cluster.metadata.config_values import integer
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.cuts import Cut
-from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION
+from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION, OF_FIRST_RELEASE, Levels
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.cluster.metadata.voters import Voter
 
@@ -87,6 +87,8 @@ class BrokerImage:
     is_shutting_down: bool = False
     min_isr: int = 1
     """The static min.insync.replicas of this broker."""
+    levels: Levels = OF_FIRST_RELEASE
+    """The metadata.version that it supports, if it has registered since level 2 was finalized."""
 
     @property
     def is_alive(self) -> bool:

@@ -56,7 +56,7 @@ from cordwood.cluster.metadata.commands import (
     UpdateVoter,
 )
 from cordwood.cluster.metadata.cuts import CreateCut, DropCut
-from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION, UpdateFeatures
+from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION, Levels, UpdateFeatures
 from cordwood.cluster.metadata.image import (
     EMPTY,
     MIN_ISR,
@@ -196,6 +196,9 @@ class ImageBuilder:
 
     def _register_broker(self, command: RegisterBroker, index: int) -> Parts[None]:
         delta, known = self._delta, self._delta.rest.brokers.get(command.broker_id)
+        levels = Levels(*command.levels)
+        if why_not := levels.why_not(command.broker_id, delta.rest.metadata_version):
+            raise CommandRefused(ErrorCode.unsupported_version, f"It cannot register: {why_not}.")
         if known is not None and known.incarnation == command.incarnation:
             delta.put_broker(replace(known, endpoints=command.listeners, rack=command.rack, log_dirs=command.log_dirs))
             return
@@ -216,6 +219,7 @@ class ImageBuilder:
                 command.rack,
                 command.log_dirs,
                 min_isr=command.min_isr,
+                levels=levels,
             )
         )
         if delta.rest.least_min_isr < least_min_isr:

@@ -97,6 +97,8 @@ class QuorumOptions:
     """Where a voter listens."""
     cluster_id: str = ""
     """The id of the cluster, if it is known. A new cluster gets it, or a random one."""
+    founding_level: int = NEWEST_LEVEL
+    """The metadata.version of a new cluster."""
     secret: str = ""
     tls: QuorumTls | None = None
     snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES
@@ -245,7 +247,7 @@ class SingleVoter:
         known, damage = repair_copies(disk, directory)
         journal = Journal.open(mirrored, f"{directory}/{NAME}")
         image = _replay(journal, known.image if known else Image())
-        image = _formatted(journal, image, options.cluster_id or image.cluster_id or new_cluster_id(options.rng))
+        image = _formatted(journal, image, options)
         tidy(disk, directory)
         return cls(mirrored, directory, journal, image, damage, options)
 
@@ -393,9 +395,10 @@ def _replay(journal: Journal, image: Image) -> Image:
     return builder.image()
 
 
-def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
-    """Return the image of the cluster `cluster_id`. Write the id if the cluster is new. Raises CommandRefused."""
-    command, index = FormatCluster(cluster_id, NEWEST_LEVEL), image.index + 1
+def _formatted(journal: Journal, image: Image, options: QuorumOptions) -> Image:
+    """Return the image of the cluster. Write its id if the cluster is new. Raises CommandRefused."""
+    cluster_id = options.cluster_id or image.cluster_id or new_cluster_id(options.rng)
+    command, index = FormatCluster(cluster_id, options.founding_level), image.index + 1
     builder = ImageBuilder(image)
     builder.apply(command, index)
     if image.cluster_id == cluster_id:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from cordwood.archive.manifest import PartitionArchive
@@ -10,6 +10,7 @@ from cordwood.cluster.metadata.command_codec import acl_of
 from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.cuts import Cut
+from cordwood.cluster.metadata.features import OF_FIRST_RELEASE, Levels
 from cordwood.cluster.metadata.fields import record_reader
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.packing import pack, unpack
@@ -31,6 +32,10 @@ _FIRST_WITH_FEATURES = 7
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
 
+class NewerVersion(ValueError):
+    """A snapshot of a later release, which is not damaged. The message says what the operator has to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The image after entry `image.index`, which was written in this Raft term."""
@@ -50,7 +55,7 @@ def write(disk: Disk, directory: str, snapshot: Snapshot) -> int:
 
 
 def read_newest(disk: Disk, directory: str) -> Snapshot | None:
-    """Return the newest snapshot, or None. Raises DamagedLog.
+    """Return the newest snapshot, or None. Raises DamagedLog, NewerVersion.
 
     An older snapshot cannot replace a damaged one: the journal no longer has the entries between them.
     """
@@ -63,6 +68,8 @@ def read_newest(disk: Disk, directory: str) -> Snapshot | None:
     assert payload is not None, "the file was listed and is missing"
     try:
         image = decode(payload)
+    except NewerVersion as newer:
+        raise NewerVersion(f"{path} has {newer}: start this broker with the release that wrote it.") from None
     except (ValueError, TypeError, LookupError) as error:
         raise DamagedLog(path, 0, f"the file is not a valid image: {error}") from None
     if image.index != index:
@@ -115,7 +122,7 @@ def encode(image: Image) -> bytes:
             image.index,
             image.cluster_id,
             image.next_producer_id,
-            [_broker_fields(broker) for broker in image.brokers.values()],
+            [_broker_fields(broker, has_levels=has_later) for broker in image.brokers.values()],
             [_topic_fields(topic) for topic in image.topics_by_name.values()],
             {name: dict(configs) for name, configs in image.broker_configs.items()},
             list(image.acls.items()),
@@ -128,10 +135,12 @@ def encode(image: Image) -> bytes:
 
 
 def decode(payload: bytes) -> Image:
-    """Decode an image. Raises ValueError, TypeError or LookupError for anything else."""
+    """Decode an image. Raises NewerVersion for one of a later release, ValueError, TypeError or LookupError."""
     version, *rest = unpack(payload)
+    if type(version) is int and version > VERSION:
+        raise NewerVersion(f"version {version} of the metadata, and this release of Cordwood supports {VERSION}")
     if version not in range(1, VERSION + 1):
-        raise ValueError(f"version {version} is newer than this version of Cordwood, which supports {VERSION}")
+        raise ValueError(f"{version!r:.20} is no version of the metadata")
     if version < _FIRST_WITH_ACLS:
         rest.append(())
     if version < _FIRST_WITH_RECENT:
@@ -178,7 +187,7 @@ def _directories(image: Image) -> list[object]:
     ]
 
 
-def _broker_fields(broker: BrokerImage) -> list[object]:
+def _broker_fields(broker: BrokerImage, *, has_levels: bool) -> list[object]:
     return [
         broker.id,
         broker.incarnation,
@@ -189,6 +198,7 @@ def _broker_fields(broker: BrokerImage) -> list[object]:
         broker.is_fenced,
         broker.is_shutting_down,
         broker.min_isr,
+        *([broker.levels] if has_levels else ()),
     ]
 
 
@@ -197,7 +207,9 @@ def _broker(fields: Any, version: int) -> BrokerImage:
     if version < _FIRST_WITH_FENCES:
         # Before fencing existed, a broker could lead from its registration on.
         rest.append(False)
-    return BrokerImage(broker_id, incarnation, epoch, tuple(Endpoint(*endpoint) for endpoint in endpoints), *rest)
+    levels = rest.pop() if version >= _FIRST_WITH_FEATURES else OF_FIRST_RELEASE
+    listeners = tuple(Endpoint(*endpoint) for endpoint in endpoints)
+    return replace(BrokerImage(broker_id, incarnation, epoch, listeners, *rest), levels=Levels(*levels))
 
 
 def _topic_fields(topic: TopicImage) -> list[object]:

@@ -27,6 +27,7 @@ from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
 from cordwood.cluster.kafka.message_writer import Answer
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
+from cordwood.cluster.metadata.features import FIRST_LEVEL, NEWEST_LEVEL, OF_FIRST_RELEASE, SUPPORTED
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.resources.decode_queue import DecodeQueue
@@ -57,11 +58,13 @@ def services_with(here: Mapping[str, Any]) -> dict[str, Any]:
 class AdminFixture:
     """The metadata of a cluster with the given brokers, and the handlers of broker 1."""
 
-    def __init__(self, brokers: int = 1, **settings: Any) -> None:
+    def __init__(self, brokers: int = 1, level: int = NEWEST_LEVEL, **settings: Any) -> None:
+        """`level` is the metadata.version of the cluster."""
         self.settings = Settings(**settings)
         self.runner = asyncio.Runner()
         rng = random.Random(1)
-        self.voter = SingleVoter.open(SimulatedDisk(rng), "/metadata", options_of_one(rng, cluster_id="test-cluster"))
+        options = options_of_one(rng, cluster_id="test-cluster", founding_level=level)
+        self.voter = SingleVoter.open(SimulatedDisk(rng), "/metadata", options)
         for broker in range(1, brokers + 1):
             self.register(broker)
             self.unfence(broker)
@@ -91,8 +94,17 @@ class AdminFixture:
 
     def register(self, broker: int) -> None:
         """Register a broker. It is fenced until `unfence`."""
-        listeners = (Endpoint("PLAINTEXT", f"host-{broker}", 9092), Endpoint("LAN", f"lan-{broker}", 9093))
-        self.propose(RegisterBroker(BrokerId(broker), UUID(int=broker), listeners, f"rack-{broker}"))
+        self.propose(self.registration(broker))
+
+    def registration(self, broker: int, start: int = 0) -> RegisterBroker:
+        """Return the registration of a start of a broker."""
+        return RegisterBroker(
+            BrokerId(broker),
+            UUID(int=start or broker),
+            (Endpoint("PLAINTEXT", f"host-{broker}", 9092), Endpoint("LAN", f"lan-{broker}", 9093)),
+            f"rack-{broker}",
+            levels=SUPPORTED if self.image.metadata_version > FIRST_LEVEL else OF_FIRST_RELEASE,
+        )
 
     def unfence(self, broker: int) -> None:
         self.propose(UnfenceBroker(BrokerId(broker), self._epoch(broker)))

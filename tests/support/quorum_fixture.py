@@ -8,6 +8,7 @@ from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.features import SUPPORTED
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions, SingleVoter
 
@@ -79,7 +80,7 @@ def topic(name: str) -> CreateTopic:
 
 
 def registration(start: int = 1) -> RegisterBroker:
-    return RegisterBroker(ONE, UUID(int=start), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
+    return RegisterBroker(ONE, UUID(int=start), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),), levels=SUPPORTED)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:

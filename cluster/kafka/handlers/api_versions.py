@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, ServedApi
+from cordwood.cluster.kafka.features import features_in
 from cordwood.cluster.kafka.rights import Rights
 
 KEY, VERSIONS = ApiKey.API_VERSIONS, range(5)
@@ -21,6 +22,8 @@ _FIRST_WITH_LEVEL_0 = 4
 
 
 async def handle(_request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    image = call.services.quorum.image
+    features = features_in(image)
     return ApiVersionsResponse(
         error_code=ErrorCode.none,
         api_keys=tuple(
@@ -28,14 +31,14 @@ async def handle(_request: ApiVersionsRequest, call: Call) -> ApiVersionsRespons
         ),
         throttle_time=NO_THROTTLE,
         supported_features=tuple(
-            SupportedFeatureKey(name=name, min_version=oldest, max_version=newest)
-            for name, oldest, newest, _ in call.services.features
-            if oldest > 0 or call.version >= _FIRST_WITH_LEVEL_0
+            SupportedFeatureKey(name=name, min_version=supported.oldest, max_version=supported.newest)
+            for name, supported, _ in features
+            if supported.oldest > 0 or call.version >= _FIRST_WITH_LEVEL_0
         ),
-        finalized_features_epoch=call.services.quorum.image.index,
+        finalized_features_epoch=image.index,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, _, _, level in call.services.features
+            for name, _, level in features
         ),
     )
 

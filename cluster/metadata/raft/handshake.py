@@ -3,16 +3,22 @@
 The dialling side sends a hello; the other side answers with its own hello and a proof; the dialling side sends its
 proof, and gets a welcome. A proof is an HMAC over both hellos. Each hello has a random nonce, so that a proof cannot be
 replayed. The proof authenticates the peers; the messages after it are neither encrypted nor signed.
+
+The end of the nonce has the levels of metadata.version that the sender supports: a broker of release 0.1 accepts any
+nonce, and would refuse a hello with another field. Its own nonces do not have the mark.
 """
 
 import hashlib
 import hmac
+import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, SUPPORTED, Levels
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.packing import pack, unpack
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
@@ -22,6 +28,8 @@ VERSION = 2
 FRAME_BYTES_MAX = 1024
 """The largest frame of a handshake, whose sender is not authenticated yet."""
 NONCE_BYTES = 16
+_LEVELS_MARK = b"mvls"
+_LEVELS_AT = NONCE_BYTES - 2
 
 
 class PeerRole(IntEnum):
@@ -42,6 +50,7 @@ class Peer:
 
     broker_id: BrokerId
     role: PeerRole
+    levels: Levels = OF_FIRST_RELEASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +62,16 @@ class Membership:
     cluster_id: str
     voters: Collection[BrokerId]
     secret: bytes
+    level: int = FIRST_LEVEL
+    """The finalized metadata.version, as far as this broker knows."""
 
     @classmethod
-    def of(cls, options: QuorumOptions, cluster_id: str) -> "Membership":
-        """Return the membership of a broker whose image has this cluster id."""
+    def of(cls, options: QuorumOptions, image: Image) -> "Membership":
+        """Return the membership of a broker that has this image."""
         role = PeerRole.VOTER if options.node_id in options.voters else PeerRole.OBSERVER
         secret, voters = options.secret.encode(), options.voters.keys()
-        return cls(options.node_id, role, cluster_id or options.cluster_id, voters, secret)
+        cluster_id = image.cluster_id or options.cluster_id
+        return cls(options.node_id, role, cluster_id, voters, secret, image.metadata_version)
 
 
 class HandshakeRefused(Exception):
@@ -126,7 +138,7 @@ class Handshake:
                 raise MalformedMessage("a handshake out of order")
 
     def _judged(self, fields: list[Any]) -> Peer:
-        magic, version, broker_id, role, cluster_id, wanted, _ = _checked_hello(fields)
+        magic, version, broker_id, role, cluster_id, wanted, nonce = _checked_hello(fields)
         me = self._me
         if magic != MAGIC or version != VERSION:
             raise HandshakeRefused(
@@ -150,7 +162,10 @@ class Handshake:
                 f"broker {broker_id} belongs to cluster {cluster_id}, and broker {me.broker_id}, the other end of"
                 f" the connection, to cluster {me.cluster_id}"
             )
-        return Peer(BrokerId(broker_id), PeerRole(role))
+        levels = _levels_in(nonce)
+        if why_not := levels.why_not(broker_id, me.level):
+            raise HandshakeRefused(why_not)
+        return Peer(BrokerId(broker_id), PeerRole(role), levels)
 
     def _send_proof(self) -> None:
         self._send(pack([_Kind.PROOF, self._proof(self._is_dialler)]))
@@ -172,6 +187,18 @@ class Handshake:
                 f"brokers {self._me.broker_id} and {peer.broker_id} have different values of"
                 " controller.quorum.secret: set the same one on all brokers"
             )
+
+
+def new_nonce(rng: random.Random) -> bytes:
+    """Return the nonce of a hello of this release."""
+    return rng.randbytes(_LEVELS_AT - len(_LEVELS_MARK)) + _LEVELS_MARK + bytes(SUPPORTED)
+
+
+def _levels_in(nonce: bytes) -> Levels:
+    """Return the levels of a hello's sender."""
+    if not nonce[:_LEVELS_AT].endswith(_LEVELS_MARK):
+        return OF_FIRST_RELEASE
+    return Levels(*nonce[_LEVELS_AT:])
 
 
 def refusal(reason: str) -> bytes:

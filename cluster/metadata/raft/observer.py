@@ -45,7 +45,7 @@ class Observer:
     def __init__(self, options: QuorumOptions) -> None:
         self._options = options
         self._machine = Machine(Image(), 0, options.rng)
-        self._transport = Transport(options, lambda: self.image.cluster_id, self)
+        self._transport = Transport(options, lambda: self.image, self)
         self._proposals = ObserverProposals(self._machine, self._transport)
         self._followed: BrokerId | None = None
         self._followed_last = BrokerId(-1)

@@ -9,16 +9,17 @@ from typing import Protocol
 import structlog
 
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Address, QuorumOptions, VoterStatus
 from cordwood.cluster.metadata.raft.connection import RaftConnection
 from cordwood.cluster.metadata.raft.handshake import (
-    NONCE_BYTES,
     Handshake,
     HandshakeRefused,
     Membership,
     Peer,
     PeerRole,
     RefusedByPeer,
+    new_nonce,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message
 from cordwood.cluster.metadata.raft.tls import CertificateRefused, TlsFailed, TlsStream
@@ -54,9 +55,9 @@ class PeerEvents(Protocol):
 class Transport:
     """The connections of one broker. A voter dials the voters of lower ids, an observer dials all voters."""
 
-    def __init__(self, options: QuorumOptions, cluster_id: Callable[[], str], events: PeerEvents) -> None:
-        """`cluster_id` returns the id in the newest image, which is empty before the cluster is formed."""
-        self._options, self._cluster_id, self._events = options, cluster_id, events
+    def __init__(self, options: QuorumOptions, image: Callable[[], Image], events: PeerEvents) -> None:
+        """`image` returns the newest image, which has no cluster id before the cluster is formed."""
+        self._options, self._image, self._events = options, image, events
         self._me, self._voters = options.node_id, options.voters
         self._dials = set(options.others)
         if self._me in self._voters:
@@ -117,10 +118,10 @@ class Transport:
 
     def shake_hands(self, connection: RaftConnection, send: Callable[[bytes], None]) -> Handshake:
         dialled = self._strangers[connection] = connection.dialled
-        nonce = self._options.rng.randbytes(NONCE_BYTES)
+        nonce = new_nonce(self._options.rng)
         if dialled is None:
             self._make_room()
-        return Handshake(Membership.of(self._options, self._cluster_id()), dialled, nonce, send)
+        return Handshake(Membership.of(self._options, self._image()), dialled, nonce, send)
 
     def tls_for(self, connection: RaftConnection) -> TlsStream | None:
         tls, dialled = self._options.tls, connection.dialled
@@ -223,10 +224,13 @@ class Transport:
 
     async def _keep_alive(self) -> None:
         await asyncio.sleep(KEEP_ALIVE_INTERVAL_S)
-        now_s = asyncio.get_running_loop().time()
+        now_s, level = asyncio.get_running_loop().time(), self._image().metadata_version
         for connection in [*self._connections.values(), *self._strangers]:
             try:
                 if now_s - connection.heard_at_s > SILENCE_MAX_S:
+                    connection.abort()
+                elif connection.peer is not None and connection.peer.levels.why_not(connection.peer.broker_id, level):
+                    # The level was finalized after the handshake. The next one is refused, with the reason.
                     connection.abort()
                 elif connection.peer is not None:
                     connection.keep_alive()

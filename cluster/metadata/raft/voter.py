@@ -7,7 +7,6 @@ from functools import partial
 import structlog
 
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
-from cordwood.cluster.metadata.features import NEWEST_LEVEL
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.postponed_work import postponed
@@ -90,7 +89,7 @@ class RaftQuorum:
         """Listen, connect to the other voters, and start Raft. Return the port. Raises OSError."""
         loop = asyncio.get_running_loop()
         options, machine = self._options, self._machine
-        self._transport = Transport(options, lambda: machine.image.cluster_id, self)
+        self._transport = Transport(options, lambda: machine.image, self)
         self._ticker = Ticker(
             partial(self._guarded, self._tick), options.timing.tick_interval_s, lambda: self._node.deadline_s
         )
@@ -239,7 +238,8 @@ class RaftQuorum:
     def _format(self) -> None:
         """Propose the id of a new cluster."""
         if self.is_leader and not self.image.cluster_id and self._formatted_in_term != self.term:
-            command = FormatCluster(self._options.cluster_id or new_cluster_id(self._options.rng), NEWEST_LEVEL)
+            cluster_id = self._options.cluster_id or new_cluster_id(self._options.rng)
+            command = FormatCluster(cluster_id, self._options.founding_level)
             self._node.append(self._machine.entry(command))
             self._formatted_in_term = self.term
 

@@ -1,5 +1,6 @@
 """Brokers that authenticate each other, as processes: replication, the quorum, strangers, and new certificates."""
 
+import random
 import struct
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from cordwood.client.security import client_security
 from cordwood.cluster.config.settings import STANDARD_AUTHORIZER
 from cordwood.cluster.kafka.on_behalf import encode_on_behalf
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.raft.handshake import NONCE_BYTES, Handshake, Membership, PeerRole
+from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole, new_nonce
 from cordwood.cluster.security.principal import Identity
 from cordwood.replication.frames import Open, ReadRequest, encode_open, encode_read
 
@@ -81,7 +82,10 @@ def quorum_hello() -> bytes:
     """Return the hello of an observer of any cluster."""
     sent: list[bytes] = []
     Handshake(
-        Membership(BrokerId(7), PeerRole.OBSERVER, "", BROKERS, b""), BrokerId(1), bytes(NONCE_BYTES), sent.append
+        Membership(BrokerId(7), PeerRole.OBSERVER, "", BROKERS, b""),
+        BrokerId(1),
+        new_nonce(random.Random(1)),
+        sent.append,
     ).begin()
     return struct.pack("<I", len(sent[0])) + sent[0]
 

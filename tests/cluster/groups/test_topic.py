@@ -21,6 +21,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
+from cordwood.cluster.metadata.features import SUPPORTED
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
@@ -77,7 +78,7 @@ class NodeFixture:
             lambda: NOW_MS,
         )
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
-        image = await self.voter.propose(RegisterBroker(ONE, UUID(int=1), (endpoint,)))
+        image = await self.voter.propose(RegisterBroker(ONE, UUID(int=1), (endpoint,), levels=SUPPORTED))
         image = await self.voter.propose(UnfenceBroker(ONE, image.brokers[ONE].epoch))
         assignments.begin(image)
         self.voter.subscribe(assignments.follow)

@@ -1,5 +1,6 @@
 """Frames that only brokers send, and the metadata quorum: by users, strangers and members of other clusters."""
 
+import random
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +16,7 @@ from attempts.attempt import CLOSED, Attempt, Audited, Port, Stranger, closed_af
 from cordwood.cluster.kafka.on_behalf import encode_on_behalf
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.packing import pack, unpack
-from cordwood.cluster.metadata.raft.handshake import MAGIC, NONCE_BYTES, VERSION, Handshake, Membership, PeerRole
+from cordwood.cluster.metadata.raft.handshake import MAGIC, VERSION, Handshake, Membership, PeerRole, new_nonce
 from cordwood.cluster.security.audited_authorizer import DENIED
 from cordwood.cluster.security.principal import Identity, Principal
 from cordwood.replication.frames import Open, ReadRequest, encode_open, encode_read
@@ -93,6 +94,7 @@ class QuorumClient:
 
 
 _HELLO, _PROOF, _WELCOME, _REFUSAL = 1, 2, 3, 4
+NONCE = new_nonce(random.Random(1))
 
 
 def broker_context(stranger: Stranger, name: str) -> Any:
@@ -102,7 +104,7 @@ def broker_context(stranger: Stranger, name: str) -> Any:
     return stranger.cluster.context_of_brokers()
 
 
-def _hello(me: Membership, nonce: bytes = bytes(NONCE_BYTES)) -> bytes:
+def _hello(me: Membership, nonce: bytes = NONCE) -> bytes:
     sent: list[bytes] = []
     Handshake(me, BrokerId(1), nonce, sent.append).begin()
     return sent[0]
@@ -136,7 +138,7 @@ def _proved(make: Callable[[bytes, bytes], bytes], stranger: Stranger, name: str
 def _proof(secret: str, theirs: bytes) -> bytes:
     """Return the proof of the dialling side, with a secret."""
     me = _membership(secret=secret)
-    own = Handshake(me, BrokerId(1), bytes(NONCE_BYTES), lambda _: None)
+    own = Handshake(me, BrokerId(1), NONCE, lambda _: None)
     own._their_hello = theirs
     return own._proof(of_dialler=True)
 
@@ -196,7 +198,7 @@ def _attempts() -> Iterator[Attempt]:
             words = f"QUORUM: {name}, with the certificate of {who}"
             yield quorum(words, send=send, refusal="REFUSED", audited=secret)
     yield quorum("QUORUM: a replayed proof", send=_replayed, refusal="REFUSED", audited=secret)
-    version = pack([_HELLO, MAGIC, VERSION + 1, OBSERVER, PeerRole.OBSERVER, "", 1, bytes(NONCE_BYTES)])
+    version = pack([_HELLO, MAGIC, VERSION + 1, OBSERVER, PeerRole.OBSERVER, "", 1, NONCE])
     yield quorum("QUORUM: another version", send=partial(_raw, version), refusal="REFUSED",
                  audited=not_of_the_quorum("version"))  # fmt: skip
     for name, frame in {

@@ -6,16 +6,12 @@ import pytest
 from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.kafka.features import Feature
 from cordwood.cluster.kafka.handlers import api_versions as handler
 from cordwood.cluster.kafka.registry import served_apis
 
-LEVEL = Feature("transaction.version", 0, 2, 2)
-FROM_1 = Feature("other.version", 1, 3, 2)
 
-
-def ask(admin: AdminFixture, version: int, *features: Feature) -> Any:
-    admin.services.served_apis, admin.services.features = served_apis(), features
+def ask(admin: AdminFixture, version: int) -> Any:
+    admin.services.served_apis = served_apis()
     return admin.ask(handler, version)
 
 
@@ -26,15 +22,18 @@ def test_every_version_has_all_served_apis(admin: AdminFixture, version: int) ->
     assert [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys] == [*served_apis()]
 
 
+@pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("version", [3, 4])
-def test_features_are_announced_with_their_levels(admin: AdminFixture, version: int) -> None:
-    answer = ask(admin, version, LEVEL, FROM_1)
+def test_features_are_announced_with_their_levels(version: int, level: int) -> None:
+    admin = AdminFixture(level=level)
+    answer = ask(admin, version)
     finalized = [(f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features]
-    assert finalized == [("transaction.version", 2, 2), ("other.version", 2, 2)]
+    assert finalized == [("metadata.version", level, level), ("transaction.version", 2, 2)]
     assert answer.finalized_features_epoch == admin.image.index >= 0
     supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features]
     # Old clients fail on a supported feature that begins at level 0 (KAFKA-17011).
-    assert supported == [("transaction.version", 0, 2)] * (version >= 4) + [("other.version", 1, 3)]
+    assert supported == [("metadata.version", 1, 2)] + [("transaction.version", 0, 2)] * (version >= 4)
+    admin.close()
 
 
 def test_the_epoch_of_the_features_rises_with_the_metadata(admin: AdminFixture) -> None:

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import metadata
 from cordwood.cluster.metadata.commands import BeginControlledShutdown, BrokerId, CreateTopic, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.features import SUPPORTED
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 FLIGHTS, OTHER = UUID(int=1), UUID(int=2)
@@ -72,7 +73,7 @@ def test_each_listener_gets_its_own_addresses(two: AdminFixture) -> None:
 def test_a_leader_that_the_listener_does_not_reach_is_not_named(
     two: AdminFixture, version: int, code: ErrorCode
 ) -> None:
-    two.propose(RegisterBroker(TWO, UUID(int=2), (Endpoint("LAN", "lan-2", 9093),)))
+    two.propose(RegisterBroker(TWO, UUID(int=2), (Endpoint("LAN", "lan-2", 9093),), levels=SUPPORTED))
     response = two.ask(metadata, version, topics=named("flights"))
     assert [row.node_id for row in response.brokers] == [1]
     partitions = response.topics[0].partitions

@@ -21,6 +21,7 @@ from cordwood.cluster.metadata.commands import (
     ResourceType,
     UnfenceBroker,
 )
+from cordwood.cluster.metadata.features import SUPPORTED
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.packing import pack
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
@@ -33,7 +34,7 @@ POISON = AlterConfigs(ResourceType.TOPIC, "flights", (ConfigChange("retention.ms
 
 
 def registration(broker: BrokerId, start: int = 1) -> RegisterBroker:
-    return RegisterBroker(broker, UUID(int=start), ())
+    return RegisterBroker(broker, UUID(int=start), (), levels=SUPPORTED)
 
 
 async def with_a_topic(**options: Any) -> SimulatedQuorum:

@@ -1,6 +1,7 @@
 """TLS between the brokers of a quorum: who is admitted, who is refused, and the change to it without a stop."""
 
 import asyncio
+import random
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from loopback_quorum import VOTERS, Loopback
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.packing import unpack
 from cordwood.cluster.metadata.quorum import QuorumTls
-from cordwood.cluster.metadata.raft.handshake import NONCE_BYTES, Handshake, Membership, PeerRole
+from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole, new_nonce
 from cordwood.cluster.metadata.raft.tls import CertificateRefused, TlsFailed, TlsStream
 
 HOST = "127.0.0.1"
@@ -128,7 +129,7 @@ async def welcome(quorum: Loopback, tls: QuorumTls | None) -> bool:
     context = None if tls is None else tls.client()
     me = Membership(BrokerId(7), PeerRole.OBSERVER, "", VOTERS, b"")
     sent: list[bytes] = []
-    Handshake(me, BrokerId(1), bytes(NONCE_BYTES), sent.append).begin()
+    Handshake(me, BrokerId(1), new_nonce(random.Random(1)), sent.append).begin()
     try:
         reader, writer = await asyncio.open_connection(*quorum.address(1), ssl=context)
         writer.write(struct.pack("<I", len(sent[0])) + sent[0])
