@@ -53,7 +53,7 @@ def upgrade(
     level: Annotated[
         int | None,
         typer.Option(
-            min=1, help="The metadata.version to finalize; the default is the newest that the broker supports."
+            min=1, help="The metadata.version to finalize; the default is the newest of the broker that is asked."
         ),
     ] = None,
     dry_run: Annotated[

@@ -18,7 +18,7 @@ import structlog
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.command_codec import decode, encode
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
-from cordwood.cluster.metadata.features import NEWEST_LEVEL
+from cordwood.cluster.metadata.features import NEWEST_LEVEL, SUPPORTED, Levels
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
@@ -99,6 +99,8 @@ class QuorumOptions:
     """The id of the cluster, if it is known. A new cluster gets it, or a random one."""
     founding_level: int = NEWEST_LEVEL
     """The metadata.version of a new cluster."""
+    levels: Levels = SUPPORTED
+    """What this broker supports of metadata.version."""
     secret: str = ""
     tls: QuorumTls | None = None
     snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES

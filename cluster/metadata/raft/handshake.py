@@ -189,9 +189,9 @@ class Handshake:
             )
 
 
-def new_nonce(rng: random.Random) -> bytes:
-    """Return the nonce of a hello of this release."""
-    return rng.randbytes(_LEVELS_AT - len(_LEVELS_MARK)) + _LEVELS_MARK + bytes(SUPPORTED)
+def new_nonce(rng: random.Random, levels: Levels = SUPPORTED) -> bytes:
+    """Return a nonce that names the supported levels."""
+    return rng.randbytes(_LEVELS_AT - len(_LEVELS_MARK)) + _LEVELS_MARK + bytes(levels)
 
 
 def _levels_in(nonce: bytes) -> Levels:

@@ -118,7 +118,7 @@ class Transport:
 
     def shake_hands(self, connection: RaftConnection, send: Callable[[bytes], None]) -> Handshake:
         dialled = self._strangers[connection] = connection.dialled
-        nonce = new_nonce(self._options.rng)
+        nonce = new_nonce(self._options.rng, self._options.levels)
         if dialled is None:
             self._make_room()
         return Handshake(Membership.of(self._options, self._image()), dialled, nonce, send)

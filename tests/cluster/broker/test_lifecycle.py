@@ -6,7 +6,9 @@ import pytest
 from members_fixture import Member, MembersFixture
 from virtual_time import run
 
-from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId, IsrChange
+from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId, IsrChange, RegisterBroker
+from cordwood.cluster.metadata.features import METADATA_VERSION, OF_FIRST_RELEASE, SUPPORTED, UpdateFeatures
+from cordwood.cluster.metadata.image import CommandRefused
 
 
 def test_brokers_join_and_may_lead() -> None:
@@ -119,6 +121,44 @@ def test_a_broker_that_stops_does_not_wait_for_ever() -> None:
     run(story())
 
 
+def test_a_registration_has_levels_from_the_second_level_on() -> None:
+    async def story() -> None:
+        cluster = await MembersFixture().start(1)
+        assert [command.levels for command in registrations(cluster)] == [OF_FIRST_RELEASE]
+        finalize(cluster, 2)
+        await cluster.run(1).join()
+        assert [command.levels for command in registrations(cluster)] == [OF_FIRST_RELEASE, SUPPORTED]
+        await cluster.close()
+
+    run(story())
+
+
+def test_a_level_that_is_finalized_during_the_registration_is_no_obstacle() -> None:
+    async def story() -> None:
+        cluster = await MembersFixture().start(1)
+        joining = asyncio.ensure_future(cluster.run(2).join())
+        await asyncio.sleep(0)
+        finalize(cluster, 2)
+        await joining
+        assert cluster.alive() == {1, 2}
+        assert cluster.log.image.brokers[BrokerId(2)].levels == SUPPORTED
+        await cluster.close()
+
+    run(story())
+
+
+def test_a_broker_that_is_too_old_does_not_register() -> None:
+    async def story() -> None:
+        cluster = await MembersFixture().start(1)
+        finalize(cluster, SUPPORTED.newest + 1)
+        with pytest.raises(CommandRefused, match=r"This broker is too old: broker 2 supports .* 1-2, and"):
+            await cluster.run(2).join()
+        assert cluster.members[1].failures == []
+        await cluster.close()
+
+    run(story())
+
+
 def test_two_brokers_with_one_number_are_noticed() -> None:
     async def story() -> None:
         cluster = await MembersFixture().start(1, 2)
@@ -132,6 +172,16 @@ def test_two_brokers_with_one_number_are_noticed() -> None:
         await cluster.close()
 
     run(story())
+
+
+def finalize(cluster: MembersFixture, level: int) -> None:
+    """Finalize a level, which all brokers support."""
+    brokers = tuple((broker.id, broker.epoch) for broker in cluster.log.image.brokers.values())
+    cluster.log.apply(UpdateFeatures(((METADATA_VERSION, level),), brokers))
+
+
+def registrations(cluster: MembersFixture) -> list[RegisterBroker]:
+    return [command for command in cluster.log.proposed if isinstance(command, RegisterBroker)]
 
 
 def reason(member: Member) -> str:

@@ -1,10 +1,12 @@
 """The quorum's handshake: it admits voters and observers of one cluster with its secret, and refuses others."""
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.features import Levels
 from cordwood.cluster.metadata.raft.handshake import (
     NONCE_BYTES,
     Handshake,
@@ -13,6 +15,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     Peer,
     PeerRole,
     RefusedByPeer,
+    new_nonce,
     refusal,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
@@ -25,9 +28,15 @@ DIALLED = replace(VOTER, broker_id=ONE)
 class Meeting:
     """A handshake between two brokers, frame by frame."""
 
-    def __init__(self, dialler: Membership, dialled: Membership, expected: BrokerId = ONE) -> None:
+    def __init__(
+        self,
+        dialler: Membership,
+        dialled: Membership,
+        expected: BrokerId = ONE,
+        nonce: bytes = b"d" * NONCE_BYTES,
+    ) -> None:
         self.frames: list[tuple[str, bytes]] = []
-        self.dialler = Handshake(dialler, expected, b"d" * NONCE_BYTES, lambda frame: self.send("dialled", frame))
+        self.dialler = Handshake(dialler, expected, nonce, lambda frame: self.send("dialled", frame))
         self.dialled = Handshake(dialled, None, b"l" * NONCE_BYTES, lambda frame: self.send("dialler", frame))
         self.seen: list[tuple[str, bytes]] = []
         self.peers: dict[str, Peer] = {}
@@ -84,6 +93,33 @@ def test_a_cluster_that_is_not_known_yet_fits_any(one: str, other: str) -> None:
 def test_who_does_not_belong_is_refused_with_a_reason(dialler: Membership, reason: str) -> None:
     with pytest.raises(HandshakeRefused, match=reason):
         Meeting(dialler, DIALLED).take_place()
+
+
+@pytest.mark.parametrize(("levels", "level"), [(Levels(1, 2), 1), (Levels(1, 2), 2), (Levels(2, 7), 5)])
+def test_a_broker_that_supports_the_level_is_known_with_its_levels(levels: Levels, level: int) -> None:
+    # Only the levels of the dialling side are judged here: the other's nonce is one of release 0.1.
+    meeting = Meeting(VOTER, replace(DIALLED, level=level), nonce=new_nonce(random.Random(1), levels))
+    assert meeting.take_place()["dialled"] == Peer(TWO, PeerRole.VOTER, levels)
+
+
+@pytest.mark.parametrize(("levels", "level"), [(Levels(1, 1), 2), (Levels(1, 2), 3), (Levels(2, 7), 1)])
+def test_a_broker_of_other_levels_is_refused_with_them(levels: Levels, level: int) -> None:
+    meeting = Meeting(VOTER, replace(DIALLED, level=level), nonce=new_nonce(random.Random(1), levels))
+    with pytest.raises(HandshakeRefused, match=f"broker 2 supports metadata.version {levels}, .* finalized {level}: "):
+        meeting.take_place()
+
+
+def test_a_nonce_of_release_0_1_supports_the_first_level() -> None:
+    assert Meeting(VOTER, DIALLED).take_place()["dialled"].levels == (1, 1)
+    with pytest.raises(HandshakeRefused, match=r"supports metadata.version 1, and the cluster has finalized 2"):
+        Meeting(VOTER, replace(DIALLED, level=2)).take_place()
+
+
+def test_two_nonces_differ() -> None:
+    rng = random.Random(1)
+    nonces = {new_nonce(rng) for _ in range(100)}
+    assert len(nonces) == 100
+    assert {len(nonce) for nonce in nonces} == {NONCE_BYTES}
 
 
 def test_a_wrong_address_is_noticed() -> None:
