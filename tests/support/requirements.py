@@ -21,6 +21,7 @@ class Requirement(StrEnum):
     CHROMIUM = "chromium"
     DOCKER = "docker"
     GO = "go"
+    HISTORY = "history"
     KCAT = "kcat"
     LONG_TESTS = "long-tests"
     MAVEN = "maven"
