@@ -3,6 +3,7 @@
 import json
 import subprocess
 from typing import Any, get_args
+from uuid import UUID
 
 from recorded_formats import Samples
 
@@ -39,24 +40,21 @@ def commands_of_level_1() -> list[Command]:
         command = Samples().of_class(kind, **known)
         if level_of(command) == FIRST_LEVEL and kind.__name__ != "UpdateFeatures":
             found.append(command)
-    return [
-        *found,
-        FormatCluster("cluster"),
-        RegisterBroker(BrokerId(1), Samples().of_class(RegisterBroker).incarnation, ()),
-    ]
+    return [*found, FormatCluster("cluster"), RegisterBroker(BrokerId(1), UUID(int=1), ())]
+
+
+def messages_of_the_quorum() -> list[messages.Message]:
+    entries = ((b"entry", 7, 2),)
+    kinds = get_args(messages.Message)
+    return [Samples().of_class(kind, **({"entries": entries} if "entries" in kind.__slots__ else {})) for kind in kinds]
 
 
 def test_the_previous_release_reads_what_this_one_writes_at_its_level(previous: str) -> None:
     sent = commands_of_level_1()
     assert len(sent) >= 27
-    kinds = [kind for kind in get_args(messages.Message)]
-    told = [
-        Samples().of_class(kind, **({"entries": ((b"entry", 7, 2),)} if "entries" in kind.__slots__ else {}))
-        for kind in kinds
-    ]
     rows = {
         "commands": [command_codec.encode(command).hex() for command in sent],
-        "messages": [messages.encode(message).hex() for message in told],
+        "messages": [messages.encode(message).hex() for message in messages_of_the_quorum()],
     }
     done = subprocess.run(
         [previous, "-c", READER], input=json.dumps(rows), capture_output=True, text=True, timeout=READ_S, check=False
