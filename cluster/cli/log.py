@@ -143,14 +143,16 @@ class _WatchedDisk(RealDisk):
 @contextmanager
 def _reading(path: Path) -> Iterator[_WatchedDisk]:
     """Yield a disk to read from. An error of the operating system becomes a Failure."""
+    from cordwood.cluster.metadata.snapshot import NewerVersion
+
     if not path.exists():
         raise Failure(f"{path} does not exist: give a log file or a data directory.", ExitCode.USAGE)
     try:
         yield _WatchedDisk()
     except BrokenPipeError:
         raise
-    except DamagedLog as damage:
-        raise Failure(str(damage)) from None
+    except (DamagedLog, NewerVersion) as reason:
+        raise Failure(str(reason)) from None
     except OSError as error:
         raise Failure(f"cannot read {error.filename or path}: {error.strerror}.") from None
 

@@ -88,8 +88,11 @@ def test_before_the_third_version_a_broker_led_from_its_registration_on() -> Non
 
 def test_an_image_of_a_later_version_is_refused() -> None:
     later = snapshot.VERSION + 1
-    with pytest.raises(ValueError, match=f"version {later}"):
+    with pytest.raises(snapshot.NewerVersion, match=f"version {later}"):
         snapshot.decode(pack([later]))
+    for wrong in (0, -1, "9", None):
+        with pytest.raises(ValueError, match="is no version"):
+            snapshot.decode(pack([wrong]))
 
 
 def test_partitions_that_are_alike_stay_one_object() -> None:

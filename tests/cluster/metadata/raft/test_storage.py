@@ -11,9 +11,11 @@ from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.journal import Journal, JournalEntry
+from cordwood.cluster.metadata.packing import pack
 from cordwood.cluster.metadata.raft import storage
 from cordwood.cluster.metadata.raft.messages import Standing
-from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.cluster.metadata.snapshot import NewerVersion, Snapshot
+from cordwood.storage import checkpoint
 
 JOURNAL = f"{DIRECTORY}/journal"
 
@@ -119,3 +121,13 @@ def test_verify_names_the_file_that_is_damaged(what: str) -> None:
         assert [finding.path for finding in verify(disk, "/data")] == [path]
 
     run(story())
+
+
+def test_a_snapshot_of_a_later_release_is_no_damage() -> None:
+    disk = disk_with((1, 1))
+    name = snapshot.name_of(Snapshot(Image(1), 1))
+    checkpoint.write(disk, f"{DIRECTORY}/{name}", pack([snapshot.VERSION + 1, "of a later release"]))
+    before = sorted(disk.list_directory(DIRECTORY))
+    with pytest.raises(NewerVersion, match=r"start this broker with the release that wrote it\.$"):
+        storage.read(disk, DIRECTORY)
+    assert sorted(disk.list_directory(DIRECTORY)) == before
