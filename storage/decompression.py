@@ -77,6 +77,24 @@ def unpack(batch: Bytes, header: BatchHeader, size: int) -> Body:
         raise CorruptBatch(f"{Compression(codec).name.lower()} data that cannot be decompressed: {error}") from error
 
 
+def unpacked(data: bytes, codec: int, bytes_max: int) -> bytes:
+    """Decompress data that is no batch. Raises CorruptBatch, and OverflowError for more than `bytes_max` bytes."""
+    if codec == Compression.NONE:
+        return data
+    room = bytearray(bytes_max)
+    try:
+        if codec == Compression.SNAPPY:
+            body = _unpack_snappy(memoryview(data), room)
+            if not body.is_whole:
+                raise OverflowError(bytes_max)
+            return bytes(memoryview(room)[: body.end])
+        return bytes(memoryview(room)[: _DECOMPRESS_INTO[codec](data, room)])
+    except cramjam.DecompressionError as error:
+        if str(error) == _NO_ROOM:
+            raise OverflowError(bytes_max) from None
+        raise CorruptBatch(f"data that cannot be decompressed: {error}") from error
+
+
 def _unpack_snappy(packed: memoryview, room: bytearray) -> Body:
     """Unpack Snappy in the Java client's framing (xerial blocks), or one raw block as some clients send."""
     if packed[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:

@@ -22,7 +22,7 @@ from cordwood.cluster.broker.identity import claim_all, scrub_identities
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.links import link_security, quorum_tls
-from cordwood.cluster.broker.log_care import log_cleaner_of, log_maintenance_of
+from cordwood.cluster.broker.log_care import close_logs, log_cleaner_of, log_maintenance_of
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.config.listeners import (
@@ -67,6 +67,7 @@ from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
+from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
 from cordwood.replication.flusher import Flusher, FlushMeasures
@@ -74,7 +75,6 @@ from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.recovery import Recovery
@@ -120,6 +120,9 @@ class Broker:
         )
         self._access = AclAccess.of(settings, self._audit)
         self._http: HttpServer | None = None
+        self._telemetry = ClientTelemetry(
+            lambda: self._quorum.image.client_metrics, settings.telemetry_max_bytes, self._loop.time
+        )
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
         """The broker's observable state, for health and metrics; None until the cluster's metadata is known."""
@@ -201,12 +204,7 @@ class Broker:
         await self._log_cleaner.close()
         await self._repairs.close()
         await self._log_maintenance.stop()
-        await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
-        closing = [partition.directory.run_blocking(self._close, partition) for partition in self._replicas]
-        unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
-        for directory in self._replicas.directories:
-            if directory not in unclosed:
-                directory.stopped()
+        await close_logs(self._replicas)
         self._lifecycle.close()
         await self._controller_runner.close()
         await self._quorum.close()
@@ -240,6 +238,7 @@ class Broker:
             turns=self._turns,
             wall_clock=self._wall_clock,
             log_cleaner=self._log_cleaner.measures,
+            telemetry=self._telemetry,
             audit=self._audit,
             archiving=self._archiving,
         )
@@ -377,16 +376,6 @@ class Broker:
         self._groups.roles_taken()
         self._transactions.roles_taken()
 
-    def _close(self, partition: Partition) -> Partition | None:
-        """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
-        if not partition.directory.is_offline:
-            try:
-                partition.close()
-            except OSError as error:
-                _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
-                return partition
-        return None
-
     def _build_coordinators(self) -> None:
         settings = self._settings
         coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
@@ -423,6 +412,7 @@ class Broker:
             audit=self._audit,
             archive=self._archiving.reads,
             tokens=self._credentials.tokens,
+            telemetry=self._telemetry,
             cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
         )

@@ -1,14 +1,20 @@
-"""Background care of the logs as a broker's settings have it: maintenance, and the log cleaner."""
+"""Care of the logs as a broker's settings have it: maintenance, the log cleaner, and their end."""
 
+import asyncio
 import random
 from collections.abc import Callable
+
+import structlog
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.replay import without_copies
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.replication.log_cleaner import CleanerLimits, LogCleaner
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
+from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
+
+_events = structlog.get_logger("broker")
 
 
 def log_maintenance_of(settings: Settings, replicas: Replicas, wall_clock: Callable[[], int]) -> LogMaintenance:
@@ -35,3 +41,24 @@ def log_cleaner_of(
     )
     coordinated = dict.fromkeys((CONSUMER_OFFSETS, TRANSACTION_STATE), without_copies)
     return LogCleaner(replicas, log_maintenance, wall_clock, limits, rng, coordinated)
+
+
+async def close_logs(replicas: Replicas) -> None:
+    """Flush and close all logs, so that the next start recovers nothing."""
+    await asyncio.gather(*(directory.flusher.drain() for directory in replicas.directories))
+    closing = [partition.directory.run_blocking(_close, partition) for partition in replicas]
+    unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
+    for directory in replicas.directories:
+        if directory not in unclosed:
+            directory.stopped()
+
+
+def _close(partition: Partition) -> Partition | None:
+    """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
+    if not partition.directory.is_offline:
+        try:
+            partition.close()
+        except OSError as error:
+            _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
+            return partition
+    return None

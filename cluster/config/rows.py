@@ -17,6 +17,7 @@ class Source(IntEnum):
     DYNAMIC_ALL_BROKERS = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_CLIENT_METRICS = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,9 @@ class Settings(CleanerSettings):
         " socket.request.max.bytes. While it is full, no further requests are read.",
     )
     fetch_max_bytes: int = setting(55 * MIB, integer(KIB), "The largest Fetch response.")
+    telemetry_max_bytes: int = setting(
+        1 << 20, integer(1, 16 << 20), "The largest push of client metrics, compressed or not (KIP-714)."
+    )
     max_incremental_fetch_session_cache_slots: int = setting(
         1000, integer(0), "The maximum number of fetch sessions (KIP-227)."
     )

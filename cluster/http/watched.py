@@ -16,6 +16,7 @@ from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audit.log import NO_AUDIT, AuditLog, NoAudit
+from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.replication.flusher import FlushMeasures
@@ -82,6 +83,7 @@ class Watched:
     wall_clock: Callable[[], int]
     """Milliseconds since 1970."""
     log_cleaner: CleanerMeasures
+    telemetry: ClientTelemetry
     audit: AuditLog | NoAudit = NO_AUDIT
     archiving: Archiving | None = None
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.security.audit.log import AuditSink
     from cordwood.cluster.security.authorizer import Authorizer
     from cordwood.cluster.security.delegation_tokens import DelegationTokens
+    from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
     from cordwood.cluster.tiering.reads import ArchiveReads
     from cordwood.cluster.transactions.coordinator import TransactionCoordinator
     from cordwood.replication.log_maintenance import LogMaintenance
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from cordwood.replication.tasks import RunBlocking
 
 NO_THROTTLE = timedelta(0)
+
+
+NO_SOFTWARE = ("unknown", "unknown")
 
 
 class ServedApi(NamedTuple):
@@ -63,6 +67,7 @@ class Services:
     levels: "BrokerLevels"
     tokens: "DelegationTokens"
     cut_offsets: "CutOffsets"
+    telemetry: "ClientTelemetry"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None
@@ -81,6 +86,8 @@ class Call:
     connection: int = 0
     """The number of the client's connection, which rises with each accepted one; 0 without a socket."""
     identity: Identity = NO_IDENTITY
+    software: tuple[str, str] = NO_SOFTWARE
+    """Name and version of the client's library (KIP-511)."""
 
     def may(self, operation: AclOperation, resource: AclResource, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do the operation on the resource of that name."""

@@ -6,7 +6,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config import topic_configs
+from cordwood.cluster.config import client_metrics, topic_configs
+from cordwood.cluster.config.client_metrics import ClientMetricsConfig
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import SETTINGS
 from cordwood.cluster.errors.refused import Refused
@@ -28,7 +29,7 @@ Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 def type_of(number: int) -> ResourceType:
-    """Return the resource type. Raises Refused for Kafka's other types (broker loggers, client metrics, groups)."""
+    """Return the resource type. Raises Refused for Kafka's other types (broker loggers, groups)."""
     try:
         return ResourceType(number)
     except ValueError:
@@ -111,7 +112,7 @@ async def _alter(number: int, name: str, wanted: Wanted, call: Call, *, validate
             for key in dict.fromkeys([*own, *new])
             if own.get(key) != new.get(key)
         )
-        check_changes(resource, own, changes, broker)
+        check_changes(resource, name, own, changes, broker)
         if validate_only or not changes:
             return
         try:
@@ -126,7 +127,10 @@ async def _alter(number: int, name: str, wanted: Wanted, call: Call, *, validate
 def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call) -> tuple[str, ...]:
     """Return the current items of a list config. Raises Refused if its type is not LIST."""
     broker = broker_config(call.services.settings, call.services.quorum.image)
-    is_topic = type_of(number) is ResourceType.TOPIC
+    resource = type_of(number)
+    if resource is ResourceType.CLIENT_METRICS:
+        return _items(own.get(key, ""), client_metrics.CLIENT_METRICS_CONFIGS.get(key), key)
+    is_topic = resource is ResourceType.TOPIC
     row = (topic_configs.TOPIC_CONFIGS if is_topic else SETTINGS).get(key)
     if row is None or row.type.kind is not Kind.LIST:
         raise Refused(ErrorCode.invalid_config, f"Can't append to or subtract from key {key}: its type is not LIST.")
@@ -142,8 +146,18 @@ def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call
     return value
 
 
+def _items(text: str, config: ClientMetricsConfig | None, key: str) -> tuple[str, ...]:
+    if config is None or config.type.kind is not Kind.LIST:
+        raise Refused(ErrorCode.invalid_config, f"Can't append to or subtract from key {key}: its type is not LIST.")
+    value = config.type.parse(text)
+    assert isinstance(value, tuple), f"{key} is a list"
+    return value
+
+
 def _own(resource: ResourceType, name: str, image: Image) -> Mapping[str, str]:
     if resource is ResourceType.TOPIC:
         return topic_own(name, image)
+    if resource is ResourceType.CLIENT_METRICS:
+        return image.client_metrics.get(name, EMPTY)
     check_broker(name, image)
     return image.broker_configs.get(name, EMPTY)

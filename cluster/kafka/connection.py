@@ -15,6 +15,7 @@ import structlog
 
 from cordwood.cluster.kafka.answer_queue import AnswerQueue, Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_SOFTWARE
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
 from cordwood.cluster.kafka.keep_alive import KeepAlive
@@ -72,6 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.identity = NO_IDENTITY
         """Who the client is. The authenticator of the listener replaces it."""
+        self.software = NO_SOFTWARE
+        """Name and version of the client's library, as its ApiVersions request says (KIP-511)."""
         self.must_authenticate = False
         """Whether its listener has SASL."""
         self.authenticator: Authenticator | None = None

@@ -174,6 +174,7 @@ class Dispatcher:
             connection.listener,
             connection.number,
             connection.identity,
+            connection.software,
         )
         self._start(self._answer(api, head, connection.keep(frame), call, slot), head, connection)
 
@@ -181,6 +182,8 @@ class Dispatcher:
         turns = self._services.turns
         try:
             request = await turns.run(api.decoding(head, frame))
+            if head.api_key == ApiKey.API_VERSIONS and request.client_software_name:
+                slot.connection.software = request.client_software_name, request.client_software_version
             # A request quota (KIP-124) would be charged here, and its throttle time put into the response.
             response = await api.handle(request, call)
             if head.api_key in ACTS:

@@ -31,6 +31,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +415,6 @@ Command = (
 
 def level_of(command: Command) -> int:
     """Return the metadata.version that a cluster must have before the command may be proposed."""
-    if isinstance(command, RegisterBroker) and command.levels != OF_FIRST_RELEASE:
+    if isinstance(command, AlterConfigs) and command.resource_type is ResourceType.CLIENT_METRICS:
         return 2
     return getattr(command, "LEVEL", FIRST_LEVEL)

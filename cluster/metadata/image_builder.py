@@ -427,6 +427,12 @@ class ImageBuilder:
                 delta.rest = replace(delta.rest, broker_configs=configs)
                 if is_about_eligible:
                     yield from delta.change_all(elections.without_eligible)
+            case ResourceType.CLIENT_METRICS:
+                subscriptions = dict(delta.rest.client_metrics)
+                subscriptions[command.name] = _changed(subscriptions.get(command.name, EMPTY), command.changes)
+                if not subscriptions[command.name]:
+                    del subscriptions[command.name]
+                delta.rest = replace(delta.rest, client_metrics=subscriptions)
             case _:
                 assert_never(command.resource_type)
 

@@ -105,7 +105,13 @@ def encode(image: Image) -> bytes:
     ]
     archives = [list(image.archives.items()), list(image.cuts.values())]
     # Brokers of the versions before read an image without these during a rolling upgrade.
-    later = [image.features, list(image.client_quotas.items()), _directories(image), list(image.voters.items())]
+    later = [
+        image.features,
+        list(image.client_quotas.items()),
+        _directories(image),
+        list(image.voters.items()),
+        {name: dict(configs) for name, configs in image.client_metrics.items()},
+    ]
     has_later = any(later)
     has_archives = any(archives) or has_later
     has_credentials = any(credentials) or has_archives
@@ -150,9 +156,9 @@ def decode(payload: bytes) -> Image:
     if version < _FIRST_WITH_ARCHIVES:
         rest.extend(((), ()))
     if version < _FIRST_WITH_FEATURES:
-        rest.extend(({}, (), (), ()))
+        rest.extend(({}, (), (), (), {}))
     index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent, *rest = rest
-    credentials, tokens, archives, cuts, features, quotas, directories, voters = rest
+    credentials, tokens, archives, cuts, features, quotas, directories, voters, client_metrics = rest
     alike: dict[Any, PartitionImage] = {}
     by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
@@ -173,6 +179,7 @@ def decode(payload: bytes) -> Image:
         dict(quotas),
         {broker_id: {(topic, index): name for topic, index, name in rows} for broker_id, rows in directories},
         {broker_id: Voter(*voter) for broker_id, voter in voters},
+        client_metrics,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config import topic_configs
+from cordwood.cluster.config import client_metrics, topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import SETTINGS, Settings
 from cordwood.cluster.config.topic_configs import validate
@@ -80,11 +80,11 @@ def _check_configs(command: AlterConfigs, image: Image, broker: BrokerConfig) ->
     if command.resource_type is ResourceType.TOPIC and command.name in image.topics_by_name:
         own = image.topics_by_name[command.name].configs
     _check_texts((command.name, *(change.value or "" for change in command.changes)))
-    check_changes(command.resource_type, own, command.changes, broker)
+    check_changes(command.resource_type, command.name, own, command.changes, broker)
 
 
 def check_changes(
-    resource: ResourceType, own: Mapping[str, str], changes: Sequence[ConfigChange], broker: BrokerConfig
+    resource: ResourceType, name: str, own: Mapping[str, str], changes: Sequence[ConfigChange], broker: BrokerConfig
 ) -> None:
     """Validate config changes of a resource. Raises Refused.
 
@@ -92,6 +92,9 @@ def check_changes(
     """
     if resource is ResourceType.TOPIC:
         topic_configs.validate_changes(own, {change.key: change.value for change in changes}, broker)
+        return
+    if resource is ResourceType.CLIENT_METRICS:
+        client_metrics.check(name, {change.key: change.value for change in changes if change.value is not None})
         return
     for change in changes:
         setting = SETTINGS.get(change.key)

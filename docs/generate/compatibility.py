@@ -32,11 +32,7 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "StreamsGroupHeartbeat",
         "StreamsGroupDescribe",
     ),
-    ("Client metrics (KIP-714) and changes of feature levels are not supported: clients work without them."): (
-        "GetTelemetrySubscriptions",
-        "PushTelemetry",
-        "UpdateFeatures",
-    ),
+    ("Changes of feature levels are not supported: clients work without them."): ("UpdateFeatures",),
     ("Changes of the voters at run time (KIP-853) are not supported: `controller.quorum.voters` is fixed."): (
         "AddRaftVoter",
         "RemoveRaftVoter",

@@ -36,6 +36,7 @@ from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audit.event import AuditEvent
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
 from cordwood.cluster.security.principal import NO_IDENTITY, Identity
+from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
@@ -68,6 +69,8 @@ class AdminFixture:
         for broker in range(1, brokers + 1):
             self.register(broker)
             self.unfence(broker)
+        self.now_s = 0.0
+        """The event loop's time."""
         # The admin handlers use no other service.
         here: dict[str, Any] = {
             "settings": self.settings,
@@ -77,6 +80,7 @@ class AdminFixture:
             "turns": Turns(time.perf_counter),
             "decoding": DecodeQueue(run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
+            "telemetry": ClientTelemetry(lambda: self.image.client_metrics, 1 << 20, lambda: self.now_s),
             "tokens": DelegationTokens(
                 self.settings.delegation_token_secret_key, lambda: self.voter.image, lambda: NOW_MS
             ),

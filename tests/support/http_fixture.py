@@ -35,6 +35,7 @@ from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audit.event import AuditEvent
 from cordwood.cluster.security.authorizer import OPEN_ACCESS, Authorizer
+from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.channel import Channel
 from cordwood.replication.log_cleaner import CleanerMeasures
@@ -81,6 +82,7 @@ class HttpStory:
         """The time of the metrics."""
         self.watched = Watched(
             log_cleaner=CleanerMeasures(),
+            telemetry=ClientTelemetry(lambda: quorum.image.client_metrics, 1 << 20, clock),
             broker_id=BrokerId(ME),
             quorum=quorum,
             replicas=self.replicas.replicas,

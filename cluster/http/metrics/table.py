@@ -12,6 +12,7 @@ from cordwood.cluster.http.metrics import (
     process,
     replicas,
     requests,
+    telemetry,
     transactions,
 )
 from cordwood.cluster.http.metrics.family import Family
@@ -25,6 +26,7 @@ _CHAPTERS = (
     ("Consumer groups", groups.FAMILIES),
     ("Transactions", transactions.FAMILIES),
     ("Archive", archive.FAMILIES),
+    ("Client telemetry", telemetry.FAMILIES),
     ("Audit log", audit.FAMILIES),
     ("Memory", process.MEMORY),
     ("Process", process.PROCESS),

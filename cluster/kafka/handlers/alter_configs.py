@@ -11,7 +11,7 @@ from cordwood.cluster.kafka.config_resources import Wanted, alter_all
 from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, TOPIC, Right, Rights
 
 KEY, VERSIONS = ApiKey.ALTER_CONFIGS, range(3)
-RIGHTS: Rights = (Right(ALTER_CONFIGS, TOPIC), Right(ALTER_CONFIGS, CLUSTER, "for brokers"))
+RIGHTS: Rights = (Right(ALTER_CONFIGS, TOPIC), Right(ALTER_CONFIGS, CLUSTER, "for brokers and client metrics"))
 
 
 async def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:

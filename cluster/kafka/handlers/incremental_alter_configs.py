@@ -22,7 +22,7 @@ from cordwood.cluster.kafka.config_resources import Wanted, alter_all, list_of
 from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, TOPIC, Right, Rights
 
 KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
-RIGHTS: Rights = (Right(ALTER_CONFIGS, TOPIC), Right(ALTER_CONFIGS, CLUSTER, "for brokers"))
+RIGHTS: Rights = (Right(ALTER_CONFIGS, TOPIC), Right(ALTER_CONFIGS, CLUSTER, "for brokers and client metrics"))
 
 
 class ConfigOperation(IntEnum):

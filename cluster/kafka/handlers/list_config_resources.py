@@ -1,6 +1,6 @@
 """ListConfigResources (74): the names of all config resources, by type (KIP-1142).
 
-Topics and brokers have configs. Kafka's other resource types are accepted, and have no resources.
+Topics, brokers and client metrics have configs. Kafka's other resource types are accepted, and have no resources.
 
 Version notes: 0 lists client metrics only (KIP-714).
 """
@@ -42,6 +42,8 @@ async def handle(request: ListConfigResourcesRequest, call: Call) -> ListConfigR
         found = [(TOPIC, name) async for name in call.turns.each(image.topics_by_name)]
     if BROKER in wanted:
         found += [(BROKER, str(broker.id)) for broker in image.brokers.values() if broker.endpoint(call.listener)]
+    if CLIENT_METRICS in wanted:
+        found += [(CLIENT_METRICS, name) for name in image.client_metrics]
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
