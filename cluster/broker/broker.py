@@ -33,7 +33,7 @@ from cordwood.cluster.config.listeners import (
     inter_broker_listener,
     listeners_of,
 )
-from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.config.settings import RACK_AWARE, Settings
 from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -329,8 +329,9 @@ class Broker:
             archive=self._archiving.view,
         )
         self._replicas = Replicas(directories, context)
+        is_rack_aware = settings.replica_selector_class == RACK_AWARE
         self._peer_directory = PeerDirectory(
-            quorum, settings.node_id, inter_broker_listener(settings), self._incarnation
+            quorum, settings.node_id, inter_broker_listener(settings), self._incarnation, is_rack_aware=is_rack_aware
         )
         limits, why_not = FollowerLimits(settings.replica_catchup_max_bytes_per_second), self._peer_directory.why_not
         self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, limits, why_not)

@@ -15,8 +15,11 @@ PROBE_TIMEOUT_S = 0.5
 class PeerDirectory:
     """The peers of `broker_id` as of the newest image."""
 
-    def __init__(self, quorum: Quorum, broker_id: int, listener: str, incarnation: UUID) -> None:
-        """`listener` is the name of the listener between brokers."""
+    def __init__(
+        self, quorum: Quorum, broker_id: int, listener: str, incarnation: UUID, *, is_rack_aware: bool = True
+    ) -> None:
+        """`listener` is the name of the listener between brokers. Unless `is_rack_aware`, no replica is nearest."""
+        self._is_rack_aware = is_rack_aware
         self._quorum, self._me = quorum, BrokerId(broker_id)
         self._listener, self._incarnation = listener, incarnation
 
@@ -66,7 +69,7 @@ class PeerDirectory:
         """Return the in-sync follower in a client's rack that has the offset (KIP-392); None to serve it here."""
         brokers = self._quorum.image.brokers
         me = brokers.get(self._me)
-        if partition.leading is None or me is None or me.rack == rack:
+        if not self._is_rack_aware or partition.leading is None or me is None or me.rack == rack:
             return None
         for follower in partition.leading.followers():
             known = brokers.get(BrokerId(follower.broker_id))

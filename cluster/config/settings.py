@@ -29,6 +29,7 @@ DAY_MS = 24 * HOUR_MS
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LISTENER_PREFIX = "listener.name."
 """Start of a key that counts for one listener: `listener.name.external.ssl.keystore.location`."""
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The value of `authorizer.class.name` that enforces ACLs: the name of Kafka's authorizer with the same decisions."""
 
@@ -236,6 +237,12 @@ class Settings(CleanerSettings):
         " socket.request.max.bytes. While it is full, no further requests are read.",
     )
     fetch_max_bytes: int = setting(55 * MIB, integer(KIB), "The largest Fetch response.")
+    replica_selector_class: str = setting(
+        RACK_AWARE,
+        string(RACK_AWARE, "org.apache.kafka.common.replica.LeaderSelector"),
+        "Which replica a consumer reads that sends its rack (client.rack): an in-sync replica in that rack, or the"
+        " leader (KIP-392). Kafka's default is the leader.",
+    )
     telemetry_max_bytes: int = setting(
         1 << 20, integer(1, 16 << 20), "The largest push of client metrics, compressed or not (KIP-714)."
     )

@@ -49,6 +49,10 @@ class ClusterReader:
         self.settings = settings
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, PartitionLeader] = {}
+        self._near: dict[TopicPartition, Address] = {}
+        """The preferred read replicas that leaders have named."""
+        self._only_leaders: set[TopicPartition] = set()
+        """Partitions whose preferred read replica has failed."""
 
     def brokers(self) -> list[Address]:
         """Return the addresses of the running brokers."""
@@ -128,6 +132,30 @@ class ClusterReader:
         if place not in self._leaders:
             raise ConnectionFailed(f"{place} has no leader")
         return self._leaders[place]
+
+    def source(self, place: TopicPartition) -> PartitionLeader:
+        """Return the replica to read from: the preferred read replica if there is one, or the leader. As `leader`."""
+        leader = self.leader(place)
+        near = self._near.get(place)
+        return leader if near is None else leader._replace(address=near)
+
+    def rack_for(self, place: TopicPartition) -> str:
+        """Return the rack to read the partition in; "" for its leader."""
+        return "" if place in self._only_leaders else self.settings.rack
+
+    def prefer(self, place: TopicPartition, broker_id: int) -> None:
+        """Read the partition from this replica, as its leader proposes (KIP-392); from the leader if it is unknown."""
+        if broker_id not in self._brokers:
+            self._metadata([place.topic])
+        if broker_id in self._brokers:
+            self._near[place] = self._brokers[broker_id]
+        else:
+            self._only_leaders.add(place)
+
+    def leave_near(self, place: TopicPartition) -> bool:
+        """Read the partition from its leader from now on. Return False if it was read there already."""
+        self._only_leaders.add(place)
+        return self._near.pop(place, None) is not None
 
     def forget(self, place: TopicPartition) -> None:
         """Drop the partition's leader from the cache, after it proved wrong."""

@@ -21,7 +21,15 @@ NO_SESSION, FULL_FETCH = 0, -1
 
 
 class OutOfRange(Exception):
-    """The leader does not have the fetch offset."""
+    """The replica does not have the fetch offset."""
+
+
+class NearerReplica(Exception):
+    """The leader proposes to read from a replica in the reader's rack (KIP-392)."""
+
+    def __init__(self, broker_id: int) -> None:
+        super().__init__(f"broker {broker_id} is nearer")
+        self.broker_id = broker_id
 
 
 def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[FetchedBatches]:
@@ -33,24 +41,30 @@ def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[FetchedBatche
     position = wanted.start
     while position < wanted.end:
         try:
-            for fetched in _from_one_leader(cluster, wanted, position):
+            for fetched in _from_one_replica(cluster, wanted, position):
                 backoff.progressed()
                 yield fetched
                 position = fetched.end
+        except NearerReplica as nearer:
+            cluster.prefer(wanted.place, nearer.broker_id)
         except OutOfRange:
+            if cluster.leave_near(wanted.place):
+                continue
             _check_what_is_gone(cluster, wanted, position)
             backoff.wait(ConnectionFailed(f"the leader has no offset {position}"))
         except ConnectionFailed as failure:
             cluster.forget(wanted.place)
+            if cluster.leave_near(wanted.place):
+                continue
             backoff.wait(failure)
 
 
-def _from_one_leader(cluster: ClusterReader, wanted: OffsetRange, position: int) -> Iterator[FetchedBatches]:
-    """Yield batches from the current leader.
+def _from_one_replica(cluster: ClusterReader, wanted: OffsetRange, position: int) -> Iterator[FetchedBatches]:
+    """Yield batches from the current leader, or from the preferred read replica.
 
-    Raises ConnectionFailed, OutOfRange, RequestRefused, CorruptRecords.
+    Raises ConnectionFailed, OutOfRange, NearerReplica, RequestRefused, CorruptRecords.
     """
-    leader = cluster.leader(wanted.place)
+    leader = cluster.source(wanted.place)
     with leased(leader.address, cluster.settings) as connection:
         connection.send(_request(cluster, wanted.place, leader, position))
         while position < wanted.end:
@@ -79,12 +93,15 @@ def _request(cluster: ClusterReader, place: TopicPartition, leader: PartitionLea
         session_epoch=FULL_FETCH,
         topics=(FetchTopic(topic=place.topic, partitions=(partition,)),),
         forgotten_topics_data=(),
-        rack_id="",
+        rack_id=cluster.rack_for(place),
     )
 
 
 def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: int) -> FetchedBatches:
-    """Check a response for `position`. Raises ConnectionFailed, OutOfRange, RequestRefused, CorruptRecords."""
+    """Check a response for `position`.
+
+    Raises ConnectionFailed, OutOfRange, NearerReplica, RequestRefused, CorruptRecords.
+    """
     check_code(answer.error_code, f"to fetch from {place}")
     partitions = [each for topic in answer.responses if topic.topic == place.topic for each in topic.partitions]
     if [each.partition_index for each in partitions] != [place.partition]:
@@ -93,6 +110,8 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
     if partition.error_code is ErrorCode.offset_out_of_range:
         raise OutOfRange
     check_code(partition.error_code, str(place))
+    if partition.preferred_read_replica >= 0:
+        raise NearerReplica(partition.preferred_read_replica)
     hides_aborted = isolation is Isolation.READ_COMMITTED
     batches = split(partition.records or b"", place, position)
     if not batches:

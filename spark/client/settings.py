@@ -28,7 +28,8 @@ class ClientSettings:
 
     `request_timeout_ms` limits a broker's silence. `retry_timeout_ms` limits the time without progress; an election has
     to fit in it. `fetch_bytes_max` limits one response, except for a larger first batch. With `delegates`, executors
-    get a delegation token of the driver in place of its credentials.
+    get a delegation token of the driver in place of its credentials. With a `rack`, records are read from an in-sync
+    replica there (KIP-392); empty for the leaders only.
     """
 
     bootstrap: tuple[Address, ...]
@@ -40,6 +41,7 @@ class ClientSettings:
     fetch_wait_ms: int = 500
     security: ClientSecurity = OPEN
     delegates: bool = False
+    rack: str = ""
 
 
 def addresses(text: str) -> tuple[Address, ...]:

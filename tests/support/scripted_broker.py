@@ -32,7 +32,7 @@ from cordwood.storage.types import TopicPartition
 
 API_VERSIONS = 18
 NOT_THROTTLED = timedelta(0)
-ME = 1
+ME, NEAR = 1, 2
 
 Mishap = Callable[["ScriptedBroker"], ErrorCode]
 
@@ -53,6 +53,8 @@ class ScriptedBroker:
         self.batches_per_answer = 1
         self.aborted: list[tuple[int, int]] = []
         self.served = {1: (4, 11), 2: (1, 5), 3: (0, 8)}
+        self.near: ScriptedBroker | None = None
+        """The preferred read replica of clients with a rack, which has this broker's epoch."""
         self.mishaps: deque[Mishap] = deque()
         self.fetches: list[Any] = []
         self.arrived = threading.Condition()
@@ -132,7 +134,8 @@ class ScriptedBroker:
         return struct.pack(">ii", 4 + len(body.getvalue()), correlation_id) + body.getvalue()
 
     def _metadata(self, request: Any) -> MetadataResponse:
-        broker = MetadataResponseBroker(node_id=ME, host=self.address.host, port=self.address.port)
+        known = {ME: self.address} | ({} if self.near is None else {NEAR: self.near.address})
+        brokers = [MetadataResponseBroker(node_id=number, host=at.host, port=at.port) for number, at in known.items()]
         partition = MetadataResponsePartition(
             error_code=ErrorCode.none, partition_index=0, leader_id=ME, leader_epoch=self.epoch
         )
@@ -142,7 +145,7 @@ class ScriptedBroker:
             else MetadataResponseTopic(error_code=ErrorCode.unknown_topic_or_partition, name=name, partitions=())
             for name in ([self.place.topic] if request.topics is None else [topic.name for topic in request.topics])
         ]
-        return MetadataResponse(throttle_time=NOT_THROTTLED, brokers=(broker,), topics=tuple(topics))
+        return MetadataResponse(throttle_time=NOT_THROTTLED, brokers=tuple(brokers), topics=tuple(topics))
 
     def _list_offsets(self, request: Any) -> ListOffsetsResponse:
         [topic] = request.topics
@@ -159,13 +162,15 @@ class ScriptedBroker:
         [wanted] = request.topics[0].partitions
         code = self.mishaps.popleft()(self) if self.mishaps else self._where(wanted)
         found = [batch for batch in self.batches if peek(batch).end > wanted.fetch_offset][: self.batches_per_answer]
+        is_elsewhere = self.near is not None and bool(request.rack_id) and not code
         partition = PartitionData(
             partition_index=0,
             error_code=code,
             high_watermark=self.end,
             last_stable_offset=self.end,
             aborted_transactions=tuple(AbortedTransaction(producer_id=a, first_offset=b) for a, b in self.aborted),
-            records=b"" if code else b"".join(found),
+            preferred_read_replica=NEAR if is_elsewhere else -1,
+            records=b"" if code or is_elsewhere else b"".join(found),
         )
         topic = FetchableTopicResponse(topic=self.place.topic, partitions=(partition,))
         return FetchResponse(throttle_time=NOT_THROTTLED, error_code=ErrorCode.none, responses=(topic,))

@@ -11,6 +11,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.replication.frames import Open
+from cordwood.replication.partition import Partition
 
 TWO = BrokerId(2)
 IMAGE = Image(cluster_id="ours", brokers={TWO: BrokerImage(TWO, UUID(int=7), 40, ())})
@@ -22,6 +23,12 @@ def neighbours() -> PeerDirectory:
     """Return broker 1's directory of its peers."""
     quorum = cast(Quorum, SimpleNamespace(image=IMAGE))
     return PeerDirectory(quorum, 1, "PLAINTEXT", UUID(int=1))
+
+
+def test_with_kafkas_leader_selector_no_replica_is_nearest() -> None:
+    quorum = cast(Quorum, SimpleNamespace(image=IMAGE))
+    neighbours = PeerDirectory(quorum, 1, "PLAINTEXT", UUID(int=1), is_rack_aware=False)
+    assert neighbours.nearest(cast(Partition, SimpleNamespace()), "east", 0) is None
 
 
 def test_who_is_registered_may_follow(neighbours: PeerDirectory) -> None:

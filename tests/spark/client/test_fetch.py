@@ -109,6 +109,47 @@ def test_an_election_in_the_middle_is_followed(broker: ScriptedBroker) -> None:
     assert broker.fetches[-1].topics[0].partitions[0].current_leader_epoch == broker.epoch
 
 
+def read_with_a_rack(broker: ScriptedBroker) -> list[int]:
+    return [fetched.end for fetched in fetch(ClusterReader(broker.settings(rack="east")), wanted(0, 6))]
+
+
+@pytest.fixture
+def near(broker: ScriptedBroker) -> Iterator[ScriptedBroker]:
+    """Run a follower with the same records, which the broker proposes to clients with a rack."""
+    with ScriptedBroker(*broker.batches) as follower:
+        broker.near = follower
+        yield follower
+
+
+def test_a_reader_with_a_rack_reads_from_the_replica_that_the_leader_proposes(
+    broker: ScriptedBroker, near: ScriptedBroker
+) -> None:
+    assert read_with_a_rack(broker) == [2, 3, 6]
+    assert (broker.fetched_offsets, near.fetched_offsets) == ([0], [0, 2, 3])
+
+
+@pytest.mark.parametrize("code", [ErrorCode.offset_out_of_range, ErrorCode.not_leader_or_follower])
+def test_a_reader_goes_on_at_the_leader_if_the_nearer_replica_refuses(
+    broker: ScriptedBroker, near: ScriptedBroker, code: ErrorCode
+) -> None:
+    near.mishaps += [lambda _: ErrorCode.none, lambda _: code]
+    assert read_with_a_rack(broker) == [2, 3, 6]
+    assert (broker.fetched_offsets, near.fetched_offsets) == ([0, 2, 3], [0, 2])
+
+
+def test_a_reader_goes_on_at_the_leader_if_the_nearer_replica_is_gone(
+    broker: ScriptedBroker, near: ScriptedBroker
+) -> None:
+    near.breaks_off()
+    assert read_with_a_rack(broker) == [2, 3, 6]
+    assert broker.fetched_offsets == [0, 0, 2, 3]
+
+
+def test_a_reader_without_a_rack_stays_with_the_leader(broker: ScriptedBroker, near: ScriptedBroker) -> None:
+    assert values(broker) == "abcdef"
+    assert near.fetched_offsets == []
+
+
 def test_what_never_passes_ends_with_a_sentence_that_says_why(broker: ScriptedBroker) -> None:
     broker.fails_with(*[ErrorCode.not_leader_or_follower] * 100)
     with pytest.raises(Unavailable, match=r"read flights-0 from 0 to 6 within 2 s: .*not_leader"):
