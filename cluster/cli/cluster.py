@@ -19,30 +19,42 @@ def cluster() -> None:
 
 @app.command(name="can-stop")
 def can_stop(
-    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's node.id.")],
+    brokers: Annotated[
+        list[int] | None, typer.Argument(metavar="ID", min=0, help="The node.id of each broker to stop together.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="All brokers of this host, which is their broker.rack.")
+    ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
-    """Check whether a broker may be stopped now without loss of availability or durability.
+    """Check whether brokers may be stopped now without loss of availability or durability.
 
-    Exits with 0 if it may be stopped. Otherwise exits with 1 and prints the reasons, one per line.
+    Exits with 0 if they may be stopped together. Otherwise exits with 1 and prints the reasons, one per line.
     """
+    if bool(brokers) == (host is not None):
+        raise Failure("give either the IDs of brokers, or --host with the name of a host.", ExitCode.USAGE)
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.cluster_view import view_of
     from cordwood.cluster.cli.status_report import why_old
-    from cordwood.cluster.operations.can_stop import reasons_against
+    from cordwood.cluster.operations.can_stop import brokers_on, reasons_against
 
     with cluster_admin(target_of(servers, command_config)) as admin:
         view = view_of(admin)
     if (reason := why_old(view)) is not None:
         raise Failure(reason)
-    reasons = reasons_against(view, broker)
+    chosen = frozenset(brokers or ()) if host is None else brokers_on(view, host)
+    if not chosen:
+        raise Failure(f"no broker has the broker.rack {host}: see RACK in `cordwood status`.", ExitCode.USAGE)
+    reasons = reasons_against(view, chosen)
+    named = f"broker{'s' if len(chosen) > 1 else ''} {', '.join(map(str, sorted(chosen)))}"
     if as_json:
-        print_json({"broker": broker, "may_stop": not reasons, "reasons": reasons})
+        one = {"broker": min(chosen)} if len(chosen) == 1 else {}
+        print_json({**one, "brokers": sorted(chosen), "may_stop": not reasons, "reasons": reasons})
     elif reasons:
         typer.echo("\n".join(reasons))
     else:
-        typer.echo(f"broker {broker} may be stopped")
+        typer.echo(f"{named} may be stopped")
     if reasons:
         raise typer.Exit(ExitCode.FAILED)

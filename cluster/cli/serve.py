@@ -86,14 +86,35 @@ def first_users_of(texts: list[str]) -> "tuple[ScramUpsertion, ...]":
         raise Failure(f"--add-scram: {mistake}", ExitCode.USAGE) from None
 
 
-def serve(config: ConfigFile = None, overrides: Overrides = None, add_scram: FirstUsers = None) -> None:
-    """Run one broker until SIGTERM or Ctrl-C.
+Processes = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        min=1,
+        max=64,
+        help="Run this many brokers, one for each core: with consecutive node.ids and ports from those of the settings,"
+        " a directory each in log.dirs, and the host's name as broker.rack, so that no two replicas of a partition are"
+        " on this host.",
+    ),
+]
+
+
+def serve(
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    add_scram: FirstUsers = None,
+    processes: Processes = 1,
+) -> None:
+    """Run one broker until SIGTERM or Ctrl-C, or several with --processes.
 
     Settings come from the file, then from CORDWOOD_* in the environment (CORDWOOD_LOG_DIRS is log.dirs), then from
     --set. With none of them the broker listens on 127.0.0.1:9092 and keeps its data in ./cordwood-data.
     """
     settings = settings_of(config, overrides)
     users = first_users_of(add_scram or [])
+    if processes > 1:
+        _serve_host(settings, config, overrides or [], add_scram or [], processes)
+        return
     from cordwood.cluster.broker.process import CannotStart, run
 
     try:
@@ -101,6 +122,19 @@ def serve(config: ConfigFile = None, overrides: Overrides = None, add_scram: Fir
     except CannotStart as error:
         raise Failure(f"the broker cannot start: {error}") from error
     if code:
+        raise typer.Exit(code)
+
+
+def _serve_host(
+    settings: "Settings", config: Path | None, overrides: list[str], add_scram: list[str], processes: int
+) -> None:
+    """Run the brokers of a host. Raises typer.Exit if one of them failed at its end."""
+    from cordwood.cluster.cli.host import Host, own_overrides
+
+    shared = [] if config is None else ["--config", str(config)]
+    for name, texts in (("--set", overrides), ("--add-scram", add_scram)):
+        shared += [word for text in texts for word in (name, text)]
+    if code := Host(shared, own_overrides(settings, processes), settings.node_id).run():
         raise typer.Exit(code)
 
 

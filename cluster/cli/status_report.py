@@ -56,13 +56,23 @@ def as_tables(view: ClusterView, *, all_partitions: bool) -> "RenderableType":
 
     chosen = [part for part in view.partitions if all_partitions or part.is_under_replicated or part.leader is None]
     shown = chosen if all_partitions else chosen[:PARTITIONS_SHOWN]
-    brokers = table(BROKER_HEADINGS, [_broker_row(view, broker) for broker in view.brokers])
+    brokers = _broker_table(view)
     parts: list[RenderableType] = [_summary(view), brokers, *_complaints(view)]
     if shown:
         parts += ["", table(PARTITION_HEADINGS, map(_partition_row, shown))]
     if len(shown) < len(chosen):
         parts.append(f"… and {len(chosen) - len(shown)} more: --all shows every partition.")
     return Group(*parts)
+
+
+def _broker_table(view: ClusterView) -> "RenderableType":
+    """Return the table of brokers, with their racks if they have any."""
+    rows, headings = [_broker_row(view, broker) for broker in view.brokers], list(BROKER_HEADINGS)
+    if any(broker.rack for broker in view.brokers):
+        headings.insert(2, "RACK")
+        for row, broker in zip(rows, view.brokers, strict=True):
+            row.insert(2, broker.rack)
+    return table(headings, rows)
 
 
 def _summary(view: ClusterView) -> str:

@@ -61,6 +61,16 @@ def up(
             help="Number of voters of the metadata quorum: 1, 3 or 5. The default is 3 if there are as many brokers.",
         ),
     ] = None,
+    brokers_on_host: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            min=1,
+            max=64,
+            help="Brokers on each host, for a host with many cores: --brokers then counts hosts, whose names are the"
+            " brokers' racks. No two replicas of a partition are on one host.",
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting for all brokers; may be repeated."),
@@ -95,7 +105,7 @@ def up(
     from cordwood.cluster.cli.local.security import LocalSecurity
 
     directory = _directory_in(data_dir)
-    options = plan.UpOptions(brokers, port, http_port, voters, tuple(overrides or ()), secure)
+    options = plan.UpOptions(brokers, port, http_port, voters, tuple(overrides or ()), secure, brokers_on_host)
     members = plan.members_wanted(directory, options)
     pids = directory.pids()
     idle = [member for member in members if not processes.is_running(member, pids.get(member.broker_id))]

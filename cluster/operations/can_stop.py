@@ -1,29 +1,34 @@
-"""Stop check of a broker: partitions and quorum that would lose availability or durability without it."""
+"""Stop check of brokers: partitions and quorum that would lose availability or durability without them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from cordwood.cluster.operations.view import ClusterView, PartitionInfo
 
 NAMES_SHOWN = 3
 
 
-def reasons_against(view: ClusterView, broker_id: int) -> list[str]:
-    """Return the reasons against stopping a broker now, one sentence each; empty if it may stop."""
-    broker = view.broker(broker_id)
-    if broker is None:
-        known = ", ".join(str(other.broker_id) for other in view.brokers)
-        return [f"there is no broker {broker_id}: the cluster has {known}"]
-    if not broker.is_alive:
-        return [f"broker {broker_id} is already down"]
-    return [*_partitions_lost(view, broker_id), *_quorum_lost(view, broker_id)]
+def brokers_on(view: ClusterView, host: str) -> frozenset[int]:
+    """Return the brokers of a host, which is their `broker.rack`."""
+    return frozenset(broker.broker_id for broker in view.brokers if broker.rack == host)
 
 
-def _partitions_lost(view: ClusterView, broker_id: int) -> Iterator[str]:
+def reasons_against(view: ClusterView, brokers: Set[int]) -> list[str]:
+    """Return the reasons against stopping these brokers together now, one sentence each; empty if they may stop."""
+    known = {broker.broker_id: broker for broker in view.brokers}
+    if strange := sorted(brokers - known.keys()):
+        return [f"there is no broker {strange[0]}: the cluster has {', '.join(map(str, known))}"]
+    running = {broker_id for broker_id in brokers if known[broker_id].is_alive}
+    if len(brokers) == 1 and not running:
+        return [f"broker {min(brokers)} is already down"]
+    return [*_partitions_lost(view, running), *_quorum_lost(view, running)]
+
+
+def _partitions_lost(view: ClusterView, brokers: Set[int]) -> Iterator[str]:
     without: list[PartitionInfo] = []
     too_few: list[PartitionInfo] = []
     for partition in view.partitions:
-        left = (partition.isr & _alive(view)) - {broker_id}
-        if broker_id in partition.isr and len(left) < max(partition.min_isr, 1):
+        left = (partition.isr & _alive(view)) - brokers
+        if partition.isr & brokers and len(left) < max(partition.min_isr, 1):
             (too_few if left else without).append(partition)
     if without:
         yield f"{_left(without)} without an in-sync replica: it could not be read or written{_named(without)}"
@@ -31,11 +36,11 @@ def _partitions_lost(view: ClusterView, broker_id: int) -> Iterator[str]:
         yield f"{_left(too_few)} below min.insync.replicas: writes with acks=all would be refused{_named(too_few)}"
 
 
-def _quorum_lost(view: ClusterView, broker_id: int) -> Iterator[str]:
+def _quorum_lost(view: ClusterView, brokers: Set[int]) -> Iterator[str]:
     voters = view.quorum.voters
-    left = len((_alive(view) & set(voters)) - {broker_id})
+    left = len((_alive(view) & set(voters)) - brokers)
     majority = len(voters) // 2 + 1
-    if broker_id in voters and left < majority:
+    if not brokers.isdisjoint(voters) and left < majority:
         yield (
             f"the metadata quorum would have {left} of its {len(voters)} voters and needs {majority}: no leader"
             " could be elected and no topic created"

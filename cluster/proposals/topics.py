@@ -111,11 +111,14 @@ def place(
 
     Leaders go round the brokers; followers do too, one step further in each round. So every broker leads as many
     partitions as the next, and a lost broker's load is spread over all others. The replicas of a partition are in as
-    many racks as possible (KIP-36); if any broker has no rack, each broker counts as its own rack.
+    many racks as possible (KIP-36); if any broker has no rack, each broker counts as its own rack. Where too few racks
+    have a live broker, the replicas of the others are placed on brokers that are down: one host, which is a rack, never
+    gets two replicas of a partition while there are enough hosts.
     """
     registered = sorted(brokers, key=lambda broker: broker.id)
-    rack_of = _racks([broker for broker in registered if broker.is_alive])
-    _check_replication_factor(replication_factor, len(registered), len(rack_of))
+    alive = [broker for broker in registered if broker.is_alive]
+    _check_replication_factor(replication_factor, len(registered), len(alive))
+    rack_of = _racks([*alive, *_of_dark_racks(registered, alive, replication_factor)])
     ring = _by_turns(rack_of)
     count, rack_count = len(ring), len(set(rack_of.values()))
     alike: dict[tuple[int, int], Assignment] = {}
@@ -147,6 +150,18 @@ def _check_replication_factor(replication_factor: int, registered: int, alive: i
     else:
         return
     raise Refused(ErrorCode.invalid_replication_factor, message)
+
+
+def _of_dark_racks(
+    registered: Sequence[BrokerImage], alive: Sequence[BrokerImage], replication_factor: int
+) -> list[BrokerImage]:
+    """Return the brokers of racks without a live broker, if the live racks are too few."""
+    if any(broker.rack is None for broker in registered):
+        return []
+    lit = {broker.rack for broker in alive}
+    if len(lit) >= replication_factor:
+        return []
+    return [broker for broker in registered if broker.rack not in lit]
 
 
 def _racks(brokers: Sequence[BrokerImage]) -> dict[BrokerId, str]:

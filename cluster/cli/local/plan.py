@@ -16,6 +16,7 @@ HTTP_PORT = 8080
 VOTER_PORT_DISTANCE, BROKER_PORT_DISTANCE = 1000, 2000
 PORT_END = 1 << 16
 SECRET_BYTES = 16
+RACK, HOST_PREFIX = "broker.rack", "host-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class UpOptions:
     voters: int | None = None
     overrides: tuple[str, ...] = ()
     secure: bool = False
+    processes: int | None = None
+    """Brokers on each host; `brokers` then counts the hosts."""
 
 
 def members_wanted(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBroker]:
@@ -44,7 +47,8 @@ def members_wanted(directory: ClusterDirectory, wanted: UpOptions) -> list[Local
 
 
 def _new_cluster(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBroker]:
-    brokers = wanted.brokers or BROKERS
+    processes = wanted.processes or 1
+    brokers = (wanted.brokers or BROKERS) * processes
     kafka_port, http_port = wanted.kafka_port or KAFKA_PORT, wanted.http_port or HTTP_PORT
     voters = layout.default_voters(brokers) if wanted.voters is None else wanted.voters
     if voters not in layout.VOTER_COUNTS or voters > brokers:
@@ -54,7 +58,9 @@ def _new_cluster(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBr
             f"--data-dir {directory.path}: the path of a log directory must not contain a comma.", ExitCode.USAGE
         )
     _require_in_range(kafka_port, http_port, brokers)
-    voter_ports = {broker: _port_near(kafka_port + broker - 1 + VOTER_PORT_DISTANCE) for broker in range(1, voters + 1)}
+    # Voters are on different hosts, as far as there are enough.
+    by_host = sorted(range(1, brokers + 1), key=lambda broker: divmod(broker - 1, processes)[::-1])
+    voter_ports = {broker: _port_near(kafka_port + broker - 1 + VOTER_PORT_DISTANCE) for broker in by_host[:voters]}
     shared = layout.shared_rows(brokers, voter_ports, secrets.token_hex(SECRET_BYTES))
     if wanted.secure:
         shared |= layout.secure_rows(str(directory.security / CA_CERTIFICATE), secrets.token_hex(SECRET_BYTES))
@@ -62,17 +68,28 @@ def _new_cluster(directory: ClusterDirectory, wanted: UpOptions) -> list[LocalBr
         directory.new_member(
             broker,
             _ports(kafka_port + broker - 1, http_port + broker - 1, is_secure=wanted.secure),
-            shared,
+            shared | _rack_of(broker, processes),
             wanted.overrides,
         )
         for broker in range(1, brokers + 1)
     ]
 
 
+def _rack_of(broker: int, processes: int) -> dict[str, str]:
+    """Return the rack of a broker that shares a host with others: the host's name."""
+    return {RACK: f"{HOST_PREFIX}{(broker - 1) // processes + 1}"} if processes > 1 else {}
+
+
+def _processes_of(there: list[LocalBroker]) -> int:
+    """Return how many brokers of a cluster share a host."""
+    rack = there[0].settings.broker_rack or ""
+    return sum(member.settings.broker_rack == rack for member in there) if rack.startswith(HOST_PREFIX) else 1
+
+
 def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOptions) -> list[LocalBroker]:
     """Return the brokers to add to a cluster. They are observers of the metadata: the voters do not change."""
-    first, number = there[0], there[-1].broker_id
-    count = (wanted.brokers or len(there)) - len(there)
+    first, number, processes = there[0], there[-1].broker_id, _processes_of(there)
+    count = (wanted.brokers * processes if wanted.brokers else len(there)) - len(there)
     if count and not first.settings.controller_quorum_voters:
         raise Failure(
             f"the cluster in {directory.path} was created with one broker and cannot be extended: create a new"
@@ -85,7 +102,10 @@ def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: UpOp
     shared, is_secure = layout.rows_to_share(first.settings), layout.is_secure(first.settings)
     return [
         directory.new_member(
-            broker, _ports(kafka_port + broker, http_port + broker, is_secure=is_secure), shared, wanted.overrides
+            broker,
+            _ports(kafka_port + broker, http_port + broker, is_secure=is_secure),
+            shared | _rack_of(broker, processes),
+            wanted.overrides,
         )
         for broker in range(number + 1, number + count + 1)
     ]
@@ -104,15 +124,17 @@ def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wa
             " close it listener by listener, as the documentation describes (Deploy).",
             ExitCode.USAGE,
         )
-    if wanted.brokers is not None and wanted.brokers < len(there):
+    hosts = len(there) // _processes_of(there)
+    if wanted.brokers is not None and wanted.brokers < hosts:
         raise Failure(
-            f"--brokers {wanted.brokers}: the cluster in {directory.path} has {len(there)}, and `cordwood up`"
+            f"--brokers {wanted.brokers}: the cluster in {directory.path} has {hosts}, and `cordwood up`"
             " does not remove brokers.",
             ExitCode.USAGE,
         )
     settled = {
         "--port": (wanted.kafka_port, first.kafka_port),
         "--http-port": (wanted.http_port, int(first.settings.http_listen.rpartition(":")[2] or 0)),
+        "--processes": (wanted.processes, _processes_of(there)),
         "--voters": (wanted.voters, len(first.settings.controller_quorum_voters) or 1),
     }
     for option, (asked, is_now) in settled.items():

@@ -70,7 +70,7 @@ async def describe_broker(asked: ApiRequest[Nothing, Nothing]) -> BrokerDescript
 async def can_stop(asked: ApiRequest[Nothing, Nothing]) -> Verdict:
     """Check whether a broker may be stopped now, and if not, why. `cordwood cluster can-stop` uses the same check."""
     broker_id = int(asked.context.broker(asked.path["broker_id"]).id)
-    reasons = reasons_against(view_of(asked.context), broker_id)
+    reasons = reasons_against(view_of(asked.context), {broker_id})
     return Verdict(broker_id, not reasons, reasons)
 
 

@@ -88,3 +88,23 @@ def test_only_brokers_that_are_alive_are_given_partitions() -> None:
 @pytest.mark.parametrize("name", ["a", "A-b_c.1", "x" * 249, "__mine", "..."])
 def test_names_that_may_be(name: str) -> None:
     check_name(name)
+
+
+@given(
+    hosts=st.integers(3, 5),
+    processes=st.integers(1, 4),
+    dark=st.sets(st.integers(0, 4)),
+    first=st.integers(0, 100),
+)
+def test_no_host_has_two_replicas_even_while_some_hosts_are_down(
+    hosts: int, processes: int, dark: set[int], first: int
+) -> None:
+    there = [
+        broker(host * processes + at, f"host-{host}", is_fenced=host in dark)
+        for host in range(hosts)
+        for at in range(processes)
+    ]
+    if sum(one.is_alive for one in there) < 3:
+        return
+    for replicas in placed_by(there, 20, 3, first):
+        assert len({replica // processes for replica in replicas}) == 3

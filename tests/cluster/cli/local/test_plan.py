@@ -130,3 +130,14 @@ def test_a_configuration_that_makes_no_sense_is_named(directory: ClusterDirector
     first, *_ = lay_out(directory, UpOptions())
     first.config.write_text("num.partitions = 0\n")
     assert str(first.config) in refusal(directory, UpOptions())
+
+
+def test_hosts_with_several_brokers_are_racks_and_share_out_the_voters(directory: ClusterDirectory) -> None:
+    members = lay_out(directory, UpOptions(brokers=3, processes=2))
+    racks = [(member.broker_id, member.settings.broker_rack) for member in members]
+    assert racks == [(1, "host-1"), (2, "host-1"), (3, "host-2"), (4, "host-2"), (5, "host-3"), (6, "host-3")]
+    assert [text.partition("@")[0] for text in members[0].settings.controller_quorum_voters] == ["1", "3", "5"]
+    more = members_wanted(directory, UpOptions(brokers=4))
+    assert [(member.broker_id, member.settings.broker_rack) for member in more[6:]] == [(7, "host-4"), (8, "host-4")]
+    assert "has 3, and" in refusal(directory, UpOptions(brokers=2))
+    assert "was created with 2" in refusal(directory, UpOptions(processes=3))
