@@ -32,7 +32,6 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "StreamsGroupHeartbeat",
         "StreamsGroupDescribe",
     ),
-    ("Changes of feature levels are not supported: clients work without them."): ("UpdateFeatures",),
     ("Changes of the voters at run time (KIP-853) are not supported: `controller.quorum.voters` is fixed."): (
         "AddRaftVoter",
         "RemoveRaftVoter",
