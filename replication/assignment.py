@@ -1,6 +1,10 @@
 """Assignment of a partition as the metadata log has it: replicas, ISR, leader, leader epoch, partition epoch."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
+
+from cordwood.replication.throttle import Charge
 
 NO_LEADER = -1
 
@@ -9,6 +13,7 @@ class Assignment(NamedTuple):
     """Replicas of a partition, their in-sync set (ISR), the leader and its leader epoch.
 
     `isr` is committed: the metadata log has it. `min_isr` is the size that the ISR must have to commit anything.
+    `charges` has the replicas that a reassignment adds, with the rates that they are charged to.
     """
 
     leader: int
@@ -17,3 +22,4 @@ class Assignment(NamedTuple):
     replicas: tuple[int, ...]
     isr: frozenset[int]
     min_isr: int
+    charges: Mapping[int, Charge] = MappingProxyType({})

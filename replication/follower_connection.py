@@ -5,7 +5,8 @@ follower reports unasked how far it has flushed. So the disks of all replicas wo
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from cordwood.replication.frames import (
 from cordwood.replication.leader import ImpossibleReport
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.tasks import Tasks
+from cordwood.replication.throttle import Charge, ReplicationThrottle, TokenBucket
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.replication.windows import ImpossibleCredit, PushWindow
 from cordwood.storage.errors import DamagedLog, NotInMemory, OffsetOutOfRange, StorageError
@@ -52,9 +54,10 @@ _events = structlog.get_logger("replication")
 
 @dataclass(frozen=True, slots=True)
 class FollowerLimits:
-    """Replication throttle: bytes per second for followers outside the ISR."""
+    """Limits for followers outside the ISR: bytes per second of each, and the throttle of those being added."""
 
     catchup_bytes_per_second: int
+    throttle: ReplicationThrottle = field(default_factory=ReplicationThrottle)
 
 
 class ReplicaStream:
@@ -114,8 +117,10 @@ class FollowerConnection:
     ) -> None:
         self.broker_id, self.broker_epoch = hello.broker_id, hello.broker_epoch
         self._channel, self._replicas, self._end_of_tick = channel, replicas, end_of_tick
-        self._limits = limits
+        self._throttle = limits.throttle
         self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._catchup = TokenBucket(limits.catchup_bytes_per_second, PUSH_BYTES, tokens=PUSH_BYTES, at=now)
         self._streams: dict[int, ReplicaStream] = {}
         self._to_begin: dict[int, FollowRequest] = {}
         """Requested streams that have not begun yet, by stream number."""
@@ -123,14 +128,17 @@ class FollowerConnection:
         """By the number of the follower's log directory."""
         self._with_new_watermark: dict[ReplicaStream, None] = {}
         self._answers: list[PushRow] = []
-        self._allowance, self._allowed_at = float(PUSH_BYTES), self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_at = 0.0
         self._tasks = Tasks()
 
     def close(self) -> None:
         """Detach all streams, after the connection has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
+        self._throttle.forget(self)
         self._to_begin.clear()
         for stream in list(self._streams.values()):
             self.forget(stream)
@@ -233,15 +241,34 @@ class FollowerConnection:
             (in_sync if stream.leader.view.counts_on(self.broker_id) else catching_up).append(stream)
         if in_sync:
             left -= self._take(in_sync, left, rows, chunks)
-        if catching_up and left > 0 and (allowed := self._allowed()) > 0:
-            taken = self._take(catching_up, min(left, allowed), rows, chunks)
-            self._allowance -= taken
-            left -= taken
+        if catching_up and left > 0:
+            left -= self._catch_up(catching_up, left, rows, chunks)
         if left < budget:
             window.sent(budget - left)
             if directory.with_data and window.may_send():
                 self._soon()
         return budget - left
+
+    def _catch_up(self, streams: list[ReplicaStream], left: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
+        """Collect batches for replicas outside the ISR, within their limits. Return their size in bytes."""
+        now, taken = self._loop.time(), 0
+        by_charge: dict[Charge | None, list[ReplicaStream]] = defaultdict(list)
+        for stream in streams:
+            by_charge[stream.leader.view.charge_of(self.broker_id)].append(stream)
+        for charge, charged in by_charge.items():
+            allowed = min(left - taken, self._catchup.available(now))
+            if allowed <= 0:
+                self.retry_in(self._catchup.wait_s())
+                break
+            if charge is not None:
+                allowed = min(allowed, self._throttle.allowed(self, charge, now))
+            if allowed > 0:
+                size = self._take(charged, allowed, rows, chunks)
+                taken += size
+                self._catchup.charge(size)
+                if charge is not None:
+                    self._throttle.sent(self, charge, size)
+        return taken
 
     def _directory(self, stream_id: int) -> FollowerDirectory:
         return self._directories.setdefault(directory_of(stream_id), FollowerDirectory())
@@ -361,14 +388,17 @@ class FollowerConnection:
             self._timer = self._loop.call_later(0, self._send_watermarks)
         self._soon()
 
-    def _allowed(self) -> int:
-        """Return the bytes that may go to followers outside the ISR now. If there are none, schedule another try."""
-        now, rate = self._loop.time(), self._limits.catchup_bytes_per_second
-        self._allowance = min(self._allowance + (now - self._allowed_at) * rate, float(PUSH_BYTES))
-        self._allowed_at = now
-        if self._allowance <= 0:
-            self._loop.call_later(PUSH_BYTES / 4 / rate, self._soon)
-        return int(self._allowance)
+    def retry_in(self, delay_s: float) -> None:
+        """Try again after this time to send what a limit holds back."""
+        when = self._loop.time() + delay_s
+        if self._retry is None or when < self._retry_at:
+            if self._retry is not None:
+                self._retry.cancel()
+            self._retry, self._retry_at = self._loop.call_at(when, self._retried), when
+
+    def _retried(self) -> None:
+        self._retry = None
+        self._soon()
 
     def _prefetch_later(self, stream: ReplicaStream) -> None:
         """Prefetch the next batches of a stream in a thread."""

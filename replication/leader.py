@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cordwood.replication.assignment import Assignment
+from cordwood.replication.throttle import Charge
 
 
 class ImpossibleReport(Exception):
@@ -133,6 +134,10 @@ class LeaderView:
     def counts_on(self, broker: int) -> bool:
         """Return whether the high watermark waits for this follower."""
         return broker in self._others
+
+    def charge_of(self, broker: int) -> Charge | None:
+        """Return the rates that a replica is charged to while it is being added; None if it is not."""
+        return self.assignment.charges.get(broker)
 
     @property
     def maximal_isr(self) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster.broker.pins import Pins
+from cordwood.cluster.broker.throttling import charges
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
@@ -20,6 +21,7 @@ from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.throttle import Charge
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import StorageError
 
@@ -236,18 +238,20 @@ class Assignments:
             elif held.log.config != config:
                 held.configure(config)
             if held is not None:
-                self._assign_within(held, partition, min_isr)
+                self._assign_within(held, partition, min_isr, charges(topic, index, partition))
         elif (moved_away := self._replicas.remove_one(topic.name, index)) is not None:
             self._remove([moved_away])
 
-    def _assign_within(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
+    def _assign_within(
+        self, held: Partition, partition: PartitionImage, min_isr: int, charged: Mapping[int, Charge]
+    ) -> None:
         """Do as `_assign`. An exception fails this replica and no other."""
         try:
-            self._assign(held, partition, min_isr)
+            self._assign(held, partition, min_isr, charged)
         except Exception as error:
             held.fail(error)
 
-    def _assign(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
+    def _assign(self, held: Partition, partition: PartitionImage, min_isr: int, charged: Mapping[int, Charge]) -> None:
         must_follow = held.assigned(
             Assignment(
                 partition.leader,
@@ -256,6 +260,7 @@ class Assignments:
                 partition.replicas,
                 frozenset(partition.isr),
                 min_isr,
+                charged,
             )
         )
         if must_follow:

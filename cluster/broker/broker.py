@@ -25,6 +25,7 @@ from cordwood.cluster.broker.links import link_security, quorum_tls
 from cordwood.cluster.broker.log_care import close_logs, log_cleaner_of, log_maintenance_of
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
+from cordwood.cluster.broker.throttling import follower_limits
 from cordwood.cluster.config.listeners import (
     HTTP,
     Listener,
@@ -71,7 +72,6 @@ from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
 from cordwood.replication.flusher import Flusher, FlushMeasures
-from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
@@ -333,7 +333,7 @@ class Broker:
         self._peer_directory = PeerDirectory(
             quorum, settings.node_id, inter_broker_listener(settings), self._incarnation, is_rack_aware=is_rack_aware
         )
-        limits, why_not = FollowerLimits(settings.replica_catchup_max_bytes_per_second), self._peer_directory.why_not
+        limits, why_not = follower_limits(settings, quorum), self._peer_directory.why_not
         self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, limits, why_not)
         links = link_security(settings, self._environment.tls)
         self._peers = peers = Peers(self._end_of_tick, self._replicas.read_piece, self._run_blocking, self._rng, links)

@@ -8,13 +8,14 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
 from cordwood.cluster.config.settings import HOUR_MS, SETTINGS, Settings
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.metadata.config_values import LONG_MAX, Value, ValueType, text_of
+from cordwood.cluster.metadata.config_values import LONG_MAX, Value, ValueType, text_of, throttled_replicas
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 MINUTE_MS = 60 * 1000
 INDEX_INTERVAL_BYTES_MAX = 256 << 10
 DELETE_DELAY = "file.delete.delay.ms"
 ARCHIVED = "remote.storage.enable"
+LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 _RETENTIONS = (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes"))
 _ARCHIVE_KEYS = {ARCHIVED, *(key for pair in _RETENTIONS for key in pair)}
 
@@ -29,14 +30,24 @@ class TopicConfig:
 
     type: ValueType
     documentation: str
-    broker_keys: tuple[str, ...]
+    broker_keys: tuple[str, ...] = ()
     times: tuple[int, ...] = (1, 1, 1)
+    default: Value = None
+    """The default of a config without broker keys."""
 
 
 def _of(*broker_keys: str, documentation: str = "", times: tuple[int, ...] = (1, 1, 1)) -> TopicConfig:
     """Return the config with these broker keys. Its type is the first key's, and so is its documentation by default."""
     setting = SETTINGS[broker_keys[0]]
     return TopicConfig(setting.type, documentation or setting.documentation, broker_keys, times)
+
+
+def _throttled(role: str) -> TopicConfig:
+    documentation = (
+        f"The replicas, PARTITION:BROKER each, that {role}.replication.throttled.rate of the {role} counts for; * for"
+        " all. Replicas that no reassignment adds are never throttled. Unset: all that are added."
+    )
+    return TopicConfig(throttled_replicas(), documentation, default=())
 
 
 TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
@@ -64,10 +75,12 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
             " meanwhile. os: once it is in the operating system's memory, as in Kafka; a power cut can lose it."
         ),
     ),
+    FOLLOWER_REPLICAS: _throttled("follower"),
     "index.interval.bytes": _of(
         "log.index.interval.bytes",
         documentation="Log bytes between two entries of the offset index; at most 256 KiB.",
     ),
+    LEADER_REPLICAS: _throttled("leader"),
     "local.retention.bytes": _of("log.local.retention.bytes"),
     "local.retention.ms": _of("log.local.retention.ms"),
     "max.compaction.lag.ms": _of(
@@ -171,6 +184,8 @@ def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Valu
     row = TOPIC_CONFIGS[key]
     if key in configs and (own := row.type.read(configs[key])) is not None:
         return own
+    if not row.broker_keys:
+        return row.default
     broker_key, value = broker.found(row.broker_keys)
     return _scaled(value, row.times[row.broker_keys.index(broker_key)])
 

@@ -11,6 +11,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
+_REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
@@ -33,6 +34,9 @@ class ValueType:
     least: float = -math.inf
     most: float = math.inf
     choices: tuple[str, ...] = ()
+    form: re.Pattern[str] | None = None
+    """What each word of a list without `choices` matches."""
+    form_in_words: str = ""
 
     def parse(self, text: str) -> Value:
         """Parse a value. Raises ValueError, whose message completes a sentence after "must be"."""
@@ -80,6 +84,8 @@ class ValueType:
         words = tuple(dict.fromkeys(word for word in (part.strip() for part in text.split(",")) if word))
         if self.choices and not set(words) <= set(self.choices):
             raise ValueError(f"a comma-separated list of {', '.join(self.choices)}")
+        if self.form is not None and words != ("*",) and not all(map(self.form.fullmatch, words)):
+            raise ValueError(self.form_in_words)
         return words
 
     def _bounds(self) -> str:
@@ -120,6 +126,12 @@ def decimal(least: float, most: float) -> ValueType:
 
 def string(*choices: str) -> ValueType:
     return ValueType(Kind.STRING, choices=choices)
+
+
+def throttled_replicas() -> ValueType:
+    """Return the type of a list of replicas: a partition and a broker each."""
+    form_in_words = "* for all replicas, or a list of PARTITION:BROKER, separated by commas"
+    return ValueType(Kind.LIST, form=_REPLICA, form_in_words=form_in_words)
 
 
 def words(*choices: str) -> ValueType:

@@ -14,6 +14,7 @@ from cordwood.replication.frames import FollowRequest, MalformedFrame, Open, Pus
 from cordwood.replication.leader_connection import LeaderConnection
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.tasks import RunBlocking
+from cordwood.replication.throttle import Charge
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.config import LogConfig
 
@@ -60,14 +61,17 @@ class LeaderFixture(ReplicaFixture):
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config)
         limits = FollowerLimits(CATCHUP_BYTES_PER_SECOND)
+        self.throttle = limits.throttle
         self.follower_connections = FollowerConnections(self.replicas, self.end_of_tick, limits, lambda _: None)
         self.channel = RecordingChannel()
         self.send(frames.encode_open(HELLO))
 
-    def lead(self, index: int, *, in_sync: bool = True) -> Partition:
+    def lead(self, index: int, *, in_sync: bool = True, charge: Charge | None = None) -> Partition:
+        """Lead a partition. With `charge` the follower's replica is being added."""
         partition = self.partition(index)
         isr = frozenset({ME, FOLLOWER} if in_sync else {ME})
-        partition.assigned(Assignment(ME, 1, 1, (ME, FOLLOWER), isr, 1))
+        charges = {} if charge is None else {FOLLOWER: charge}
+        partition.assigned(Assignment(ME, 1, 1, (ME, FOLLOWER), isr, 1, charges))
         return partition
 
     def send(self, frame: bytes) -> None:

@@ -29,7 +29,7 @@ def test_every_row_of_the_table_holds_together(key: str) -> None:
     row = TOPIC_CONFIGS[key]
     assert row.documentation.endswith(".")
     assert all(SETTINGS[broker_key].is_dynamic for broker_key in row.broker_keys)
-    assert {SETTINGS[broker_key].type.choices for broker_key in row.broker_keys} == {row.type.choices}
+    assert {SETTINGS[broker_key].type.choices for broker_key in row.broker_keys} <= {row.type.choices}
     assert value_of(key, {}, PLAIN) is not None
 
 
@@ -251,3 +251,12 @@ def test_a_topic_of_an_archive_that_is_gone_keeps_its_config_and_may_change_othe
     own = {"remote.storage.enable": "true"}
     assert log_config(own, PLAIN).is_archived
     validate_changes(own, {"retention.ms": "5"}, PLAIN)
+
+
+@pytest.mark.parametrize("key", ["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"])
+def test_throttled_replicas_are_partitions_with_brokers(key: str) -> None:
+    for text in ("", "*", "0:1", "0:1,12:3"):
+        validate({key: text}, PLAIN)
+    for text in ("0", "0:1,*", "a:b", "0:1:2", ":1"):
+        with pytest.raises(Refused, match="PARTITION:BROKER"):
+            validate({key: text}, PLAIN)

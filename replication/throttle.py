@@ -1,0 +1,170 @@
+"""Replication throttle: token buckets for what a leader sends to replicas that are being added (KIP-73).
+
+Followers that were replicas before the reassignment are never throttled, in sync or not: they would stay out of the ISR
+for longer (KIP-352). A leader enforces its own rate, and its share of the rate of each follower.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntFlag
+from typing import Protocol
+
+UNLIMITED = (1 << 63) - 1
+"""Rate without a limit: the default of Kafka's configs."""
+BURST_S = 1.0
+"""What is not sent within this time is not made up for."""
+PIECE_S = 0.05
+PIECE_BYTES_MAX = 256 << 10
+"""A sender waits until tokens for a piece of this time or size have arrived: smaller pushes would cost more."""
+TURN_S = 0.005
+RETRY_S_MAX = 1.0
+"""Longest time until a sender looks again: the rate may have been raised meanwhile."""
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Bytes that a rate allows. Pure; times are seconds of any monotonic clock.
+
+    Whole batches are charged, more than there are tokens if need be: the next ones wait until the debt is paid.
+    """
+
+    rate: float = UNLIMITED
+    """Bytes per second."""
+    burst: float | None = None
+    """Most tokens that are kept; None for those of `BURST_S`."""
+    tokens: float = 0.0
+    at: float = 0.0
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self.rate >= UNLIMITED
+
+    def set_rate(self, rate: float, now: float) -> None:
+        """Change the rate. A debt stays, but an unlimited rate forgets it."""
+        if rate != self.rate:
+            was_unlimited = self.is_unlimited
+            self.available(now)
+            self.rate = rate
+            if was_unlimited or self.is_unlimited:
+                self.tokens = 0.0
+
+    def available(self, now: float) -> int:
+        """Return the bytes that may be sent now; negative for a debt."""
+        if self.is_unlimited:
+            self.at = now
+            return UNLIMITED
+        most = self.rate * BURST_S if self.burst is None else self.burst
+        self.tokens = min(self.tokens + (now - self.at) * self.rate, most)
+        self.at = now
+        return math.floor(self.tokens)
+
+    def charge(self, size: int) -> None:
+        """Charge bytes that were sent."""
+        if not self.is_unlimited:
+            self.tokens -= size
+
+    def wait_s(self) -> float:
+        """Return the time from the last `available` until there are tokens for a piece, `RETRY_S_MAX` at most."""
+        if self.rate <= 0:
+            return RETRY_S_MAX
+        piece = max(min(self.rate * PIECE_S, PIECE_BYTES_MAX), 1)
+        return min(max((piece - self.tokens) / self.rate, 0.0), RETRY_S_MAX)
+
+
+class Charge(IntFlag):
+    """The rates that the records for a replica are charged to."""
+
+    NONE = 0
+    LEADER = 1
+    """leader.replication.throttled.rate of the leader."""
+    FOLLOWER = 2
+    """follower.replication.throttled.rate of the follower."""
+
+
+class Sender(Protocol):
+    """Connection of one follower."""
+
+    broker_id: int
+
+    def retry_in(self, delay_s: float) -> None:
+        """Try again to send after this time."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class ReplicationThrottle:
+    """Rates of one leader. Its followers take turns at the leader's own rate, in the order in which they wait."""
+
+    sent_bytes: int = 0
+    """Bytes sent to replicas that were being added, throttled or not."""
+    _leader: TokenBucket = field(default_factory=TokenBucket)
+    _followers: dict[int, TokenBucket] = field(default_factory=dict)
+    _waiting: dict[Sender, None] = field(default_factory=dict)
+    _has_turn: Sender | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def set_rates(self, leader: float, followers: Mapping[int, float], now: float) -> None:
+        """Set the leader's rate, and its share of the rate of each follower. A follower that is left out has no limit.
+
+        `now` is the event loop's time.
+        """
+        self._leader.set_rate(leader, now)
+        for broker_id in self._followers.keys() - followers.keys():
+            del self._followers[broker_id]
+        for broker_id, rate in followers.items():
+            self._followers.setdefault(broker_id, TokenBucket(rate, at=now)).set_rate(rate, now)
+
+    def allowed(self, sender: Sender, charge: Charge, now: float) -> int:
+        """Return the bytes that may be sent to the follower now. If there are none, its sender retries later."""
+        room = UNLIMITED
+        follower = self._followers.get(sender.broker_id) if charge & Charge.FOLLOWER else None
+        if follower is not None and (room := follower.available(now)) <= 0:
+            sender.retry_in(follower.wait_s())
+        elif charge & Charge.LEADER and not self._leader.is_unlimited:
+            room = min(room, self._share(sender, now))
+        return room
+
+    def sent(self, sender: Sender, charge: Charge, size: int) -> None:
+        """Charge `size` bytes that were sent to a replica that is being added."""
+        self.sent_bytes += size
+        if charge & Charge.LEADER:
+            self._leader.charge(size)
+        if charge & Charge.FOLLOWER and (follower := self._followers.get(sender.broker_id)) is not None:
+            follower.charge(size)
+
+    def forget(self, sender: Sender) -> None:
+        """Take a closed connection out of the queue."""
+        self._waiting.pop(sender, None)
+        if self._has_turn is sender:
+            self._has_turn = None
+
+    def _share(self, sender: Sender, now: float) -> int:
+        """Return the tokens of the leader's rate if it is the sender's turn; otherwise queue the sender."""
+        if self._has_turn is sender or not self._waiting or sender is next(iter(self._waiting)):
+            available = self._leader.available(now)
+            if available > 0:
+                self._waiting.pop(sender, None)
+                return available
+        self._waiting.setdefault(sender)
+        if self._has_turn is sender:
+            self._has_turn = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._leader.wait_s(), self._next_turn)
+        return 0
+
+    def _next_turn(self) -> None:
+        """Give the first sender in the queue its turn, if there are tokens."""
+        self._timer = self._has_turn = None
+        if not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        delay_s = TURN_S
+        if self._leader.available(loop.time()) > 0:
+            self._has_turn = next(iter(self._waiting))
+            del self._waiting[self._has_turn]
+            self._has_turn.retry_in(0)
+        else:
+            delay_s = self._leader.wait_s()
+        self._timer = loop.call_later(delay_s, self._next_turn)
