@@ -13,7 +13,8 @@ class Assignment(NamedTuple):
     """Replicas of a partition, their in-sync set (ISR), the leader and its leader epoch.
 
     `isr` is committed: the metadata log has it. `min_isr` is the size that the ISR must have to commit anything.
-    `charges` has the replicas that a reassignment adds, with the rates that they are charged to.
+    `removing` is the number of replicas that a reassignment removes at its end. `charges` has those that it adds, with
+    the rates that they are charged to.
     """
 
     leader: int
@@ -22,4 +23,5 @@ class Assignment(NamedTuple):
     replicas: tuple[int, ...]
     isr: frozenset[int]
     min_isr: int
+    removing: int = 0
     charges: Mapping[int, Charge] = MappingProxyType({})

@@ -167,6 +167,11 @@ class LeaderView:
         self._note_members()
         return wanted
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether fewer replicas are in sync than the partition has, or will have after its reassignment."""
+        return len(self.isr) < len(self.assignment.replicas) - self.assignment.removing
+
     def is_complete(self, log_end: int) -> bool:
         """Return whether all replicas are in sync and have the whole log: then no follower has to be watched."""
         ends = self.followers

@@ -14,6 +14,7 @@ from cordwood.cluster.broker.throttling import charges
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.metadata.elections import commit_size
 from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.cluster.tiering.archived_topics import COORDINATED, is_archived
 from cordwood.replication.assignment import Assignment
@@ -238,7 +239,8 @@ class Assignments:
             elif held.log.config != config:
                 held.configure(config)
             if held is not None:
-                self._assign_within(held, partition, min_isr, charges(topic, index, partition))
+                size = commit_size(partition, min_isr, self._image.metadata_version)
+                self._assign_within(held, partition, size, charges(topic, index, partition))
         elif (moved_away := self._replicas.remove_one(topic.name, index)) is not None:
             self._remove([moved_away])
 
@@ -260,6 +262,7 @@ class Assignments:
                 partition.replicas,
                 frozenset(partition.isr),
                 min_isr,
+                len(partition.removing),
                 charged,
             )
         )

@@ -36,7 +36,9 @@ def view_of(admin: "KafkaAdminClient") -> ClusterView:
         described["cluster_id"],
         tuple(_broker(row, held) for row in sorted(described["brokers"], key=lambda row: int(row["broker_id"]))),
         _quorum(answer_of(admin.describe_metadata_quorum, deadline_s)),
-        tuple(_partitions(topics, _replicas_held(held), _min_isr(admin, topics, deadline_s))),
+        tuple(
+            _partitions(topics, _replicas_held(held), _min_isr(admin, topics, deadline_s), _removing(admin, deadline_s))
+        ),
     )
 
 
@@ -112,8 +114,17 @@ def _min_isr(admin: "KafkaAdminClient", topics: list[dict[str, Any]], deadline_s
     return {name: int(configs[name][MIN_ISR]["value"]) for name in names if MIN_ISR in configs.get(name, {})}
 
 
+def _removing(admin: "KafkaAdminClient", deadline_s: float) -> dict[tuple[str, int], int]:
+    """Return the number of replicas that reassignments remove, by topic and partition."""
+    moves = answer_of(admin.list_partition_reassignments, deadline_s)
+    return {(where.topic, where.partition): len(move["removing_replicas"]) for where, move in moves.items()}
+
+
 def _partitions(
-    topics: list[dict[str, Any]], held: Mapping[tuple[int, str, int], dict[str, Any]], min_isr: Mapping[str, int]
+    topics: list[dict[str, Any]],
+    held: Mapping[tuple[int, str, int], dict[str, Any]],
+    min_isr: Mapping[str, int],
+    removing: Mapping[tuple[str, int], int],
 ) -> Iterable[PartitionInfo]:
     for topic in sorted(topics, key=lambda topic: str(topic["name"])):
         name = topic["name"]
@@ -124,7 +135,8 @@ def _partitions(
             )
             leader = None if row["leader_id"] == NOBODY else row["leader_id"]
             # As in the broker: a topic of one replica needs no second one.
-            yield PartitionInfo(name, index, leader, replicas, min(min_isr.get(name, 1), len(replicas)))
+            size = min(min_isr.get(name, 1), len(replicas))
+            yield PartitionInfo(name, index, leader, replicas, size, removing.get((name, index), 0))
 
 
 def _replica(broker_id: int, partition: dict[str, Any], held: dict[str, Any] | None) -> ReplicaInfo:

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from cordwood.cluster.metadata.commands import Assignment, BrokerId
+from cordwood.cluster.metadata.features import NEWEST_LEVEL
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
+
+MOVES_WAIT_FOR_ADDED = 2
+"""The metadata.version from which a reassignment waits for the replicas that it adds, and for no other."""
 
 IsAlive = Callable[[BrokerId], bool]
 """Returns whether a broker may lead and be in sync."""
@@ -118,8 +122,10 @@ def unclean(partition: PartitionImage, candidate: BrokerId | None, is_alive: IsA
     return partition if elected is None else _led(partition, elected, (elected,), ())
 
 
-def moving(partition: PartitionImage, target: Assignment, is_alive: IsAlive) -> PartitionImage:
-    """Begin a reassignment to `target`, or complete it if all of `target` is in sync.
+def moving(
+    partition: PartitionImage, target: Assignment, is_alive: IsAlive, level: int = NEWEST_LEVEL
+) -> PartitionImage:
+    """Begin a reassignment to `target`, or complete it if all that it adds is in sync.
 
     A replica in neither the old nor the new assignment is removed immediately. The in-sync set is empty afterwards if
     none of it stays: the caller has to refuse such a reassignment.
@@ -130,7 +136,7 @@ def moving(partition: PartitionImage, target: Assignment, is_alive: IsAlive) -> 
     if (replicas, adding, removing) == (partition.replicas, partition.adding, partition.removing):
         return partition
     moved = replace(partition, replicas=replicas, adding=adding, removing=removing)
-    return arrived(_among_replicas(moved, is_alive), is_alive)
+    return arrived(_among_replicas(moved, is_alive), is_alive, level)
 
 
 def moved_back(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
@@ -140,12 +146,55 @@ def moved_back(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
     return _ended(partition, _origin(partition), is_alive)
 
 
-def arrived(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """Complete the reassignment if every target replica is in sync."""
-    target = _but_all(partition.replicas, partition.removing)
-    if not is_moving(partition) or not set(target) <= set(partition.isr):
+def arrived(partition: PartitionImage, is_alive: IsAlive, level: int = NEWEST_LEVEL) -> PartitionImage:
+    """Complete the reassignment if every added replica is in sync, and one that stays.
+
+    Up to metadata.version 1 every target replica has to be in sync.
+    """
+    target = target_of(partition)
+    awaited = target if level < MOVES_WAIT_FOR_ADDED else partition.adding
+    if not is_moving(partition) or not set(awaited) <= set(partition.isr):
+        return partition
+    if not set(target) & set(partition.isr):
         return partition
     return _ended(partition, target, is_alive)
+
+
+def level_changed(partition: PartitionImage, _min_isr: int) -> PartitionImage:
+    """Empty the eligible leader replicas of a reassigned partition: another `commit_size` counts from here on.
+
+    The new partition epoch makes its leader use that size, too.
+    """
+    if not is_moving(partition):
+        return partition
+    return replace(partition, elr=(), partition_epoch=partition.partition_epoch + 1)
+
+
+def commit_size(partition: PartitionImage, min_isr: int, level: int = NEWEST_LEVEL) -> int:
+    """Return the size of the in-sync set that may commit, given the topic's min.insync.replicas.
+
+    A reassignment asks for no more than there were replicas before it, and than there will be: otherwise a partition of
+    one replica would refuse acks=all until the second one is in sync.
+    """
+    if level < MOVES_WAIT_FOR_ADDED or not is_moving(partition):
+        return min_isr
+    replicas = len(partition.replicas)
+    return min(min_isr, replicas - len(partition.adding), replicas - len(partition.removing))
+
+
+def may_commit_without_eligible(partition: PartitionImage, min_isr: int, level: int) -> bool:
+    """Return whether records may be committed that the eligible leader replicas do not have."""
+    return level >= MOVES_WAIT_FOR_ADDED and len(partition.isr) >= commit_size(partition, min_isr, level)
+
+
+def target_of(partition: PartitionImage) -> Assignment:
+    """Return the replicas after the reassignment in progress: all of them if there is none."""
+    return _but_all(partition.replicas, partition.removing)
+
+
+def is_under_replicated(partition: PartitionImage) -> bool:
+    """Return whether fewer replicas are in sync than the partition has, or will have after its reassignment."""
+    return len(partition.isr) < len(partition.replicas) - len(partition.removing)
 
 
 def is_moving(partition: PartitionImage) -> bool:

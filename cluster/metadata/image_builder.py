@@ -159,7 +159,10 @@ class ImageBuilder:
             case CreateCut() | DropCut():
                 self._delta.rest = replace(self._delta.rest, cuts=cut_changes.after(self._delta, command))
             case UpdateFeatures() | AlterClientQuotas():
+                level = self._delta.rest.metadata_version
                 self._delta.rest = cluster_changes.after(self._delta.rest, command)
+                if self._delta.rest.metadata_version != level:
+                    yield from self._delta.change_all(elections.level_changed)
             case AssignReplicasToDirs():
                 self._delta.rest = directory_changes.after(self._delta, self._broker(command), command)
             case AddVoter() | RemoveVoter() | UpdateVoter():
@@ -326,7 +329,7 @@ class ImageBuilder:
             if not leader.is_alive:
                 # The leader is in controlled shutdown and waits until another replica can lead.
                 proposed = elections.stopping(proposed, leader.id, is_alive, least)
-            return elections.arrived(proposed, is_alive)
+            return elections.arrived(proposed, is_alive, self._delta.rest.metadata_version)
 
         return propose
 
@@ -373,7 +376,7 @@ class ImageBuilder:
             moved = elections.moved_back(partition, delta.is_alive)
         else:
             delta.check_assignments([target])
-            moved = elections.moving(partition, target, delta.is_alive)
+            moved = elections.moving(partition, target, delta.is_alive, delta.rest.metadata_version)
         if partition.isr and not moved.isr:
             message = (
                 f"All replicas in sync ({', '.join(map(str, partition.isr))}) would be removed: keep one of them until"

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.metadata import elections
 from cordwood.cluster.metadata.commands import Assignment, BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image, PartitionImage, TopicImage
 from cordwood.storage.budget import Parts
@@ -101,7 +102,7 @@ class ImageDelta:
             if after is partition:
                 if self._is_part_full():
                     yield
-                after = _changed(partition, change, least)
+                after = self._changed(partition, change, least)
                 changed[partition] = after = None if after is partition else after
             by_identity[identity] = after or partition
         if any(changed.values()):
@@ -118,9 +119,20 @@ class ImageDelta:
             if 0 <= index < len(partitions):
                 if self._is_part_full():
                     yield
-                partitions[index] = _changed(partitions[index], change, least)
+                partitions[index] = self._changed(partitions[index], change, least)
         if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
             self.put_topic(replace(topic, partitions=tuple(partitions)))
+
+    def _changed(self, before: PartitionImage, change: Change, min_isr: int) -> PartitionImage:
+        level = self.rest.metadata_version
+        after = change(before, elections.commit_size(before, min_isr, level))
+        if after is before:
+            return after
+        if after.elr and elections.may_commit_without_eligible(after, min_isr, level):
+            after = replace(after, elr=())
+        assert after.leader_epoch >= before.leader_epoch, "rule 3: leader epochs never regress"
+        assert after.partition_epoch > before.partition_epoch, "rule 7: a change has its own epoch"
+        return after
 
     def broker(self, broker_id: BrokerId) -> BrokerImage:
         """Return the broker. Raises CommandRefused if the broker is not registered."""
@@ -164,10 +176,3 @@ class ImageDelta:
         if self._by_name is None or self._by_id is None:
             self._by_name, self._by_id = dict(self._before.topics_by_name), dict(self._before.topics_by_id)
         return self._by_name, self._by_id
-
-
-def _changed(before: PartitionImage, change: Change, min_isr: int) -> PartitionImage:
-    after = change(before, min_isr)
-    assert after.leader_epoch >= before.leader_epoch, "rule 3: leader epochs never regress"
-    assert after is before or after.partition_epoch > before.partition_epoch, "rule 7: a change has its own epoch"
-    return after

@@ -62,6 +62,8 @@ class PartitionInfo:
     leader: int | None
     replicas: tuple[ReplicaInfo, ...]
     min_isr: int
+    removing: int = 0
+    """Replicas that a reassignment removes at its end."""
 
     @property
     def name(self) -> str:
@@ -75,8 +77,8 @@ class PartitionInfo:
 
     @property
     def is_under_replicated(self) -> bool:
-        """True if a replica is not in sync."""
-        return not all(replica.is_in_sync for replica in self.replicas)
+        """True if fewer replicas are in sync than there are, or will be after a reassignment."""
+        return len(self.isr) < len(self.replicas) - self.removing
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreatePartitions, CreateTopic
+from cordwood.cluster.metadata.elections import target_of
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 from cordwood.cluster.resources.turns import Steps
 
@@ -93,7 +94,7 @@ def more_partitions(
             else f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
         )
         raise Refused(ErrorCode.invalid_partitions, message)
-    factor = len(topic.partitions[0].replicas)
+    factor = len(target_of(topic.partitions[0]))
     if assignments is None:
         placed = yield from place(image.brokers.values(), count - have, factor, rng.randrange(1 << 16))
         return CreatePartitions(topic.id, have, placed)

@@ -21,6 +21,7 @@ from cordwood.archive.store import ObjectExists, ObjectMissing, ObjectStore, Sto
 from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.archive_commands import BeginUpload, ForgetArchived
+from cordwood.cluster.metadata.elections import target_of
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.tiering.archived_topics import is_archived
@@ -136,7 +137,7 @@ def wanted_objects(image: Image, settings: Settings) -> Iterator[TopicObject]:
     archived = [topic for topic in image.topics_by_id.values() if topic.id in ids or is_archived(topic, broker)]
     for topic in archived:
         configs, partitions = dict(topic.configs), len(topic.partitions)
-        replicas = len(topic.partitions[0].replicas)
+        replicas = len(target_of(topic.partitions[0]))
         yield TopicObject(
             topic.id, topic.name, partitions, configs, image.next_producer_id, replicas, sequence=image.index
         )

@@ -22,6 +22,7 @@ from cordwood.cluster.metadata.commands import (
     ResourceType,
     UnfenceBroker,
 )
+from cordwood.cluster.metadata.features import METADATA_VERSION, UpdateFeatures
 from cordwood.cluster.metadata.image import MIN_ISR, BrokerImage, CommandRefused, Image, PartitionImage
 from cordwood.cluster.metadata.image_builder import apply
 
@@ -44,6 +45,10 @@ class MetadataScenario:
     @property
     def partition(self) -> PartitionImage:
         return self.image.topics_by_id[TOPIC].partitions[0]
+
+    def level(self, level: int) -> "MetadataScenario":
+        """Finalize a metadata.version."""
+        return self.apply(UpdateFeatures(((METADATA_VERSION, level),)))
 
     def broker(self, broker: int) -> BrokerImage:
         return self.image.brokers[BrokerId(broker)]

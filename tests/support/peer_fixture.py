@@ -71,7 +71,7 @@ class LeaderFixture(ReplicaFixture):
         partition = self.partition(index)
         isr = frozenset({ME, FOLLOWER} if in_sync else {ME})
         charges = {} if charge is None else {FOLLOWER: charge}
-        partition.assigned(Assignment(ME, 1, 1, (ME, FOLLOWER), isr, 1, charges))
+        partition.assigned(Assignment(ME, 1, 1, (ME, FOLLOWER), isr, 1, charges=charges))
         return partition
 
     def send(self, frame: bytes) -> None:

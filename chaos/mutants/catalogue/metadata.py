@@ -74,9 +74,9 @@ MUTANTS = (
     Mutant(
         "moves-end-before-all-are-in-sync",
         "cluster/metadata/elections.py",
-        "    if not is_moving(partition) or not set(target) <= set(partition.isr):\n",
+        "    if not is_moving(partition) or not set(awaited) <= set(partition.isr):\n",
         "    if not is_moving(partition):\n",
-        "A reassignment completes once all target replicas are in the ISR (KIP-455).",
+        "A reassignment completes once all added replicas are in the ISR (KIP-455).",
         "A partition has fewer replicas than it should.",
         Scenario.QUORUM,
     ),

@@ -10,6 +10,7 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import DESCRIBE_CLUSTER
 from cordwood.cluster.metadata.commands import Endpoint
+from cordwood.cluster.metadata.elections import commit_size
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
 from cordwood.cluster.operations.can_stop import reasons_against
 from cordwood.cluster.operations.view import BrokerInfo, ClusterView, PartitionInfo, QuorumInfo, ReplicaInfo
@@ -128,7 +129,8 @@ def _partitions(image: Image, context: Context) -> list[PartitionInfo]:
         for index, partition in enumerate(topic.partitions):
             leader = None if partition.leader == NO_LEADER else int(partition.leader)
             replicas = _replicas(partition, image)
-            rows.append(PartitionInfo(topic.name, index, leader, replicas, min(min_isr, len(replicas))))
+            size = min(commit_size(partition, min_isr, image.metadata_version), len(replicas))
+            rows.append(PartitionInfo(topic.name, index, leader, replicas, size, len(partition.removing)))
     return rows
 
 

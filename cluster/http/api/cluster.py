@@ -6,7 +6,8 @@ from cordwood.cluster.http.api.brokers import BrokerDescription, broker_of
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import DESCRIBE_CLUSTER
-from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
+from cordwood.cluster.metadata.elections import commit_size, is_moving, is_under_replicated
+from cordwood.cluster.metadata.image import NO_LEADER
 from cordwood.cluster.metadata.quorum import VoterStatus
 
 
@@ -40,7 +41,7 @@ class ClusterDescription(msgspec.Struct, frozen=True):
     topic_count: int
     partition_count: int
     under_replicated_partitions: int
-    """Partitions with fewer in-sync replicas than replicas."""
+    """Partitions with fewer in-sync replicas than they have, or will have after their reassignment."""
     under_min_isr_partitions: int
     """Partitions that refuse acks=all: fewer replicas in sync than min.insync.replicas."""
     offline_partitions: int
@@ -57,9 +58,10 @@ async def describe_cluster(asked: ApiRequest[Nothing, Nothing]) -> ClusterDescri
     under_replicated = under_min_isr = offline = reassigning = 0
     async for min_isr, partition in context.turns.within((image.min_isr(topic), topic.partitions) for topic in topics):
         under_replicated += is_under_replicated(partition)
-        under_min_isr += len(partition.isr) < min(min_isr, len(partition.replicas))
+        size = commit_size(partition, min_isr, image.metadata_version)
+        under_min_isr += len(partition.isr) < min(size, len(partition.replicas))
         offline += partition.leader == NO_LEADER
-        reassigning += bool(partition.adding or partition.removing)
+        reassigning += is_moving(partition)
     return ClusterDescription(
         cluster_id=image.cluster_id,
         controller=quorum.leader,
@@ -73,11 +75,6 @@ async def describe_cluster(asked: ApiRequest[Nothing, Nothing]) -> ClusterDescri
         offline_partitions=offline,
         reassigning_partitions=reassigning,
     )
-
-
-def is_under_replicated(partition: PartitionImage) -> bool:
-    """Return whether fewer replicas are in sync than the partition has."""
-    return len(partition.isr) < len(partition.replicas)
 
 
 def _quorum(context: Context) -> QuorumDescription:

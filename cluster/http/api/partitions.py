@@ -13,7 +13,6 @@ from kio.schema.create_partitions.v3.request import (
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 
 from cordwood.cluster.http import offsets
-from cordwood.cluster.http.api.cluster import is_under_replicated
 from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, Items, PartitionCount
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets
@@ -21,6 +20,7 @@ from cordwood.cluster.http.refusal import check
 from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
 from cordwood.cluster.http.security.rights import ALTER_TOPIC, DESCRIBE_TOPIC
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.elections import is_under_replicated
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from cordwood.storage.types import TopicPartition
 

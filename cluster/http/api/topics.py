@@ -13,12 +13,12 @@ from kio.schema.create_topics.v7.request import (
 )
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
-from cordwood.cluster.http.api.cluster import is_under_replicated
 from cordwood.cluster.http.api.configs import ConfigValue, text_of
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check, json_response
 from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
 from cordwood.cluster.http.security.rights import CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS
+from cordwood.cluster.metadata.elections import is_under_replicated, target_of
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.proposals.topics import DEFAULT, INTERNAL_TOPICS
 from cordwood.cluster.resources.turns import Steps
@@ -142,7 +142,7 @@ def topic_of(topic: TopicImage, context: Context) -> Steps[Topic]:
         id=str(topic.id),
         is_internal=topic.name in INTERNAL_TOPICS,
         partition_count=len(topic.partitions),
-        replication_factor=len(topic.partitions[0].replicas) - len(topic.partitions[0].removing),
+        replication_factor=len(target_of(topic.partitions[0])),
         under_replicated_partitions=under_replicated,
         offline_partitions=offline,
         configs=dict(topic.configs) if context.access.sees(DESCRIBE_TOPIC_CONFIGS, topic.name) else {},

@@ -73,8 +73,9 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _of_leaders(
         "under_replicated_partitions",
-        "Partitions led by this broker whose ISR is smaller than their set of replicas.",
-        lambda _, view: len(view.isr) < len(view.assignment.replicas),
+        "Partitions led by this broker whose ISR is smaller than their set of replicas; during a reassignment, than the"
+        " set that they will have.",
+        lambda _, view: view.is_under_replicated,
     ),
     _of_leaders(
         "under_min_isr_partitions",

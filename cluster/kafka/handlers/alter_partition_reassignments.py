@@ -24,7 +24,8 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import generated
 from cordwood.cluster.metadata.commands import ReassignPartition
-from cordwood.cluster.metadata.image import Image, PartitionImage
+from cordwood.cluster.metadata.elections import target_of
+from cordwood.cluster.metadata.image import Image
 
 KEY, VERSIONS = ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(2)
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
@@ -82,12 +83,8 @@ def _command(topic: str, wanted: ReassignablePartition, image: Image, *, may_res
         message = f"Unable to find partition {topic}:{wanted.partition_index}."
         raise Refused(ErrorCode.unknown_topic_or_partition, message)
     replicas = None if wanted.replicas is None else tuple(wanted.replicas)
-    if replicas is not None and not may_resize and len(replicas) != _replication_factor(partition):
-        message = f"The replication factor is changed from {_replication_factor(partition)} to {len(replicas)}"
+    factor = len(target_of(partition))
+    if replicas is not None and not may_resize and len(replicas) != factor:
+        message = f"The replication factor is changed from {factor} to {len(replicas)}"
         raise Refused(ErrorCode.invalid_replication_factor, message)
     return ReassignPartition(known.id, wanted.partition_index, replicas)
-
-
-def _replication_factor(partition: PartitionImage) -> int:
-    """Return the replication factor after an ongoing reassignment."""
-    return len(partition.replicas) - len(partition.removing)

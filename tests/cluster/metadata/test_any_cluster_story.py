@@ -13,6 +13,8 @@ from metadata_scenario import MetadataScenario
 
 from cordwood.cluster.metadata.commands import Command, Election, FenceBroker
 from cordwood.cluster.metadata.controller import Controller, Rules
+from cordwood.cluster.metadata.elections import commit_size
+from cordwood.cluster.metadata.features import METADATA_VERSION, NEWEST_LEVEL, UpdateFeatures
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused
 from cordwood.cluster.metadata.quorum import Heartbeat
 
@@ -43,8 +45,10 @@ class ClusterStory(RuleBasedStateMachine):
         self.has_lost_disks = False
         self.heard_at_s: dict[tuple[int, int], float] = {}
 
-    @initialize(min_isr=st.integers(1, 3))
-    def begin(self, min_isr: int) -> None:
+    @initialize(min_isr=st.integers(1, 3), is_new=st.booleans())
+    def begin(self, min_isr: int, is_new: bool) -> None:
+        if is_new:
+            self.upgrade()
         self.cluster.create(*REPLICAS, min_isr=min_isr)
         self.seen = self.cluster.partition
         self.pass_time(1, set(BROKERS), set(range(VOTERS)))
@@ -103,7 +107,7 @@ class ClusterStory(RuleBasedStateMachine):
         """Append a record on the leader, and commit it if the ISR is large enough."""
         partition = self.cluster.partition
         self.log_end[partition.leader] += 1
-        if len(partition.isr) >= self.min_isr:
+        if len(partition.isr) >= self.commit_size:
             end = self.log_end[partition.leader]
             self.log_end |= dict.fromkeys(map(int, partition.isr), end)
             self.committed = end
@@ -144,6 +148,16 @@ class ClusterStory(RuleBasedStateMachine):
         self.cluster.set_min_isr(min_isr)
         self.commit_what_all_have()
 
+    @precondition(lambda self: self.cluster.image.metadata_version < NEWEST_LEVEL)
+    @rule()
+    def finalize(self) -> None:
+        """Finalize the newest metadata.version, in the middle of whatever goes on."""
+        self.upgrade()
+        self.commit_what_all_have()
+
+    def upgrade(self) -> None:
+        self.cluster.apply(UpdateFeatures(((METADATA_VERSION, NEWEST_LEVEL),)))
+
     @rule()
     def elect_preferred(self) -> None:
         self.cluster.elect(Election.PREFERRED)
@@ -181,10 +195,17 @@ class ClusterStory(RuleBasedStateMachine):
         topic = next(iter(self.cluster.image.topics_by_id.values()))
         return self.cluster.image.min_isr(topic)
 
+    @property
+    def commit_size(self) -> int:
+        """The size of the ISR that the leader asks for."""
+        partition = self.cluster.partition
+        level = self.cluster.image.metadata_version
+        return min(commit_size(partition, self.min_isr, level), len(partition.replicas))
+
     def commit_what_all_have(self) -> None:
         """Advance the leader's high watermark as far as it may."""
         partition = self.cluster.partition
-        if partition.leader != NO_LEADER and len(partition.isr) >= self.min_isr:
+        if partition.leader != NO_LEADER and len(partition.isr) >= self.commit_size:
             self.committed = max(self.committed, min(self.log_end[member] for member in partition.isr))
 
     def heartbeat(self, broker: int) -> Heartbeat:
@@ -216,7 +237,7 @@ class ClusterStory(RuleBasedStateMachine):
         assert not set(now.isr) & set(now.elr)
         assert not set(now.adding) & set(now.removing)
         assert len(set(now.replicas)) == len(now.replicas) > 0
-        assert not now.elr or len(now.isr) < self.min_isr
+        assert not now.elr or len(now.isr) < self.commit_size
         assert now.isr or self.has_lost_disks, "only a lost disk leaves nobody in sync"
 
     @invariant()

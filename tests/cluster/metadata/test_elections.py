@@ -318,6 +318,54 @@ def test_replicas_go_away_at_once_where_all_others_are_in_sync(cluster: Metadata
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
 
 
+@pytest.mark.parametrize(("level", "is_over"), [(1, False), (2, True)])
+def test_a_move_waits_for_what_it_adds_alone(level: int, is_over: bool) -> None:
+    cluster = MetadataScenario(4).level(level).create(1, 2, 3).in_sync(1, 2).move(2, 3, 4).in_sync(1, 2, 4)
+    assert (cluster.partition.replicas == (2, 3, 4)) is is_over, "broker 3 was not in sync before either"
+    cluster.in_sync(*cluster.partition.isr, 3)
+    assert (cluster.partition.replicas, cluster.partition.isr) == ((2, 3, 4), (2, 3, 4))
+
+
+def test_a_move_is_not_over_before_one_that_stays_is_in_sync() -> None:
+    cluster = MetadataScenario(3).level(2).create(1, 2, 3).in_sync(1, 2).move(3)
+    assert (cluster.partition.replicas, cluster.partition.removing) == ((3, 1, 2), (1, 2))
+    cluster.in_sync(1, 2, 3)
+    assert (cluster.partition.replicas, cluster.partition.leader) == ((3,), 3)
+
+
+def test_a_move_asks_for_no_more_in_sync_than_before_and_after_it() -> None:
+    cluster = MetadataScenario(5).level(2).create(1, min_isr=2).move(2, 3)
+    assert elections.commit_size(cluster.partition, 2) == 1
+    assert elections.commit_size(cluster.partition, 2, level=1) == 2
+    cluster.in_sync(1, 2, 3).move(4)
+    assert elections.commit_size(cluster.partition, 2) == 1
+    cluster.in_sync(2, 3, 4)
+    assert cluster.partition.replicas == (4,)
+
+
+def test_a_move_to_fewer_replicas_forgets_who_was_eligible() -> None:
+    cluster = MetadataScenario(4).level(2).create(1, 2, 3, min_isr=2).fence(3).fence(2)
+    assert (cluster.partition.isr, cluster.partition.elr) == ((1,), (2,))
+    cluster.move(4)
+    assert (cluster.partition.isr, cluster.partition.elr) == ((1,), ()), "one is enough from here on"
+
+
+def test_a_new_level_counts_for_moves_from_its_first_moment() -> None:
+    cluster = MetadataScenario(4).create(1, 2, min_isr=3).move(3, 4).in_sync(1, 2, 3).fence(2)
+    assert (cluster.partition.isr, cluster.partition.elr) == ((3, 1), (2,))
+    before = cluster.level(2).partition
+    assert (before.isr, before.elr) == ((3, 1), ())
+    assert elections.commit_size(before, 3) == 2
+
+
+def test_partitions_are_under_replicated_against_where_they_go() -> None:
+    cluster = MetadataScenario(4).level(2).create(1, 2, 3).move(4, 2, 3)
+    assert not elections.is_under_replicated(cluster.partition), "one more is added, and none is missing"
+    assert elections.is_under_replicated(cluster.in_sync(1, 2).partition)
+    cluster = MetadataScenario(4).level(2).create(1).move(1, 2, 3)
+    assert elections.is_under_replicated(cluster.partition)
+
+
 def test_a_move_is_taken_back() -> None:
     cluster = MetadataScenario(4).create(1, 2).move(3, 4).in_sync(1, 2, 3).take_back()
     assert (cluster.partition.replicas, cluster.partition.isr, cluster.partition.adding) == ((1, 2), (1, 2), ())
