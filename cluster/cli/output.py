@@ -69,6 +69,15 @@ def console() -> "Console":
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
+def size_text(size: float) -> str:
+    """Return a number of bytes with three digits and a unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"
+
+
 def note(sentence: str) -> None:
     """Print a sentence that is not part of the command's output."""
     typer.echo(sentence, err=True)

@@ -2,14 +2,15 @@
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cordwood.cluster.cli.client import Target, admin_client, answer, failure_of, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
-from cordwood.cluster.cli.output import note, print_json, print_rows
+from cordwood.cluster.cli.output import note, print_json, print_rows, size_text
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -108,23 +109,57 @@ def move(
 def list_moves(
     as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS, command_config: CommandConfig = None
 ) -> None:
-    """List the partitions whose replicas are being moved."""
+    """List the partitions whose replicas are being moved, with the bytes and minutes that are left.
+
+    The rate is measured for a second.
+    """
     from cordwood.cluster.cli.admin import cluster_admin
+    from cordwood.cluster.cli.moves import ongoing_moves
 
     with cluster_admin(target_of(servers, command_config)) as admin:
-        moving = admin.list_partition_reassignments()
-    rows: list[dict[str, Any]] = [
+        moves = ongoing_moves(admin)
+    if as_json:
+        print_json([asdict(move) for move in moves])
+        return
+    rows = [
         {
-            "topic": where.topic,
-            "partition": where.partition,
-            "replicas": found["replicas"],
-            "adding": found["adding_replicas"],
-            "removing": found["removing_replicas"],
+            "topic": move.topic,
+            "partition": move.partition,
+            "replicas": move.replicas,
+            "adding": move.adding,
+            "removing": move.removing,
+            "left": None if move.bytes_left is None else size_text(move.bytes_left),
+            "rate": None if move.bytes_per_second is None else f"{size_text(move.bytes_per_second)}/s",
+            "minutes": move.minutes_left,
         }
-        for where, found in sorted(moving.items())
+        for move in moves
     ]
-    headings = ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"]
+    headings = ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING", "LEFT", "RATE", "MINUTES"]
     print_rows(rows, headings, as_json, "No partition is being moved.")
+
+
+@app.command()
+def throttle(
+    rate: Annotated[
+        str | None,
+        typer.Argument(metavar="[RATE]", help="Bytes per second of each broker: 5000000, 500KiB, 20MiB; or off."),
+    ] = None,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
+) -> None:
+    """Limit the rate at which moves copy replicas, or show the limit.
+
+    It counts for each broker, both for what it sends and for what it receives. Replicas that were there before
+    a move are never limited.
+    """
+    from cordwood.cluster.cli.moves import parse_rate, set_throttle, throttle_of
+
+    target = target_of(servers, command_config)
+    with admin_client(target) as admin:
+        if rate is not None:
+            set_throttle(admin, parse_rate(rate))
+        now = throttle_of(admin)
+    typer.echo("Moves are not throttled." if now is None else f"Moves are throttled to {size_text(now)}/s a broker.")
 
 
 def _confirm_unclean() -> None:

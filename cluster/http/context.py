@@ -1,7 +1,7 @@
 """The dependencies of HTTP API handlers: this broker's state and a client of the cluster."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +14,7 @@ from cordwood.cluster.http.security.rights import DESCRIBE_TOPIC, Right
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
+from cordwood.cluster.operations.moves import MoveRates
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.turns import Turns
@@ -37,6 +38,7 @@ class Context:
     streams: Streams
     accumulator: RecordAccumulator
     access_control: AccessControl
+    move_rates: MoveRates = field(default_factory=MoveRates)
     _access: Access | None = None
 
     @classmethod

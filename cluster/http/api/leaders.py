@@ -1,5 +1,6 @@
 """Leader elections and partition reassignments over HTTP."""
 
+import asyncio
 from collections import defaultdict
 from enum import Enum
 from typing import Annotated
@@ -13,12 +14,18 @@ from kio.schema.alter_partition_reassignments.v1.request import (
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import OngoingPartitionReassignment
 
+from cordwood.cluster.http.api.partitions import Replicas, replicas_of
 from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, Items, PartitionIndex
+from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check, refusal_of
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from cordwood.cluster.metadata.commands import Election
+from cordwood.cluster.metadata.image import PartitionImage
+from cordwood.cluster.operations.moves import MoveProgress, Place, minutes_left, progress_of
+from cordwood.storage.types import TopicPartition
 
 
 class ElectionType(Enum):
@@ -85,6 +92,14 @@ class OngoingMove(msgspec.Struct, frozen=True):
     replicas: list[int]
     adding: list[int]
     removing: list[int]
+    bytes_total: int | None
+    """The size of the added replicas once they are complete; null if no broker reports it."""
+    bytes_left: int | None
+    """What is still to be copied."""
+    bytes_per_second: float | None
+    """The rate since this broker was asked before, over at most 30 s; null at the first time."""
+    minutes_left: float | None
+    """The expected time; null if it is not known or nothing is copied."""
 
 
 class OngoingMoves(msgspec.Struct, frozen=True):
@@ -118,21 +133,44 @@ async def elect_leaders(asked: ApiRequest[Nothing, NewElections]) -> Outcomes:
 
 
 async def list_moves(asked: ApiRequest[Nothing, Nothing]) -> OngoingMoves:
-    """List the partition reassignments in progress."""
-    answer = await asked.context.cluster.ask(None, ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
+    """List the partition reassignments in progress, with their progress in bytes and minutes."""
+    context = asked.context
+    answer = await context.cluster.ask(None, ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
     check(answer.error_code, answer.error_message)
-    return OngoingMoves(
-        [
-            OngoingMove(
-                topic.name,
-                row.partition_index,
-                list(map(int, row.replicas)),
-                list(map(int, row.adding_replicas)),
-                list(map(int, row.removing_replicas)),
-            )
-            for topic in answer.topics
-            for row in topic.partitions
-        ]
+    found = {
+        TopicPartition(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions
+    }
+    images = {place: partition for place in found if (partition := _partition(place, context)) is not None}
+    held = await replicas_of(images, context)
+    progress = {place: _progress(place, row, held) for place, row in found.items()}
+    left: dict[Place, int | None] = {place: each.bytes_left for place, each in progress.items()}
+    rates = context.move_rates.observe(left, asyncio.get_running_loop().time())
+    return OngoingMoves([_ongoing(place, row, progress[place], rates[place]) for place, row in found.items()])
+
+
+def _partition(place: TopicPartition, context: Context) -> PartitionImage | None:
+    topic = context.image.topics_by_name.get(place.topic)
+    return None if topic is None else context.image.partition(topic.id, place.partition)
+
+
+def _progress(place: TopicPartition, row: OngoingPartitionReassignment, held: Replicas) -> MoveProgress:
+    sizes = {int(replica): held[place, int(replica)][1] for replica in row.replicas if (place, int(replica)) in held}
+    return progress_of(map(int, row.replicas), row.adding_replicas, sizes)
+
+
+def _ongoing(
+    place: TopicPartition, row: OngoingPartitionReassignment, progress: MoveProgress, rate: float | None
+) -> OngoingMove:
+    return OngoingMove(
+        place.topic,
+        place.partition,
+        list(map(int, row.replicas)),
+        list(map(int, row.adding_replicas)),
+        list(map(int, row.removing_replicas)),
+        progress.bytes_total,
+        progress.bytes_left,
+        rate,
+        minutes_left(progress.bytes_left, rate),
     )
 
 

@@ -96,7 +96,7 @@ class GrownTopic(msgspec.Struct, frozen=True):
     partition_count: int
 
 
-_Replicas = dict[tuple[TopicPartition, int], tuple[int, int]]
+Replicas = dict[tuple[TopicPartition, int], tuple[int, int]]
 """Lag in records and size in bytes of replicas, by partition and broker."""
 
 
@@ -146,13 +146,13 @@ async def partitions_of(
         offsets.starts(context, found),
         offsets.committed_ends(context, found),
         offsets.log_ends(context, found),
-        _replicas_of(found, context),
+        replicas_of(found, context),
     )
     places = (begins, watermarks, ends)
     return [_partition(*row, context, places, held) async for row in turns.each(found.items())]
 
 
-async def _replicas_of(partitions: Mapping[TopicPartition, PartitionImage], context: Context) -> _Replicas:
+async def replicas_of(partitions: Mapping[TopicPartition, PartitionImage], context: Context) -> Replicas:
     """Return the lag and size of replicas on running brokers. Missing reports are left out."""
     turns = context.turns
     wanted: dict[int, dict[str, list[int]]] = {}
@@ -182,7 +182,7 @@ def _partition(
     partition: PartitionImage,
     context: Context,
     known: tuple[Offsets, Offsets, Offsets],
-    held: _Replicas,
+    held: Replicas,
 ) -> PartitionDescription:
     begins, watermarks, ends = known
     return PartitionDescription(
@@ -204,7 +204,7 @@ def _partition(
 
 
 def _replica(
-    place: TopicPartition, broker_id: BrokerId, partition: PartitionImage, context: Context, held: _Replicas
+    place: TopicPartition, broker_id: BrokerId, partition: PartitionImage, context: Context, held: Replicas
 ) -> ReplicaDescription:
     lag_records, size_bytes = held.get((place, int(broker_id)), (None, None))
     return ReplicaDescription(
