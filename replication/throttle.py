@@ -105,6 +105,11 @@ class ReplicationThrottle:
     _has_turn: Sender | None = None
     _timer: asyncio.TimerHandle | None = None
 
+    @property
+    def rate(self) -> float:
+        """The leader's own rate in bytes per second; UNLIMITED for none."""
+        return self._leader.rate
+
     def set_rates(self, leader: float, followers: Mapping[int, float], now: float) -> None:
         """Set the leader's rate, and its share of the rate of each follower. A follower that is left out has no limit.
 

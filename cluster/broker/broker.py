@@ -104,7 +104,7 @@ class Broker:
         self._run_blocking = environment.run_blocking
         self._loop = asyncio.get_running_loop()
         self._incarnation = self._uuid()
-        self._damage = DamageRegister()
+        self._damage, self._turns = DamageRegister(), Turns(environment.clock)
         self._reports = DamageReports(self._damage, lambda topic_id, index: self._replicas.with_id(topic_id, index))
         self._requests = RequestMeasures(environment.clock)
         self._watchdog = Watchdog(environment.clock, self._requests)
@@ -112,7 +112,6 @@ class Broker:
             max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
             settings.max_incremental_fetch_session_cache_partitions,
         )
-        self._turns = Turns(environment.clock)
         self._audit = audit_log(settings, environment.disk, environment.run_blocking, environment.wall_clock)
         self._decoding = DecodeQueue(environment.run_blocking, self._memory.decoding)
         self._descriptors = share_out(
@@ -241,6 +240,7 @@ class Broker:
             telemetry=self._telemetry,
             audit=self._audit,
             archiving=self._archiving,
+            throttle=self._limits.throttle,
         )
 
     def _why_not_ready(self) -> str | None:
@@ -333,8 +333,8 @@ class Broker:
         self._peer_directory = PeerDirectory(
             quorum, settings.node_id, inter_broker_listener(settings), self._incarnation, is_rack_aware=is_rack_aware
         )
-        limits, why_not = follower_limits(settings, quorum), self._peer_directory.why_not
-        self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, limits, why_not)
+        self._limits, why_not = follower_limits(settings, quorum), self._peer_directory.why_not
+        self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, self._limits, why_not)
         links = link_security(settings, self._environment.tls)
         self._peers = peers = Peers(self._end_of_tick, self._replicas.read_piece, self._run_blocking, self._rng, links)
 

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cordwood.cluster.cli.client import answer
+from cordwood.cluster.cli.client import ANSWER_TIMEOUT_S, answer
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.operations.moves import MoveProgress, MoveRates, Place, minutes_left, progress_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MEASURED_S = 1.0
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-ALL_BROKERS = ""
+UNLIMITED = (1 << 63) - 1
 _RATE = re.compile(r"([0-9]+) *(|[KMG]i?)B?(?:/s)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
@@ -61,7 +61,10 @@ def ongoing_moves(admin: "KafkaAdminClient") -> list[OngoingMove]:
 
 
 def set_throttle(admin: "AdminClient", bytes_per_second: int | None) -> None:
-    """Set the rate of every broker, as leader and as follower; remove it for None. Raises Failure, KafkaException."""
+    """Set the rate of every live broker, as leader and as follower; remove it for None.
+
+    Raises Failure, KafkaException.
+    """
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     if bytes_per_second is None:
@@ -69,17 +72,26 @@ def set_throttle(admin: "AdminClient", bytes_per_second: int | None) -> None:
     else:
         value = str(bytes_per_second)
         entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key in RATES]
-    resource = ConfigResource(ResourceType.BROKER, ALL_BROKERS, incremental_configs=entries)
-    answer(admin.incremental_alter_configs([resource])[resource])
+    # One request for each broker: these clients have no name for all brokers.
+    for broker in _brokers(admin):
+        resource = ConfigResource(ResourceType.BROKER, broker, incremental_configs=entries)
+        answer(admin.incremental_alter_configs([resource])[resource])
 
 
 def throttle_of(admin: "AdminClient") -> int | None:
-    """Return the lower of the rates that are set for every broker; None without any. Raises Failure, KafkaException."""
+    """Return the lowest rate of the live brokers; None without any. Raises Failure, KafkaException."""
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    resource = ConfigResource(ResourceType.BROKER, ALL_BROKERS)
-    described = answer(admin.describe_configs([resource])[resource])
-    return min((int(described[key].value) for key in RATES if key in described), default=None)
+    resources = [ConfigResource(ResourceType.BROKER, broker) for broker in _brokers(admin)]
+    described = [answer(admin.describe_configs([resource])[resource]) for resource in resources]
+    lowest = min(
+        (int(configs[key].value) for configs in described for key in RATES if key in configs), default=UNLIMITED
+    )
+    return None if lowest >= UNLIMITED else lowest
+
+
+def _brokers(admin: "AdminClient") -> list[str]:
+    return [str(broker_id) for broker_id in sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).brokers)]
 
 
 def parse_rate(text: str) -> int | None:

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -25,6 +25,7 @@ from cordwood.replication.log_cleaner import CleanerMeasures
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.measures import SECONDS, Clock, Histogram
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.throttle import ReplicationThrottle
 
 
 class Pauses:
@@ -86,6 +87,7 @@ class Watched:
     telemetry: ClientTelemetry
     audit: AuditLog | NoAudit = NO_AUDIT
     archiving: Archiving | None = None
+    throttle: ReplicationThrottle = field(default_factory=ReplicationThrottle)
 
 
 def lag_records(leader: LeaderRole, follower: FollowerStatus) -> int:

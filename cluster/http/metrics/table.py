@@ -9,6 +9,7 @@ from cordwood.cluster.http.metrics import (
     disks,
     groups,
     log_cleaner,
+    moves,
     process,
     replicas,
     requests,
@@ -21,6 +22,7 @@ _CHAPTERS = (
     ("Broker and cluster", cluster.FAMILIES),
     ("Requests and connections", requests.FAMILIES),
     ("Replicas", replicas.FAMILIES),
+    ("Reassignments", moves.FAMILIES),
     ("Disks", disks.FAMILIES),
     ("Log cleaner", log_cleaner.FAMILIES),
     ("Consumer groups", groups.FAMILIES),
@@ -51,7 +53,7 @@ _TAIL = """
 There are also prometheus_client's `process_cpu_seconds_total`, `process_resident_memory_bytes`,
 `process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and `process_start_time_seconds`.
 
-There are no throttling metrics, because there are no quotas.
+There are no metrics of throttled clients, because there are no quotas.
 """
 
 

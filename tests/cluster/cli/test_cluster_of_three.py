@@ -52,8 +52,8 @@ def is_whole(cluster: LocalCluster) -> bool:
     return alive(cluster) == [1, 2, 3] and report["under_replicated"] == report["offline"] == 0
 
 
-def partition(cluster: LocalCluster, index: int) -> dict[str, Any]:
-    found: dict[str, Any] = run(cluster, "topic", "describe", "t", "--json").json[0]["partitions"][index]
+def partition(cluster: LocalCluster, index: int, topic: str = "t") -> dict[str, Any]:
+    found: dict[str, Any] = run(cluster, "topic", "describe", topic, "--json").json[0]["partitions"][index]
     return found
 
 
@@ -107,6 +107,34 @@ def test_a_partition_is_moved_and_led_by_its_preferred_broker(cluster: LocalClus
     assert elected.exit_code == ExitCode.OK, elected.stderr
     wait_until(lambda: partition(cluster, 0)["leader"] == 3, RECOVERED_S, "broker 3 to lead")
     assert sorted(run(cluster, "consume", "t").lines) == [b"a", b"b", b"c"]
+
+
+def test_a_throttled_move_shows_what_is_left_and_is_taken_back(cluster: LocalCluster) -> None:
+    def moves() -> list[dict[str, Any]]:
+        return run(cluster, "partition", "list-moves", "--json").json  # type: ignore[no-any-return]
+
+    assert run(cluster, "topic", "create", "slow", "--replication-factor", "1").exit_code == ExitCode.OK
+    assert run(cluster, "produce", "slow", stdin=b"a\nb\nc\n").exit_code == ExitCode.OK
+    throttled = run(cluster, "partition", "throttle", "0KiB")
+    assert (throttled.exit_code, throttled.text) == (ExitCode.OK, "Moves are throttled to 0 B/s a broker.\n")
+    [replica] = partition(cluster, 0, "slow")["replicas"]
+    other = replica % 3 + 1
+    move = ("partition", "move", "slow", "0")
+    assert run(cluster, *move, "--to", str(other)).exit_code == ExitCode.OK
+    [shown] = moves()
+    assert (shown["topic"], shown["adding"], shown["removing"]) == ("slow", [other], [replica])
+    assert shown["bytes_left"] == shown["bytes_total"] > 0
+    assert shown["minutes_left"] is None, "nothing is copied"
+    assert run(cluster, "produce", "slow", stdin=b"d\n").exit_code == ExitCode.OK, (
+        "acks=all needs the old replica alone"
+    )
+    assert "slow" in run(cluster, "partition", "list-moves").text
+    assert run(cluster, *move, "--cancel").exit_code == ExitCode.OK
+    assert (moves(), partition(cluster, 0, "slow")["replicas"]) == ([], [replica])
+    assert run(cluster, *move, "--to", str(other)).exit_code == ExitCode.OK
+    assert run(cluster, "partition", "throttle", "off").text == "Moves are not throttled.\n"
+    wait_until(lambda: partition(cluster, 0, "slow")["replicas"] == [other], RECOVERED_S, "the end of the move")
+    assert sorted(run(cluster, "consume", "slow").lines) == [b"a", b"b", b"c", b"d"]
 
 
 def test_all_of_them_stop_and_start_again_with_everything(cluster: LocalCluster) -> None:

@@ -132,3 +132,20 @@ def test_a_partition_is_moved_and_led_as_preferred(apis: list[HttpClient]) -> No
     apis[0].post("/v1/elections", {"partitions": [{"topic": "moving", "partition": 0}]})
     seen = apis[0].get("/v1/topics/moving/partitions").json["partitions"][0]
     assert (seen["leader"], seen["isr"]) == (2, [2, 3])
+
+
+def test_a_move_shows_what_is_left_of_it(apis: list[HttpClient]) -> None:
+    make_topic(apis, "slow", assignments=[[1]])
+    apis[0].write("slow", "a")
+    configs = "/v1/brokers/1/configs"
+    assert apis[0].patch(configs, {"configs": {"leader.replication.throttled.rate": "0"}}).status == 200
+    move = {"topic": "slow", "partition": 0, "replicas": [2]}
+    apis[1].post("/v1/reassignments", {"moves": [move]})
+    for _ in range(2):
+        [shown] = apis[2].get("/v1/reassignments").json["moves"]
+        assert shown["bytes_left"] == shown["bytes_total"] > 0
+    assert (shown["bytes_per_second"], shown["minutes_left"]) == (0.0, None)
+    left = 'cordwood_reassignment_left_bytes{topic="slow",partition="0",broker="2"}'
+    assert f"{left} {shown['bytes_left']}" in apis[0].get("/metrics").content.decode()
+    assert apis[0].patch(configs, {"configs": {"leader.replication.throttled.rate": None}}).status == 200
+    wait_until(lambda: apis[0].get("/v1/reassignments").json == {"moves": []}, SETTLED_S, "the end of the move")

@@ -7,6 +7,7 @@ import { h, patch } from "./dom.js";
 import { clock } from "./format.js";
 import { groupView, groupsView } from "./groups.js";
 import { live } from "./live.js";
+import { movesView } from "./moves.js";
 import { overview } from "./overview.js";
 import { topicView, topicsView } from "./topics.js";
 import { transactionView, transactionsView } from "./transactions.js";
@@ -25,6 +26,7 @@ const VIEWS = {
   transactions: { all: transactionsView, one: transactionView },
   cuts: { all: cutsView },
   brokers: { all: brokersView, one: brokerView },
+  moves: { all: movesView },
   archive: { all: archiveView },
 };
 
