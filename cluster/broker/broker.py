@@ -25,7 +25,7 @@ from cordwood.cluster.broker.links import link_security, quorum_tls
 from cordwood.cluster.broker.log_care import close_logs, log_cleaner_of, log_maintenance_of
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
-from cordwood.cluster.broker.throttling import follower_limits
+from cordwood.cluster.broker.quota_changes import enforce_quotas
 from cordwood.cluster.config.listeners import (
     HTTP,
     Listener,
@@ -40,6 +40,7 @@ from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authenticator import Authentication
 from cordwood.cluster.kafka.call import Services
+from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
 from cordwood.cluster.kafka.cut_offsets import CutOffsets
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
@@ -166,6 +167,7 @@ class Broker:
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
         if self._access is not None:
             self._access.enforce(self._quorum, self._server.close_brokers)
+        enforce_quotas(self._quorum, self._services.throttle)
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
         await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
         self._take_part()
@@ -276,12 +278,8 @@ class Broker:
     def _cluster_client(self, client_id: str) -> ClusterClient:
         """Return a Kafka client of this broker and all others."""
         listener = inter_broker_listener(self._settings)
-        here = InProcess(
-            self._end_of_tick,
-            self._replicas.read_piece,
-            self._reports.damaged,
-            self._settings.socket_request_max_bytes,
-        )
+        bytes_max = self._settings.socket_request_max_bytes
+        here = InProcess(self._end_of_tick, self._replicas.read_piece, self._reports.damaged, bytes_max)
         return ClusterClient(
             self._settings.node_id,
             lambda received, identity: here.open(listener, self._dispatcher.handle, received, identity),
@@ -416,6 +414,7 @@ class Broker:
             telemetry=self._telemetry,
             cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
+            throttle=ClientThrottle(self._requests.throttled),
         )
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
@@ -425,14 +424,11 @@ class Broker:
         )
         mechanisms = mechanisms_of(settings, lambda: self._quorum.image, self._rng, self._credentials)
         self._authentication = Authentication(settings, services, mechanisms, self._dispatcher.handle)
-        if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
-            _events.warning(
-                "connections.limited",
-                max_connections=self._descriptors.connections,
-                descriptors=self._environment.descriptors_max,
-            )
+        limit, descriptors = self._descriptors.connections, self._environment.descriptors_max
+        if settings.is_given("max.connections") and limit < settings.max_connections:
+            _events.warning("connections.limited", max_connections=limit, descriptors=descriptors)
         self._server = Server(
-            replace(settings, max_connections=self._descriptors.connections),
+            replace(settings, max_connections=limit),
             self._end_of_tick,
             self._replicas.read_piece,
             self._dispatcher.handle,
@@ -443,6 +439,7 @@ class Broker:
             self._authentication,
             self._environment.tls,
             self._audit,
+            services.throttle,
         )
 
     def _fast_path(self, sessions: FetchSessions) -> dict[int, FastPathHandler]:
@@ -465,6 +462,7 @@ class Broker:
             self._turns,
             authorizer,
             self._archiving.reads,
+            self._services.throttle,
         )
         return {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
 

@@ -224,6 +224,9 @@ class Settings(ThrottleSettings):
         " this one are accepted beyond it.",
     )
     max_connections_per_ip: int = setting(INT_MAX, integer(1), "The maximum number of connections from one address.")
+    max_connections_per_ip_overrides: tuple[str, ...] = setting(
+        (), words(), "ADDRESS:NUMBER for each address with another limit than max.connections.per.ip."
+    )
     connections_max_idle_ms: int = setting(
         600 * SECOND_MS, long(SECOND_MS), "A connection without a request for this long is closed."
     )

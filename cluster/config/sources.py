@@ -9,6 +9,7 @@ from cordwood.cluster.config.archive_settings import archive_mistakes
 from cordwood.cluster.config.link_credentials import credentials_of
 from cordwood.cluster.config.listeners import ListenerMistake, check_overrides, http_address
 from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
+from cordwood.cluster.config.per_ip import PerIpMistake, per_ip_overrides
 from cordwood.cluster.config.sasl import check_mechanisms
 from cordwood.cluster.config.settings import (
     LISTENER_PREFIX,
@@ -172,10 +173,10 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield str(mistake)
     yield from oauthbearer_mistakes(settings)
     yield from archive_mistakes(settings)
-    for check in (http_address, check_secret, check_overrides, super_users_of):
+    for check in (http_address, check_secret, check_overrides, per_ip_overrides, super_users_of):
         try:
             check(settings)
-        except (ListenerMistake, VoterMistake, SuperUserMistake) as mistake:
+        except (ListenerMistake, PerIpMistake, VoterMistake, SuperUserMistake) as mistake:
             yield str(mistake)
 
 

@@ -39,7 +39,7 @@ JOINED_BYTES_MAX = 16 << 10
 class Slot:
     """One request's place in its connection's queue of responses."""
 
-    __slots__ = ("api", "began", "chunks", "connection", "held_bytes", "size", "taken_at")
+    __slots__ = ("api", "began", "chunks", "connection", "held_bytes", "size", "taken_at", "throttle_ms")
 
     def __init__(self, connection: "Connection", size: int) -> None:
         self.connection = connection
@@ -51,6 +51,8 @@ class Slot:
         self.api: ApiMeasures | None = None
         """The metrics of the request's API, timed from `began`; None if the frame is no client request."""
         self.began = 0.0
+        self.throttle_ms = 0
+        """For how long the client is throttled: its response states it."""
 
     def fill(self, chunks: list[Chunk]) -> None:
         """Set the response, sent at the end of this event-loop iteration; no chunks if the client expects none."""

@@ -128,6 +128,13 @@ def _users(_: Any, response: Any) -> Iterator[Act]:
         yield Act(f"USER:{row.user}", row.error_code)
 
 
+def _quotas(request: Any, response: Any) -> Iterator[Act]:
+    for wanted, row in zip(request.entries, response.entries, strict=True):
+        entity = ", ".join(f"{part.entity_type}={part.entity_name or '(default)'}" for part in row.entity)
+        changes = (f"{change.key}={'removed' if change.remove else f'{change.value:g}'}" for change in wanted.ops)
+        yield Act(f"QUOTA:{entity}", row.error_code, ", ".join(changes))
+
+
 def _created_token(_: Any, response: Any) -> Iterator[Act]:
     owner = f"owner {response.principal_type}:{response.principal_name}"
     yield Act(f"DELEGATION_TOKEN:{response.token_id}", response.error_code, owner)
@@ -169,6 +176,7 @@ ACTS: Mapping[int, Acts] = {
     ApiKey.UNREGISTER_BROKER: _unregistered,
     ApiKey.UPDATE_FEATURES: _features,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users,
+    ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
     ApiKey.CREATE_DELEGATION_TOKEN: _created_token,
     ApiKey.RENEW_DELEGATION_TOKEN: _changed_token,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _changed_token,

@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from cordwood.cluster.kafka.client_throttle import ClientThrottle, QuotaExceeded
 from cordwood.cluster.kafka.rights import refusal_of
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.security.audit.log import NO_AUDIT
@@ -72,6 +73,7 @@ class Services:
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None
     """None if this broker has no archive."""
+    throttle: ClientThrottle = field(default_factory=ClientThrottle)
 
 
 @dataclass(slots=True)
@@ -88,6 +90,8 @@ class Call:
     identity: Identity = NO_IDENTITY
     software: tuple[str, str] = NO_SOFTWARE
     """Name and version of the client's library (KIP-511)."""
+    throttle_ms: int = 0
+    """For how long the client is throttled for its changes of partitions."""
 
     def may(self, operation: AclOperation, resource: AclResource, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do the operation on the resource of that name."""
@@ -113,6 +117,21 @@ class Call:
     def operations(self, resource: AclResource, name: str = CLUSTER_NAME) -> int:
         """Return the operations that the client may do on the resource, as a bit set (KIP-430)."""
         return self.services.authorizer.operations(self.identity, resource, name)
+
+    def count_mutations(self, partitions: int, first_strict: int) -> None:
+        """Count partitions that are created or deleted against the client's controller_mutation_rate (KIP-599).
+
+        Raises Refused from version `first_strict` on. A client of an older version is only throttled.
+        """
+        throttle = self.services.throttle
+        if throttle.is_active:
+            is_strict = self.version >= first_strict
+            try:
+                throttle_ms = throttle.mutate(self.identity, self.client_id, partitions, is_strict=is_strict)
+            except QuotaExceeded as refusal:
+                self.throttle_ms = max(self.throttle_ms, refusal.throttle_ms)
+                raise
+            self.throttle_ms = max(self.throttle_ms, throttle_ms)
 
     @property
     def turns(self) -> "Turns":

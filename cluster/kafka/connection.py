@@ -64,6 +64,10 @@ def _ignore(_connection: "Connection", _frame: memoryview, _slot: Slot) -> None:
     """Handle no frame of a closed connection."""
 
 
+def _forget(_connection: "Connection") -> None:
+    """Do nothing at the end of a throttling."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """An asyncio or uvloop protocol. `handle` is called with each frame and the slot for its response."""
 
@@ -102,6 +106,9 @@ class Connection(asyncio.BufferedProtocol):
         self.waits_for: MemoryPool | None = None
         self._is_reading = True
         self.partial_since = 0.0
+        self._muted: asyncio.TimerHandle | None = None
+        """The end of the time for which no request is handled; None if the client is not throttled."""
+        self._on_unmuted: Callable[[Connection], None] = _forget
 
     @property
     def is_waited_for(self) -> bool:
@@ -222,6 +229,37 @@ class Connection(asyncio.BufferedProtocol):
 
         self._handle = introduced
 
+    def intercept(self, first: "Callable[[Connection, memoryview, Slot, Handle], None]") -> None:
+        """Let `first` take the next frame, with the function that would have handled it."""
+        handle = self._handle
+
+        def intercepted(connection: Connection, frame: memoryview, slot: Slot) -> None:
+            self._handle = handle
+            first(connection, frame, slot, handle)
+
+        self._handle = intercepted
+
+    def mute(self, seconds: float, on_unmuted: "Callable[[Connection], None]") -> None:
+        """Handle no further request for some time. `on_unmuted` is called at its end, or when the connection closes."""
+        if self._muted is None or self._muted.when() < self._loop.time() + seconds:
+            if self._muted is not None:
+                self._muted.cancel()
+            self._muted, self._on_unmuted = self._loop.call_later(seconds, self.unmute), on_unmuted
+        self._stop_reading()
+
+    def unmute(self) -> None:
+        """Handle requests again."""
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
+            self._on_unmuted(self)
+            self.wake()
+
+    def put_back(self, slot: Slot) -> None:
+        """Handle the request of the last slot again, once reading goes on."""
+        self.received.put_back(slot.size)
+        self.answers.withdraw()
+
     def push(self, chunks: list[Chunk]) -> None:
         """Queue frames that answer no request. They leave in queue order, at the end of this event-loop iteration."""
         if self._transport is not None:
@@ -236,8 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             return True
         if not self.answers.is_alone:
             self._memory.wait(self, self._pools.pending)
-        self.received.put_back(slot.size)
-        self.answers.withdraw()
+        self.put_back(slot)
         self._stop_reading()
         return False
 
@@ -327,6 +364,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_open = False
         self.received.release()
         self.answers.release()
+        self.unmute()
         if self.authenticator is not None:
             self.authenticator.closed()
             # They refer to each other, and would stay until the garbage collector looks for old cycles.
@@ -369,7 +407,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_handle(self) -> bool:
         """Return whether the next request may be handled."""
-        return self.waits_for is None and not self.received.is_frozen and self.answers.has_room()
+        may_take = self.waits_for is None and self._muted is None and not self.received.is_frozen
+        return may_take and self.answers.has_room()
 
     def _grow_if_wanted(self) -> None:
         """Grow the receive buffer if an incomplete request fills it. Stop reading if it cannot grow, or is frozen."""

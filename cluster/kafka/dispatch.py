@@ -98,6 +98,7 @@ class Dispatcher:
     ) -> None:
         self._answers = answers
         self._services, self._follower_connections, self._measures = services, follower_connections, measures
+        self._throttle = services.throttle
         self._fast_path = fast_path
         served = (module for module in (*HANDLERS, *OWN_HANDLERS) if module.KEY not in fast_path)
         self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in served}
@@ -113,6 +114,8 @@ class Dispatcher:
             head = read_head(frame, is_flexible)
             slot.began = self._measures.clock()
             slot.api = self._measures.by_api.get(head.api_key)
+            if self._throttle.is_active:
+                self._throttle.begin(head, slot)
             if head.api_key in self._fast_path:
                 rest = self._fast_path[head.api_key].handle(head, frame, slot)
                 if rest is not None:
@@ -122,6 +125,8 @@ class Dispatcher:
             held_s = self._measures.clock() - slot.began
             if held_s > self._measures.longest_held_s:
                 self._note_held(held_s, head, connection)
+            if self._throttle.is_active:
+                self._throttle.end(head, slot, held_s)
         except (Malformed, MalformedFrame) as malformed:
             self._malformed(connection, head, malformed)
 
@@ -184,13 +189,14 @@ class Dispatcher:
             request = await turns.run(api.decoding(head, frame))
             if head.api_key == ApiKey.API_VERSIONS and request.client_software_name:
                 slot.connection.software = request.client_software_name, request.client_software_version
-            # A request quota (KIP-124) would be charged here, and its throttle time put into the response.
             response = await api.handle(request, call)
             if head.api_key in ACTS:
                 async for event in turns.each(events_of(ApiKey(head.api_key), request, response, call.identity)):
                     self._services.audit.note(event)
             if code := getattr(response, "error_code", None):
                 slot.refused(int(code))
+            if self._throttle.is_active:
+                response = self._throttle.state_in(response, slot, call.throttle_ms)
             slot.fill([*await self._answers.write(slot, partial(api.encoding, head, response), turns)])
         finally:
             # The request may refer to the frame until it is answered (`LazyItems`).
@@ -204,6 +210,8 @@ class Dispatcher:
         def held(seconds: float) -> None:
             if seconds > self._measures.longest_held_s:
                 self._note_held(seconds, head, connection)
+            if self._throttle.is_active:
+                self._throttle.took(head, connection.identity, seconds)
 
         try:
             await Measured(work, self._measures.clock, held)

@@ -60,14 +60,14 @@ def encode_error(head: RequestHead, code: ErrorCode) -> bytes:
     return whole
 
 
-def encode(head: RequestHead, session_id: int, rows: list[Row]) -> Steps[list[Chunk]]:
+def encode(head: RequestHead, session_id: int, rows: list[Row], throttle_ms: int = 0) -> Steps[list[Chunk]]:
     """Encode a response frame as chunks: bytes, and slices of the log that are read while they are sent."""
-    return _Writer(head).write(session_id, rows, ErrorCode.none)
+    return _Writer(head, throttle_ms).write(session_id, rows, ErrorCode.none)
 
 
 class _Writer:
-    def __init__(self, head: RequestHead) -> None:
-        self._head = head
+    def __init__(self, head: RequestHead, throttle_ms: int = 0) -> None:
+        self._head, self._throttle_ms = head, throttle_ms
         self._version = head.version
         self._is_flexible = head.version >= _FLEXIBLE_FROM
         self._chunks: list[Chunk] = []
@@ -101,11 +101,11 @@ class _Writer:
     def _write_head(self, session_id: int, code: int, topics: int) -> None:
         correlation_id = self._head.correlation_id
         if self._is_flexible:
-            self._texts += (_HEAD_V12(correlation_id, 0, 0, code, session_id), uvarint(topics + 1))
+            self._texts += (_HEAD_V12(correlation_id, 0, self._throttle_ms, code, session_id), uvarint(topics + 1))
         elif self._version >= _SESSIONS_FROM:
-            self._texts += (_HEAD_V7(correlation_id, 0, code, session_id), _INT(topics))
+            self._texts += (_HEAD_V7(correlation_id, self._throttle_ms, code, session_id), _INT(topics))
         else:
-            self._texts += (_HEAD_V4(correlation_id, 0), _INT(topics))
+            self._texts += (_HEAD_V4(correlation_id, self._throttle_ms), _INT(topics))
 
     def _write_topic(self, topic: Topic, partitions: int) -> None:
         if isinstance(topic, str):

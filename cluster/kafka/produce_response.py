@@ -33,10 +33,10 @@ _PARTITION_V3 = struct.Struct(">ihqq").pack
 _PARTITION_V5 = struct.Struct(">ihqqq").pack
 _COUNT = struct.Struct(">i").pack
 _RECORD_V8, _RECORD_V9 = struct.Struct(">ih").pack, struct.Struct(">ibb").pack
-_NOT_THROTTLED = b"\x00\x00\x00\x00"
+_THROTTLE = struct.Struct(">i").pack
 _PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
-_LONE = struct.Struct(">ihqqqbbb6x")
-"""The end of a response with one partition: its topic's tags, throttle time 0 and the response's tags follow it."""
+_LONE = struct.Struct(">ihqqqbbbxix")
+"""The end of a response with one partition: its topic's tags, the throttle time and the response's tags follow it."""
 _LONE_V9, _LONE_V9_BYTES = _LONE.pack, _LONE.size
 
 
@@ -129,12 +129,12 @@ class PendingProduce:
         if self.left == 0:
             # An outcome refers to its request: clearing them here avoids a reference cycle for every request.
             topics, self.topics = self.topics, []
-            lone = encode_lone(self.head, topics)
+            lone = encode_lone(self.head, topics, self.slot.throttle_ms)
             if lone is not None:
                 self.slot.fill([lone])
                 return
             leaders = self._leaders(topics) if self.is_misdirected and self.head.version >= LEADERS_FROM else {}
-            encoding = encode(self.head, topics, leaders)
+            encoding = encode(self.head, topics, leaders, self.slot.throttle_ms)
             answer = some(encoding, STEPS_AT_ONCE)
             if answer is None:
                 self.fill_later(self.slot, encoding)
@@ -152,28 +152,28 @@ class PendingProduce:
         return {place: leader for place, leader in found.items() if leader is not None}
 
 
-def encode(head: RequestHead, topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
+def encode(head: RequestHead, topics: Outcomes, leaders: Leaders, throttle_ms: int = 0) -> Steps[bytes]:
     """Return the response frame in the request's version."""
     if head.version >= 9:
-        body = yield from _encode_flexible(topics, leaders)
+        body = yield from _encode_flexible(topics, leaders, throttle_ms)
         return _FRAME_V9(_HEAD_BYTES_V9 + len(body), head.correlation_id, 0) + body
-    body = yield from _encode_legacy(head, topics)
+    body = yield from _encode_legacy(head, topics, throttle_ms)
     return struct.pack(">i", len(body)) + body
 
 
-def encode_lone(head: RequestHead, topics: Outcomes) -> bytes | None:
+def encode_lone(head: RequestHead, topics: Outcomes, throttle_ms: int = 0) -> bytes | None:
     """Return the flexible response frame of one acknowledged batch; None for any other response."""
     topic, outcomes = topics[0] if len(topics) == 1 else ("", [])
     if head.version < 9 or len(outcomes) != 1 or outcomes[0].message is not None:
         return None
     (o,) = outcomes
     name_field = topic.bytes if type(topic) is UUID else _compact_name(topic)
-    tail = _LONE_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0)
+    tail = _LONE_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0, throttle_ms)
     frame = _FRAME_V9(_HEAD_BYTES_V9 + 2 + len(name_field) + _LONE_V9_BYTES, head.correlation_id, 0)
     return b"".join((frame, b"\x02", name_field, b"\x02", tail))
 
 
-def _encode_flexible(topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
+def _encode_flexible(topics: Outcomes, leaders: Leaders, throttle_ms: int) -> Steps[bytes]:
     out = [uvarint(len(topics) + 1)]
     room = PIECES_PER_STEP
     for topic, outcomes in topics:
@@ -192,7 +192,7 @@ def _encode_flexible(topics: Outcomes, leaders: Leaders) -> Steps[bytes]:
                 room = len(out) + PIECES_PER_STEP
                 yield
         out.append(b"\x00")
-    out += (_NOT_THROTTLED, node_endpoints(leaders.values()) if leaders else b"\x00")
+    out += (_THROTTLE(throttle_ms), node_endpoints(leaders.values()) if leaders else b"\x00")
     return b"".join(out)
 
 
@@ -205,7 +205,7 @@ def _records_v8(numbers: Sequence[int]) -> bytes:
     return _COUNT(len(numbers)) + b"".join([_RECORD_V8(number, -1) for number in numbers])
 
 
-def _encode_legacy(head: RequestHead, topics: Outcomes) -> Steps[bytes]:
+def _encode_legacy(head: RequestHead, topics: Outcomes, throttle_ms: int) -> Steps[bytes]:
     version = head.version
     out = [_HEAD(head.correlation_id, len(topics))]
     room = PIECES_PER_STEP
@@ -224,5 +224,5 @@ def _encode_legacy(head: RequestHead, topics: Outcomes) -> Steps[bytes]:
                 room = len(out) + PIECES_PER_STEP
                 yield
     if version >= 1:
-        out.append(b"\x00\x00\x00\x00")
+        out.append(_THROTTLE(throttle_ms))
     return b"".join(out)

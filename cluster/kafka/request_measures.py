@@ -45,6 +45,22 @@ class Held(NamedTuple):
     correlation_id: int
 
 
+class ThrottleMeasures:
+    """The metrics of client quotas, by the key of the limit."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        """Throttled requests and delayed connections."""
+        self.seconds: dict[str, float] = {}
+        """Sum of their throttle times."""
+        self.muted = 0
+        """Connections of which nothing is read now."""
+
+    def add(self, key: str, seconds: float) -> None:
+        self.requests[key] += 1
+        self.seconds[key] = self.seconds.get(key, 0.0) + seconds
+
+
 class RequestMeasures:
     """The metrics of all APIs, of malformed requests and of client connections."""
 
@@ -54,6 +70,7 @@ class RequestMeasures:
         """Longest blocking of the event loop by one request since the last call of `longest_held`."""
         self._longest_held: Held | None = None
         self.by_api: Mapping[int, ApiMeasures] = {key: ApiMeasures(clock) for key in ApiKey}
+        self.throttled = ThrottleMeasures()
         self.malformed = 0
         """Malformed requests; each closed its connection."""
         self.connections_opened = self.connections_refused = self.connections_evicted = 0

@@ -8,8 +8,10 @@ from collections.abc import Callable
 import structlog
 
 from cordwood.cluster.config.listeners import Listener
+from cordwood.cluster.config.per_ip import per_ip_overrides
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.authenticator import Authentication
+from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.connection import Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
@@ -63,6 +65,7 @@ class Server:
         authentication: Authentication,
         tls: TlsListeners | None = None,
         audit: AuditSink = NO_AUDIT,
+        throttle: ClientThrottle | None = None,
     ) -> None:
         self.end_of_tick, self.read_piece, self.damaged = end_of_tick, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
@@ -77,7 +80,8 @@ class Server:
         """Candidates for eviction, with their time of last activity."""
         self._by_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
-        self._tls, self._audit = tls, audit
+        self._tls, self._audit, self._throttle = tls, audit, throttle or ClientThrottle()
+        self._per_ip = per_ip_overrides(settings)
         self._handshakes: list[TlsListener] = []
         self._shaking: dict[TlsTransport, None] = {}
         """TLS connections before the end of their handshake, oldest first. They count for the limits."""
@@ -139,8 +143,8 @@ class Server:
         self._shaking[transport] = None
         self._by_host[host] += 1
         if len(self._shaking) > UNADMITTED_MAX:
-            if self._by_host[host] > self._settings.max_connections_per_ip:
-                self._end_handshake(transport, self._refusal_of_host)
+            if self._by_host[host] > self._limit_of(host):
+                self._end_handshake(transport, self._refusal_of(host))
             elif self.connection_count > self._settings.max_connections:
                 self._end_handshake(next(iter(self._shaking)), self._refusal)
 
@@ -179,6 +183,9 @@ class Server:
             except NoRuleMatches as error:
                 self.failed(connection.listener, host, str(error))
                 connection.close(str(error))
+        if self._throttle.limits_addresses and not self._throttle.opened(connection):
+            self._measures.connections_refused += 1
+            connection.close()
 
     def closed(self, connection: Connection) -> None:
         if connection in self._connections:
@@ -202,14 +209,17 @@ class Server:
     def _refusal(self) -> str:
         return f"max.connections is {self._settings.max_connections}"
 
-    @property
-    def _refusal_of_host(self) -> str:
-        return f"max.connections.per.ip is {self._settings.max_connections_per_ip}"
+    def _limit_of(self, host: str) -> int:
+        return self._per_ip.get(host, self._settings.max_connections_per_ip)
+
+    def _refusal_of(self, host: str) -> str:
+        key = "max.connections.per.ip.overrides" if host in self._per_ip else "max.connections.per.ip"
+        return f"{key} is {self._limit_of(host)}"
 
     def _why_not(self, host: str) -> str | None:
         """Return the limit that is exceeded; None if there is none, or another connection gave way instead."""
-        if self._by_host[host] > self._settings.max_connections_per_ip:
-            return self._refusal_of_host
+        if self._by_host[host] > self._limit_of(host):
+            return self._refusal_of(host)
         if self.connection_count <= self._settings.max_connections:
             return None
         if self._shaking:

@@ -8,6 +8,10 @@ Entity = tuple[tuple[str, str | None], ...]
 """What a quota holds for: pairs of entity type (`user`, `client-id`, `ip`) and name, sorted; None for the default."""
 
 
+ENTITIES_MAX = 10_000
+"""The maximum number of entities with quotas: all of them are in the metadata image of every broker."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaAlteration:
     """One limit of one entity. None removes it."""

@@ -1,13 +1,14 @@
 """Changes of feature levels and client quotas by metadata commands. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import client_quotas
-from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
-from cordwood.cluster.metadata.features import LEVEL_MAX, METADATA_VERSION, UpdateFeatures
+from cordwood.cluster.metadata.client_quotas import ENTITIES_MAX, AlterClientQuotas, Entity
+from cordwood.cluster.metadata.features import METADATA_VERSION, NEWEST_LEVEL, UpdateFeatures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 
 
@@ -17,9 +18,17 @@ def after(image: Image, command: UpdateFeatures | AlterClientQuotas) -> Image:
         case UpdateFeatures():
             return _with_features(image, command)
         case AlterClientQuotas():
-            return replace(image, client_quotas=client_quotas.after(image.client_quotas, command))
+            return replace(image, client_quotas=_with_quotas(image, command))
         case _:
             assert_never(command)
+
+
+def _with_quotas(image: Image, command: AlterClientQuotas) -> Mapping[Entity, Mapping[str, float]]:
+    quotas = client_quotas.after(image.client_quotas, command)
+    if len(quotas) > max(ENTITIES_MAX, len(image.client_quotas)):
+        sentence = f"A cluster has quotas of at most {ENTITIES_MAX} entities: set a default, or remove unused ones."
+        raise CommandRefused(ErrorCode.policy_violation, sentence)
+    return quotas
 
 
 def _with_features(image: Image, command: UpdateFeatures) -> Image:

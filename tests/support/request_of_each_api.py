@@ -54,6 +54,10 @@ ACL = {
     "resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:x", "host": "*",
     "operation": 3, "permission_type": 3,
 }  # fmt: skip
+QUOTA = {
+    "entity": ({"entity_type": "user", "entity_name": "x"},),
+    "ops": ({"key": "producer_byte_rate", "value": 1e6, "remove": False},),
+}
 ACL_FILTER = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 INDEXES = {"partitions": (0,), "partition_indexes": (0,)}
 
@@ -251,6 +255,8 @@ def _of_security(_named: Fields) -> Cases:
         ApiKey.DELETE_ACLS: [Case({"filters": (ACL_FILTER,)}, {CLUSTER_31: 1})],
         ApiKey.SASL_HANDSHAKE: [Case({"mechanism": "PLAIN"}, {ErrorCode.illegal_sasl_state: 1})],
         ApiKey.SASL_AUTHENTICATE: [Case({"auth_bytes": b""}, {ErrorCode.illegal_sasl_state: 1})],
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: [Case({"components": ()}, {CLUSTER_31: 1})],
+        ApiKey.ALTER_CLIENT_QUOTAS: [Case({"entries": (QUOTA,)}, {CLUSTER_31: 1})],
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: [Case({"users": None}, {CLUSTER_31: 1})],
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: [Case({"deletions": ({"name": "x", "mechanism": 1},)}, {CLUSTER_31: 1})],
         ApiKey.CREATE_DELEGATION_TOKEN: [

@@ -1,4 +1,7 @@
-"""CreatePartitions (37): adds partitions to topics. Internal topics are refused, as in CreateTopics."""
+"""CreatePartitions (37): adds partitions to topics. Internal topics are refused, as in CreateTopics.
+
+Version notes: 3 knows THROTTLING_QUOTA_EXCEEDED (KIP-599).
+"""
 
 from collections import Counter
 from operator import attrgetter
@@ -18,6 +21,8 @@ from cordwood.cluster.resources.turns import Steps
 
 KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
 RIGHTS: Rights = (Right(ALTER, TOPIC),)
+
+_FIRST_STRICT = 3
 
 
 async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
@@ -42,6 +47,7 @@ async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitio
                 raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
             command = await call.turns.run(_command(topic, call))
             if not request.validate_only:
+                call.count_mutations(len(command.assignments), _FIRST_STRICT)
                 await propose(command, call)
         except Refused as refusal:
             code, message = refusal.code, refusal.message

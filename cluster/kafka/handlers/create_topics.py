@@ -3,7 +3,7 @@
 Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates them itself on first use, with the
 partition count and the cleanup policy that they need.
 
-Version notes: 5 returns the topic's configs (KIP-525).
+Version notes: 5 returns the topic's configs (KIP-525); 6 knows THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ RIGHTS: Rights = (
     Right(DESCRIBE_CONFIGS, TOPIC, "without it, the response has no configs and counts"),
 )
 
-_FIRST_WITH_CONFIGS = 5
+_FIRST_WITH_CONFIGS, _FIRST_STRICT = 5, 6
 
 
 async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
@@ -59,6 +59,7 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
                 raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
             command = await call.turns.run(_command(topic, call, broker))
             if not request.validate_only:
+                call.count_mutations(len(command.assignments), _FIRST_STRICT)
                 await propose(command, call)
         except Refused as refusal:
             return _refused(topic.name, refusal)

@@ -3,7 +3,8 @@
 Internal topics are refused with INVALID_TOPIC_EXCEPTION. Kafka deletes them, and with `__consumer_offsets` every group
 loses its committed offsets.
 
-Version notes: 3 adds TOPIC_DELETION_DISABLED in place of INVALID_REQUEST (KIP-322); 6 takes topics by id (KIP-516).
+Version notes: 3 adds TOPIC_DELETION_DISABLED in place of INVALID_REQUEST (KIP-322); 5 knows
+THROTTLING_QUOTA_EXCEEDED (KIP-599); 6 takes topics by id (KIP-516).
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ RIGHTS: Rights = (
     Right(DESCRIBE, TOPIC, "without it, a topic that does not exist is refused too, and an id gets no name"),
 )
 
-_FIRST_WITH_DISABLED_CODE = 3
+_FIRST_WITH_DISABLED_CODE, _FIRST_STRICT = 3, 5
 
 
 def upgrade_request(request: Any, version: int) -> DeleteTopicsRequest:  # noqa: ARG001
@@ -62,6 +63,7 @@ async def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsRespon
                 raise refusal_of(TOPIC)
             known = found
             check_not_internal(known.name)
+            call.count_mutations(len(known.partitions), _FIRST_STRICT)
             await propose(DeleteTopic(known.id), call)
         except Refused as refusal:
             return _result(topic, known, refusal.code, refusal.message)

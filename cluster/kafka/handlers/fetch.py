@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_access import Find, decide_for, guarded
@@ -90,7 +91,9 @@ class FetchHandler:
         turns: Turns,
         authorizer: Authorizer | None = None,
         archive: ArchiveReads | None = None,
+        throttle: ClientThrottle | None = None,
     ) -> None:
+        self.throttle = throttle or ClientThrottle()
         self.archive = archive
         """None if this broker has no archive."""
         self.authorizer = authorizer
@@ -208,6 +211,9 @@ class DelayedFetch:
         self._find: Find = fetching.find
         self._wait_s = request.wait_ms / 1000
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
+        if fetching.throttle.is_active:
+            identity = slot.connection.identity
+            self._bytes_max = fetching.throttle.fetch_bytes_max(identity, head.client_id, self._bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max)
         self._timer: asyncio.TimerHandle | None = None
         self._watched: list[WatchedPartition] = []
@@ -449,6 +455,10 @@ class DelayedFetch:
     def _answer(self, rows: list[Row]) -> Steps[None]:
         session = self._session
         session_id = NO_SESSION if session is None else session.id
+        throttle, slot = self._fetching.throttle, self._slot
+        if throttle.is_active and throttle.refuses_data(self._head, slot):
+            slot.fill((yield from encode(self._head, session_id, [], slot.throttle_ms)))
+            return
         told = []
         room = SHARED_BYTES_MAX
         for number, row in enumerate(rows, 1):
@@ -456,12 +466,14 @@ class DelayedFetch:
                 told.append(row)
                 if row.slice is not None and (room := room - row.slice.size) >= 0:
                     row.piece = self._fetching.shared.read(row.slice)
-                    self._slot.hold(row.slice.size)
+                    slot.hold(row.slice.size)
                 if row.aborted:
-                    self._slot.hold(len(row.aborted) * ABORTED_BYTES)
+                    slot.hold(len(row.aborted) * ABORTED_BYTES)
             if number % PARTITIONS_PER_STEP == 0:
                 yield
-        self._slot.fill((yield from encode(self._head, session_id, told)))
+        if throttle.is_active:
+            throttle.fetched(self._head, slot, sum(0 if row.slice is None else row.slice.size for row in told))
+        slot.fill((yield from encode(self._head, session_id, told, slot.throttle_ms)))
 
     def _is_news(self, session: Session, row: Row) -> bool:
         """Return whether an incremental response includes the partition, and record the state sent (KIP-227)."""
