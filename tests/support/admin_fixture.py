@@ -52,8 +52,12 @@ _RESPONSE_HEAD_BYTES = 8
 
 def services_with(here: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of services of which a test needs only these: the others are None, or have their default."""
-    missing = {field.name: None for field in dataclasses.fields(Services) if field.default is dataclasses.MISSING}
-    return {**missing, **here}
+    required = (
+        field.name
+        for field in dataclasses.fields(Services)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
+    return {**dict.fromkeys(required), **here}
 
 
 class AdminFixture:

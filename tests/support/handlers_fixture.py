@@ -28,6 +28,7 @@ from cordwood.cluster.kafka import refusals
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Services
+from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
@@ -109,11 +110,20 @@ class HandlersStory(RolesFixture):
         here |= {"run_blocking": run_here, "wall_clock": self._clock, "rng": random.Random(1)}
         pool = MemoryPool("sessions", 4 * SESSION_PARTITIONS_MAX * SESSION_PARTITION_BYTES)
         self.sessions = FetchSessions(sessions, pool, random.Random(1))
-        fetching = FetchHandler(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)
+        self.throttle = ClientThrottle()
+        fetching = FetchHandler(
+            self.replicas,
+            self.sessions,
+            self._clock,
+            response_bytes_max,
+            self._nearest,
+            turns,
+            throttle=self.throttle,
+        )
         producing = ProduceHandler(self.replicas, decoding, self._clock, self._find_leader, turns, self.verifier)
         measures = RequestMeasures(asyncio.get_running_loop().time)
         answers = AnswerMemory(Memory.unlimited().answers, lambda _: None)
-        self.services = Services(**services_with(here))
+        self.services = Services(**services_with(here | {"throttle": self.throttle}))
         self._producing, self._fetching = producing, fetching
         fast_path: dict[int, FastPathHandler] = {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
         self._dispatcher = Dispatcher(self.services, fast_path, self.follower_connections, measures, answers)

@@ -1,0 +1,207 @@
+"""Client quotas of a broker: rates that hold, responses at once, muted connections, and clients that notice nothing."""
+
+import asyncio
+import itertools
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quotas_fixture import QuotasFixture, create, tell, throttle_ms, together
+
+from cordwood.bench.counters.cluster import batch, fetch, fetched_bytes, produce
+from cordwood.chaos.sim.kafka import duration, message
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+KB, MB = 1 << 10, 1 << 20
+SECONDS = 30.0
+AT_ONCE_S = 0.2
+TOLERANCE = 0.1
+
+
+@pytest.mark.parametrize("connections", [1, 10, 100])
+def test_a_produce_quota_holds_for_all_connections_together(connections: int) -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("producer_byte_rate", MB, client_id="app")
+        clients = [broker.client("app") for _ in range(connections)]
+        done = await together(*(broker.produce_for(client, SECONDS, 16 * KB) for client in clients))
+        assert done == pytest.approx(SECONDS * MB, rel=TOLERANCE)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("connections", [1, 10, 100])
+def test_a_fetch_quota_holds_for_all_connections_together(connections: int) -> None:
+    async def story(broker: QuotasFixture) -> None:
+        for _ in range(20):
+            await broker.ask(broker.admin, produce([(0, batch(64 * KB))]))
+        await broker.set("consumer_byte_rate", MB, client_id="app")
+        clients = [broker.client("app") for _ in range(connections)]
+        wanted = fetch(0, 0, MB, 1.0)
+        done = await together(*(broker.fetch_for(client, wanted, SECONDS) for client in clients))
+        assert done == pytest.approx(SECONDS * MB, rel=TOLERANCE)
+
+    tell(story)
+
+
+def test_a_produce_beyond_the_quota_is_answered_at_once_and_the_next_one_waits() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("producer_byte_rate", 100 * KB, client_id="app")
+        app, large = broker.client("app"), produce([(0, batch(600 * KB))])
+        response, took_s = await broker.ask(app, large)
+        assert took_s < AT_ONCE_S
+        assert throttle_ms(response) == pytest.approx(5000, abs=100)
+        _, took_s = await broker.ask(app, produce([(0, batch(10))]))
+        assert took_s == pytest.approx(5.0, abs=0.2)
+
+    tell(story)
+
+
+def test_a_client_within_its_quota_is_not_throttled() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("producer_byte_rate", 100 * KB, client_id="app")
+        app = broker.client("app")
+        for _ in range(20):
+            response, took_s = await broker.ask(app, produce([(0, batch(50 * KB))]))
+            assert (throttle_ms(response), took_s < AT_ONCE_S) == (0, True)
+            await asyncio.sleep(0.6)
+
+    tell(story)
+
+
+def test_others_notice_nothing() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("producer_byte_rate", 10 * KB, client_id="app")
+        await broker.set("consumer_byte_rate", 10 * KB, client_id="app")
+        response, _ = await broker.ask(broker.client("app"), produce([(0, batch(900 * KB))]))
+        assert throttle_ms(response) > 60_000
+        other = broker.client("other")
+        for request in (produce([(0, batch(900 * KB))]), fetch(0, 0, MB, 1.0)):
+            response, took_s = await broker.ask(other, request)
+            assert (throttle_ms(response), took_s < AT_ONCE_S) == (0, True)
+
+    tell(story)
+
+
+def test_a_fetch_in_debt_gets_no_data_at_once_and_then_all() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        app = broker.client("app")
+        await broker.ask(app, produce([(0, batch(600 * KB))]))
+        await broker.set("consumer_byte_rate", 100 * KB, client_id="app")
+        wanted = fetch(0, 0, MB, 1.0)
+        response, _ = await broker.ask(app, wanted)
+        assert (fetched_bytes(response) > 600 * KB, throttle_ms(response)) == (True, 0)
+        response, took_s = await broker.ask(app, wanted)
+        assert (fetched_bytes(response), took_s < AT_ONCE_S) == (0, True)
+        assert throttle_ms(response) == pytest.approx(5000, abs=100)
+        response, took_s = await broker.ask(app, wanted)
+        assert fetched_bytes(response) > 600 * KB
+        assert took_s == pytest.approx(5.0, abs=0.2)
+
+    tell(story)
+
+
+def test_a_user_is_limited_over_its_client_ids() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("producer_byte_rate", 100 * KB, user="ANONYMOUS")
+        response, _ = await broker.ask(broker.client("one"), produce([(0, batch(200 * KB))]))
+        assert throttle_ms(response) == pytest.approx(1000, abs=100)
+        response, _ = await broker.ask(broker.client("two"), produce([(0, batch(100 * KB))]))
+        assert throttle_ms(response) == pytest.approx(2000, abs=100)
+
+    tell(story)
+
+
+def test_a_removed_quota_frees_its_muted_connections() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("producer_byte_rate", KB, client_id="app")
+        app = broker.client("app")
+        await broker.ask(app, produce([(0, batch(900 * KB))]))
+        waiting = asyncio.ensure_future(broker.ask(app, produce([(0, batch(10))])))
+        await asyncio.sleep(1.0)
+        assert not waiting.done()
+        await broker.set("producer_byte_rate", None, client_id="app")
+        response, took_s = await waiting
+        assert throttle_ms(response) == 0
+        assert took_s < 1.0 + AT_ONCE_S
+
+    tell(story)
+
+
+def test_heartbeats_are_not_throttled() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("request_percentage", 1e-6, client_id="app")
+        app = broker.client("app")
+        beat = message(ApiKey.HEARTBEAT, group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+        for _ in range(5):
+            response, took_s = await broker.ask(app, beat)
+            assert (throttle_ms(response), took_s < AT_ONCE_S) == (0, True)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("version", "is_strict"), [(7, True), (5, False)])
+def test_changes_of_partitions_beyond_the_rate(version: int, is_strict: bool) -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("controller_mutation_rate", 2.0, client_id="app")
+        app = broker.client("app")
+        response, _ = await broker.ask(app, create("first", 10, version))
+        assert response.topics[0].error_code is ErrorCode.none
+        response, took_s = await broker.ask(app, create("second", 10, version))
+        if is_strict:
+            assert response.topics[0].error_code is ErrorCode.throttling_quota_exceeded
+            assert throttle_ms(response) == pytest.approx(4000, abs=200)
+        else:
+            assert response.topics[0].error_code is ErrorCode.none
+            assert took_s == pytest.approx(4.0, abs=0.2), "the connection was muted"
+            assert throttle_ms(response) > 4000
+        response, took_s = await broker.ask(app, create("third", 1, version))
+        assert response.topics[0].error_code is ErrorCode.none
+        assert took_s > 3.5
+
+    tell(story)
+
+
+def test_connections_beyond_the_rate_of_their_address_wait_for_their_turn() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("connection_creation_rate", 5.0, ip=None)
+        began = broker.now
+
+        async def first_answer(number: int) -> float:
+            await broker.ask(broker.client(f"client {number}"), produce([(0, batch(10))]))
+            return broker.now - began
+
+        took = sorted(await asyncio.gather(*map(first_answer, range(20))))
+        assert took[4] < AT_ONCE_S
+        assert took[-1] == pytest.approx(3.0, abs=0.3)
+        assert all(late - soon < 0.3 for soon, late in itertools.pairwise(took))
+
+    tell(story)
+
+
+def test_a_flood_of_connections_is_closed() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("connection_creation_rate", 1.0, ip=None)
+
+        async def first_answer(number: int) -> bool:
+            try:
+                await broker.ask(broker.client(f"client {number}"), produce([(0, batch(10))]))
+            except OSError:
+                return False
+            return True
+
+        answered = await asyncio.gather(*map(first_answer, range(50)))
+        assert sum(answered) == pytest.approx(12, abs=1)
+
+    tell(story)
+
+
+def test_a_request_without_an_answer_is_counted_too() -> None:
+    async def story(broker: QuotasFixture) -> None:
+        await broker.set("producer_byte_rate", 100 * KB, client_id="app")
+        app = broker.client("app")
+        topic = produce([(0, batch(300 * KB))]).topic_data
+        unanswered = message(ApiKey.PRODUCE, transactional_id=None, acks=0, timeout=duration(10.0), topic_data=topic)
+        await app.tell(broker.leader, unanswered)
+        _, took_s = await broker.ask(app, produce([(0, batch(10))]))
+        assert took_s == pytest.approx(2.0, abs=0.2)
+
+    tell(story)
