@@ -26,6 +26,7 @@ from cordwood.cluster.cli import (
     log,
     partition,
     produce,
+    quota,
     serve,
     status,
     token,
@@ -135,6 +136,7 @@ app.add_typer(cut.app, name="cut")
 app.add_typer(audit.app, name="audit")
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
+app.add_typer(quota.app, name="quota")
 app.add_typer(token.app, name="token")
 app.add_typer(cert.app, name="cert")
 

@@ -12,6 +12,7 @@ from cordwood.cluster.http.api import (
     leaders,
     login,
     partitions,
+    quotas,
     topics,
     transactions,
 )
@@ -31,6 +32,7 @@ ROUTES: tuple[Route[Any, Any], ...] = (
     *groups.ROUTES,
     *transactions.ROUTES,
     *cuts.ROUTES,
+    *quotas.ROUTES,
     *archive.ROUTES,
     *login.ROUTES,
 )

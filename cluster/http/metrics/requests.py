@@ -82,4 +82,22 @@ FAMILIES: tuple[Family, ...] = (
         "Idle connections that were closed to make room for new ones.",
         lambda watched: watched.requests.connections_evicted,
     ),
+    counters(
+        "throttled",
+        "Requests that were throttled by a client quota, by the limit; for connection_creation_rate, connections that"
+        " were delayed or closed.",
+        ("quota",),
+        lambda watched: [((key,), count) for key, count in watched.requests.throttled.requests.items()],
+    ),
+    counters(
+        "throttle_seconds",
+        "Sum of the throttle times that clients were given, by the limit.",
+        ("quota",),
+        lambda watched: [((key,), seconds) for key, seconds in watched.requests.throttled.seconds.items()],
+    ),
+    gauge(
+        "connections_muted",
+        "Connections of throttled clients, of which no request is read now.",
+        lambda watched: watched.requests.throttled.muted,
+    ),
 )

@@ -52,8 +52,6 @@ to import into Grafana.
 _TAIL = """
 There are also prometheus_client's `process_cpu_seconds_total`, `process_resident_memory_bytes`,
 `process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and `process_start_time_seconds`.
-
-There are no metrics of throttled clients, because there are no quotas.
 """
 
 

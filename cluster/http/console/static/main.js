@@ -9,6 +9,7 @@ import { groupView, groupsView } from "./groups.js";
 import { live } from "./live.js";
 import { movesView } from "./moves.js";
 import { overview } from "./overview.js";
+import { quotasView } from "./quotas.js";
 import { topicView, topicsView } from "./topics.js";
 import { transactionView, transactionsView } from "./transactions.js";
 import { showUser } from "./user.js";
@@ -25,6 +26,7 @@ const VIEWS = {
   groups: { all: groupsView, one: groupView },
   transactions: { all: transactionsView, one: transactionView },
   cuts: { all: cutsView },
+  quotas: { all: quotasView },
   brokers: { all: brokersView, one: brokerView },
   moves: { all: movesView },
   archive: { all: archiveView },
