@@ -49,7 +49,7 @@ EXEMPT = frozenset(
 """The APIs that no quota delays: members of groups stay alive, clients authenticate, and transactions end."""
 REQUEST_THROTTLE_S_MAX = 1.0
 """The longest throttling for request_percentage, as in Kafka: one window."""
-CONNECTION_DELAY_S_MAX = 10.0
+CONNECTION_DELAY_S_MAX = 30.0
 """A new connection that would have to wait longer is closed."""
 THROTTLE_MS_MAX = (1 << 31) - 1
 

@@ -1,34 +1,43 @@
 """A simulated broker with client quotas, and clients that do as much as they may."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.bench.counters.cluster import TIMEOUT_S, CountedCluster, batch, fetched_bytes, produce
+from cordwood.chaos.sim.admin import prepare
+from cordwood.chaos.sim.host import BEGAN_MS, KAFKA_PORT, host_name
 from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
-from cordwood.chaos.sim.loop import run
+from cordwood.chaos.sim.loop import Process, run
+from cordwood.chaos.sim.plan import TOPIC, Plan
+from cordwood.chaos.sim.world import World
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.storage.records import Record, encode
 
 WAIT_S = 600.0
+TIMEOUT_S = 30.0
+ACKS_ALL = -1
 Story = Callable[["QuotasFixture"], Awaitable[None]]
 
 
 class QuotasFixture:
     """One broker. Every client is ANONYMOUS, and its name is its client id."""
 
-    def __init__(self, cluster: CountedCluster) -> None:
-        self.cluster = cluster
-        self.leader = cluster.leader(0)
-        self.admin = cluster.client("operator")
+    def __init__(self, world: World) -> None:
+        self._world = world
+        (broker_id,) = world.hosts
+        self.leader = (host_name(broker_id), KAFKA_PORT)
+        self.admin = self.client("operator")
 
     @property
     def now(self) -> float:
-        return self.cluster.world.now_s
+        return self._world.now_s
 
     def client(self, name: str) -> SimulatedClient:
-        return self.cluster.client(name)
+        """Return a client with connections of its own."""
+        return SimulatedClient(name, TOPIC, [self.leader], random.Random(name))
 
     async def ask(self, client: SimulatedClient, request: Any) -> tuple[Any, float]:
         """Return the response, and the seconds until it arrived."""
@@ -51,7 +60,7 @@ class QuotasFixture:
 
     async def produce_for(self, client: SimulatedClient, seconds: float, size: int) -> int:
         """Produce batches one after the other. Return the acknowledged bytes."""
-        request, done, end = produce([(0, batch(size))]), 0, self.now + seconds
+        request, done, end = produce(batch(size)), 0, self.now + seconds
         while self.now < end:
             await client.ask(self.leader, request, WAIT_S)
             if self.now < end:
@@ -88,15 +97,83 @@ def create(name: str, partitions: int, version: int = 7) -> Any:
     return message(ApiKey.CREATE_TOPICS, version, topics=(topic,), timeout=duration(TIMEOUT_S), validate_only=False)
 
 
-def tell(story: Story, **settings: object) -> None:
+def batch(value_bytes: int) -> bytes:
+    """Return a batch of one record with a value of `value_bytes`."""
+    return encode([Record(0, BEGAN_MS, None, b"v" * value_bytes)])
+
+
+def produce(records: bytes, acks: int = ACKS_ALL) -> Any:
+    data = (part(ApiKey.PRODUCE, "PartitionProduceData", index=0, records=records),)
+    topic = part(ApiKey.PRODUCE, "TopicProduceData", name=TOPIC, partition_data=data)
+    return message(ApiKey.PRODUCE, transactional_id=None, acks=acks, timeout=duration(TIMEOUT_S), topic_data=(topic,))
+
+
+def fetch(bytes_max: int) -> Any:
+    """Return a Fetch of the first records, outside any session."""
+    wanted = part(
+        ApiKey.FETCH,
+        "FetchPartition",
+        partition=0,
+        current_leader_epoch=-1,
+        fetch_offset=0,
+        partition_max_bytes=bytes_max,
+    )
+    topic = part(ApiKey.FETCH, "FetchTopic", topic=TOPIC, partitions=(wanted,))
+    return message(
+        ApiKey.FETCH,
+        max_wait=duration(1.0),
+        min_bytes=1,
+        max_bytes=bytes_max,
+        topics=(topic,),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
+
+
+def fetched_bytes(answer: Any) -> int:
+    """Return the size of the records. Raises AssertionError for an error code."""
+    found = [row for topic in answer.responses for row in topic.partitions]
+    assert not any(row.error_code for row in found), answer
+    return sum(len(row.records or b"") for row in found)
+
+
+def tell(story: Story) -> None:
     """Run a scenario in virtual time."""
+    run(_told(story))
 
-    async def told() -> None:
-        cluster = await CountedCluster(1, **settings).begin()
-        await cluster.by(story(QuotasFixture(cluster)), "client")
-        cluster.check()
 
-    run(told())
+async def _told(story: Story) -> None:
+    plan = Plan(
+        seed=1,
+        seconds=0.0,
+        brokers=1,
+        voters=0,
+        partitions=1,
+        latency_s=(5e-6, 5e-6),
+        disk_s=(1e-5, 1e-5),
+        settings={},
+        split_share=0.0,
+        clock_rates=(1.0,),
+        producers=(),
+        consumers=0,
+        members=0,
+        faults=(),
+    )
+    world = World(plan)
+    for host in world.hosts.values():
+        host.start()
+    admin = SimulatedClient("admin", TOPIC, [(host_name(one), KAFKA_PORT) for one in world.hosts], random.Random(1))
+    await _by(world, prepare(admin, 1, 1, 1), "admin")
+    async with asyncio.timeout(TIMEOUT_S):
+        while world.leader(0) not in world.hosts:
+            await asyncio.sleep(0.1)
+    await _by(world, story(QuotasFixture(world)), "client")
+    assert not world.violations, world.violations
+
+
+async def _by(world: World, work: Any, name: str) -> None:
+    """Run the work as a client's process, on a host of its own."""
+    await world.loop.create_task(work, context=Process(name).context())
 
 
 async def together(*works: Awaitable[int]) -> int:

@@ -6,6 +6,7 @@ import pytest
 from broker_fixture import RunningBroker
 from command import Outcome, in_process
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
 
 from cordwood.client.blocking import connect
 from cordwood.cluster.cli.exits import ExitCode
@@ -69,3 +70,10 @@ def test_a_throttled_connection_is_muted_on_a_real_socket(quotas: RunningBroker)
             slow.send(asked)
             assert first.ask(asked).throttle_time.total_seconds() == 0
             assert slow.receive().throttle_time.total_seconds() == 1
+
+
+def test_heartbeats_are_not_throttled(quotas: RunningBroker) -> None:
+    run(quotas, "set", "--client-id", "slow", "request_percentage=0.000001")
+    beat = HeartbeatRequest(group_id="none", generation_id=1, member_id="none", group_instance_id=None)
+    with connect(quotas.bootstrap, ANSWER_S, "slow") as slow:
+        assert [slow.ask(beat).throttle_time.total_seconds() for _ in range(5)] == [0.0] * 5
