@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
@@ -18,7 +18,6 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.connection import Connection, Handle
 from cordwood.cluster.kafka.request_measures import ThrottleMeasures
 from cordwood.cluster.quotas.limiter import Limiter
 from cordwood.cluster.quotas.limits import (
@@ -34,6 +33,9 @@ from cordwood.cluster.quotas.limits import (
 )
 from cordwood.cluster.security.principal import THIS_BROKER, Identity
 from cordwood.replication.frames import FIRST_KEY_BYTE
+
+if TYPE_CHECKING:
+    from cordwood.cluster.kafka.connection import Connection, Handle
 
 EXEMPT = frozenset(
     {
@@ -187,7 +189,7 @@ class ClientThrottle:
 
     # Connections.
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: "Connection") -> bool:
         """Count a new connection. Return False if it is to be closed: its address opens far too many.
 
         A connection beyond the rate waits for its turn. A broker's first frame shows what it is, and it does not wait.
@@ -203,7 +205,9 @@ class ClientThrottle:
             connection.intercept(partial(self._delay_first, self._now() + debt_s))
         return True
 
-    def _delay_first(self, until: float, connection: Connection, frame: memoryview, slot: Slot, handle: Handle) -> None:
+    def _delay_first(
+        self, until: float, connection: "Connection", frame: memoryview, slot: Slot, handle: "Handle"
+    ) -> None:
         """Handle the first frame of a new connection when its turn comes."""
         left_s = until - self._now()
         if left_s > 0 and (connection.is_authenticating or frame[0] < FIRST_KEY_BYTE):
@@ -212,13 +216,13 @@ class ClientThrottle:
         else:
             handle(connection, frame, slot)
 
-    def _mute(self, connection: Connection, seconds: float) -> None:
+    def _mute(self, connection: "Connection", seconds: float) -> None:
         if connection.is_open and not connection.is_broker:
             self._muted.add(connection)
             self.measures.muted = len(self._muted)
             connection.mute(seconds, self._unmuted)
 
-    def _unmuted(self, connection: Connection) -> None:
+    def _unmuted(self, connection: "Connection") -> None:
         self._muted.discard(connection)
         self.measures.muted = len(self._muted)
 
