@@ -1,6 +1,6 @@
-"""Archive of a replica's log, as replication uses it: its end, and the state of a log that begins after its records."""
+"""Archive of a replica's log, as replication uses it: its offsets, its batches, and the state of a log after them."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cordwood.storage.errors import OutOfResources
 from cordwood.storage.state import ArchivedBeginning
@@ -13,8 +13,19 @@ class ArchiveUnavailable(OutOfResources):
     """The archive does not answer, or this broker does not know yet what is in it. Nothing is lost."""
 
 
+class ArchivedRange(NamedTuple):
+    """Archived offsets of a partition, half-open."""
+
+    start: int
+    end: int
+
+
 class ArchiveView(Protocol):
     """The archive of all partitions."""
+
+    def ahead_of(self, partition: "Partition") -> ArchivedRange | None:
+        """Return what is archived if a log lacks records of it, or may have others there; otherwise None."""
+        ...
 
     def end_of(self, partition: "Partition") -> int | None:
         """Return the end of a partition's archived offsets; None if nothing is archived."""
@@ -31,9 +42,19 @@ class ArchiveView(Protocol):
         """
         ...
 
+    async def batches(self, partition: "Partition", offset: int, size: int) -> bytes:
+        """Return about `size` bytes of batches, the first with `offset`, that the disk does not have.
+
+        Return b"" if there are none up to the local start: a compacted log has gaps. Raises ArchiveUnavailable.
+        """
+        ...
+
 
 class NoArchive:
     """The archive of a broker without one."""
+
+    def ahead_of(self, _partition: "Partition") -> ArchivedRange | None:
+        return None
 
     def end_of(self, _partition: "Partition") -> int | None:
         return None
@@ -43,3 +64,6 @@ class NoArchive:
 
     async def beginning(self, _partition: "Partition", log_start: int, offset: int) -> ArchivedBeginning:
         raise ArchiveUnavailable(f"offsets {log_start} to {offset} are in an archive, and this broker has none")
+
+    async def batches(self, _partition: "Partition", offset: int, _size: int) -> bytes:
+        raise ArchiveUnavailable(f"offset {offset} is in an archive, and this broker has none")

@@ -57,6 +57,8 @@ class Partition:
         self.high_watermark = log.log_start
         self.leading: LeaderRole | None = None
         self.following: FollowerRole | None = None
+        self.awaited: Assignment | None = None
+        """The assignment by which this replica leads once its log has everything that is archived."""
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = self.is_checkpoint_locked = False
         self.context = context
@@ -107,6 +109,8 @@ class Partition:
         if assignment.leader_epoch == self.leader_epoch:
             if self.leading is not None:
                 self.leading.assignment_changed(assignment)
+            elif self.awaited is not None:
+                self.awaited = assignment
             return False
         assert assignment.leader_epoch > self.leader_epoch, "rule 3: leader epochs never regress"
         self._end_role(Refusal.NOT_LEADER)
@@ -115,13 +119,23 @@ class Partition:
             return False
         if assignment.leader != self.context.broker_id:
             return assignment.leader != NO_LEADER
-        self.leading = LeaderRole(self, assignment)
-        self.leading.begin()
+        if self.context.archive.ahead_of(self) is None:
+            self.lead(assignment)
+        else:
+            # Archive rule 5, after an unclean election or a loss of records that were not flushed.
+            self.awaited = assignment
+            self.context.lead_after_archive(self)
         return False
+
+    def lead(self, assignment: Assignment, committed_end: int = 0) -> None:
+        """Take the leader role. What the archive has, up to `committed_end`, is committed."""
+        self.awaited, self.leading = None, LeaderRole(self, assignment)
+        self.committed_to(committed_end)
+        self.leading.begin()
 
     def _end_role(self, reason: Refusal) -> None:
         leading, following = self.leading, self.following
-        self.leading = self.following = None
+        self.leading = self.following = self.awaited = None
         if following is not None:
             following.end()
         if leading is not None:

@@ -32,3 +32,5 @@ class PartitionContext:
     """Callback for a replica that serves nothing any more: another broker has to lead it."""
     open_segments: OpenSegments = field(default_factory=OpenSegments)
     archive: ArchiveView = field(default_factory=NoArchive)
+    lead_after_archive: Callable[["Partition"], None] = lambda _: None
+    """Callback for a replica that leads as soon as its log has everything that is archived (`ArchivedLeaders`)."""

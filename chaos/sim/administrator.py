@@ -106,7 +106,7 @@ class Administrator:
 
     async def _make_lossy_topic(self, dice: random.Random) -> bool:
         replicas = dice.choice((1, 2, 2, 3))
-        policy = dice.choice(("os", "fsync"))
+        policy = dice.choice(("os", "group"))
         if not await self._create(
             LOSSY_TOPIC, dice.randint(1, 3), replicas, {"flush.policy": policy, "min.insync.replicas": "1"}
         ):
@@ -228,7 +228,7 @@ class Administrator:
         return await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": dice.choice(("1", "2", "3"))})
 
     async def _change_flush_policy(self, dice: random.Random) -> bool:
-        policy = dice.choice(("os", "fsync"))
+        policy = dice.choice(("os", "group"))
         is_done = await self._configure(OF_TOPIC, LOSSY_TOPIC, {"flush.policy": policy})
         if is_done and policy == "os":
             self._client.did("flush-policy-os")

@@ -36,6 +36,8 @@ class ArchiveChecks:
         self._announced: set[UUID] = set()
         """Ids of all uploads that any manifest has had."""
         self._seen: dict[Place, PartitionArchive] = {}
+        self._ends: dict[Place, int] = {}
+        """By partition: the largest end that its archive has had."""
         self._sentences: list[tuple[str, str]] = []
         self._image = Image()
         objects.on_created = self._created
@@ -50,6 +52,8 @@ class ArchiveChecks:
             for partition in broker.replicas:
                 if not partition.is_offline and not partition.is_deleted:
                     yield from _is_covered(broker, partition)
+                    if partition.is_leader and broker.quorum.image is image:
+                        yield from self._goes_on(image, broker, partition)
 
     def _note(self, image: Image) -> None:
         if image.index <= self._image.index:
@@ -62,10 +66,24 @@ class ArchiveChecks:
             self._seen[place] = archive
             for row in (archive.segments, archive.uploads, archive.removed):
                 self._announced.update(one.id for one in row)
+            self._ends[place] = max(self._ends.get(place, 0), archive.end or 0)
             known = frozenset() if before is None else frozenset(before.segments)
             for segment in archive.segments:
                 if segment not in known:
                     self._sentences += self._lacks(image, place, segment)
+
+    def _goes_on(self, image: Image, broker: Watched, partition: Partition) -> Found:
+        """Archive rule 5: a leader goes on after the archive's end, and only retention removes what is archived."""
+        place = partition.topic_id, partition.index
+        end, where = self._ends.get(place, 0), f"{partition.topic}-{partition.index}"
+        kept = max(image.archives.get(place, PartitionArchive()).end or 0, partition.log.log_start)
+        if partition.log.log_end < end:
+            yield (
+                "archive-ahead",
+                f"{where} ends at {partition.log.log_end} on its leader {broker.broker_id}, and {end} was archived",
+            )
+        if kept < end:
+            yield "archive-cut", f"{where} was archived up to {end}, and only {kept} is left of it"
 
     def _lacks(self, image: Image, place: Place, segment: ArchivedSegment) -> Found:
         for name in segment_names(image.cluster_id, *place, segment):

@@ -22,7 +22,7 @@ from cordwood.cluster.broker.identity import claim_all, scrub_identities
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.links import link_security, quorum_tls
-from cordwood.cluster.broker.log_care import close_logs, log_cleaner_of, log_maintenance_of
+from cordwood.cluster.broker.log_care import close_log, log_cleaner_of, log_maintenance_of
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.quota_changes import enforce_quotas
@@ -72,6 +72,7 @@ from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
+from cordwood.replication.archived_leaders import ArchivedLeaders
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
@@ -198,6 +199,7 @@ class Broker:
         await self._dispatcher.close()
         self._assignments.close()
         await self._leader_connections.close()
+        await self._archived_leaders.close()
         await self._truncations.close()
         await self._isr_changes.close()
         await self._scrubber.close()
@@ -205,7 +207,12 @@ class Broker:
         await self._log_cleaner.close()
         await self._repairs.close()
         await self._log_maintenance.stop()
-        await close_logs(self._replicas)
+        await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
+        closing = [partition.directory.run_blocking(close_log, partition) for partition in self._replicas]
+        unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
+        for directory in self._replicas.directories:
+            if directory not in unclosed:
+                directory.stopped()
         self._lifecycle.close()
         await self._controller_runner.close()
         await self._quorum.close()
@@ -325,6 +332,7 @@ class Broker:
             partition_failed=lambda partition: self._repairs.failed(partition),
             open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
             archive=self._archiving.view,
+            lead_after_archive=lambda partition: self._archived_leaders.add(partition),
         )
         self._replicas = Replicas(directories, context)
         is_rack_aware = settings.replica_selector_class == RACK_AWARE
@@ -349,6 +357,7 @@ class Broker:
             )
 
         self._truncations = Truncations()
+        self._archived_leaders = ArchivedLeaders(self._truncations, self._roles_taken)
         self._leader_connections = LeaderConnections(leader_connection)
         self._log_maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
         self._log_cleaner = log_cleaner_of(settings, self._replicas, self._log_maintenance, self._wall_clock, self._rng)

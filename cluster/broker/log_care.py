@@ -1,4 +1,4 @@
-"""Care of the logs as a broker's settings have it: maintenance, the log cleaner, and their end."""
+"""Care of the logs as a broker's settings have it: maintenance, the log cleaner, and the close at the end."""
 
 import asyncio
 import random
@@ -43,17 +43,7 @@ def log_cleaner_of(
     return LogCleaner(replicas, log_maintenance, wall_clock, limits, rng, coordinated)
 
 
-async def close_logs(replicas: Replicas) -> None:
-    """Flush and close all logs, so that the next start recovers nothing."""
-    await asyncio.gather(*(directory.flusher.drain() for directory in replicas.directories))
-    closing = [partition.directory.run_blocking(_close, partition) for partition in replicas]
-    unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
-    for directory in replicas.directories:
-        if directory not in unclosed:
-            directory.stopped()
-
-
-def _close(partition: Partition) -> Partition | None:
+def close_log(partition: Partition) -> Partition | None:
     """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
     if not partition.directory.is_offline:
         try:

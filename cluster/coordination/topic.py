@@ -195,6 +195,10 @@ class ReplicatedTopic:
         led = self._led(leadership)
         log = led.log
         try:
+            if offset < log.local_start:
+                if archived := await led.partition.context.archive.batches(led.partition, offset, READ_BYTES):
+                    return archived
+                offset = log.local_start
             data: bytes = await led.partition.directory.run_blocking(log.read, offset, READ_BYTES, log.log_end)
         except OffsetOutOfRange as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error

@@ -13,11 +13,13 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.tiering.archived_topics import is_archived
 from cordwood.cluster.tiering.cut_objects import CutObjects
+from cordwood.cluster.tiering.lineage import ahead_of
 from cordwood.cluster.tiering.measures import ArchiveMeasures
 from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.cluster.tiering.topic_objects import TopicObjects
 from cordwood.cluster.tiering.uploader import Uploader
-from cordwood.replication.archive_view import ArchiveView, NoArchive
+from cordwood.replication.archive_view import ArchivedRange, ArchiveView, NoArchive
+from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 
 NOTHING_MEASURED = ArchiveMeasures()
@@ -34,6 +36,16 @@ class Outside(Protocol):
     def wall_clock(self) -> Callable[[], int]: ...
     @property
     def rng(self) -> random.Random: ...
+
+
+class NoStore(NoArchive):
+    """The archive of a broker without a store. It knows from the metadata what a leader's log must have."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    def ahead_of(self, partition: Partition) -> ArchivedRange | None:
+        return ahead_of(partition, self._quorum.image.archives.get((partition.topic_id, partition.index)))
 
 
 class Archiving:
@@ -54,7 +66,7 @@ class Archiving:
     @property
     def view(self) -> ArchiveView:
         """The archive as replication uses it."""
-        return self.reads or NoArchive()
+        return self.reads or NoStore(self._quorum)
 
     def start(self, replicas: Replicas) -> None:
         """Begin to upload from these replicas."""

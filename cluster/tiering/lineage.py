@@ -1,18 +1,30 @@
-"""Lineage of archived segments: whether they hold the records that the leader's log has at their offsets. Pure.
+"""Lineage of archived segments: whether they hold the records that a log has at their offsets. Pure.
 
 Archived records are committed, and so every later leader has them, unless an operator has elected a replica without
-them. Then the log goes on in another way, and what the archive has of the former way must not be served.
+them. Such a replica leads once its log begins at the archive's end (`replication/archived_leaders.py`).
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cordwood.archive.manifest import NO_LIMIT, ArchivedSegment
+from cordwood.archive.manifest import NO_LIMIT, ArchivedSegment, PartitionArchive
+from cordwood.replication.archive_view import ArchivedRange
+from cordwood.replication.partition import Partition
 from cordwood.storage.epochs import EpochStart
 
 
+def ahead_of(partition: Partition, archive: PartitionArchive | None) -> ArchivedRange | None:
+    """Return what is archived if the log lacks records of it, or may have others there; otherwise None."""
+    if archive is None or archive.start is None or archive.end is None:
+        return None
+    log = partition.log
+    if log.log_end >= archive.end and lineage_end(archive.segments, tuple(log.epochs), log.log_end) == NO_LIMIT:
+        return None
+    return ArchivedRange(archive.start, archive.end)
+
+
 def lineage_end(segments: Sequence[ArchivedSegment], epochs: Sequence[EpochStart], log_end: int) -> int:
-    """Return the offset above which archived segments are not of the leader's lineage; NO_LIMIT if all are.
+    """Return the offset above which archived segments are not of the log's lineage; NO_LIMIT if all are.
 
     A log that only ends before the archive, as one on an empty disk does, contradicts nothing.
     """

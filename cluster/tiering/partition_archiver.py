@@ -29,12 +29,12 @@ from cordwood.cluster.tiering.plan import (
     NewSegment,
     RaiseLogStart,
     RemoveBelow,
-    RemoveStray,
     Roll,
     Situation,
     StoreStep,
     UploadSegments,
     WriteCommit,
+    is_foreign,
     may_go_on,
     metadata_step,
     store_step,
@@ -161,6 +161,9 @@ class PartitionArchiver:
             # This version does not know everything that the metadata have, and must not remove anything for it.
             return False
         situation = self.situation()
+        if is_foreign(situation):
+            self._warn("archive.foreign", "the archive has other records than this log")
+            return False
         try:
             if (step := metadata_step(situation)) is not None:
                 await self._take_metadata_step(step)
@@ -211,17 +214,14 @@ class PartitionArchiver:
                 if active.base_offset == base_offset:
                     partition.log.roll_if_active(active)
                     partition.schedule_flush()
-            case RemoveStray(above):
-                self._warn("archive.stray", f"archived records from offset {above} on are not of this leader's log")
-                await self._remove(0, above)
             case RemoveBelow(below):
-                await self._remove(below, NO_LIMIT)
+                await self._remove(below)
             case GiveUp(ids):
                 await self._propose(ForgetArchived(*self._place, ids))
 
-    async def _remove(self, below: int, above: int) -> None:
+    async def _remove(self, below: int) -> None:
         now_ms = self._context.wall_clock()
-        await self._propose(RemoveArchived(*self._place, self.leader_epoch, below, above, now_ms))
+        await self._propose(RemoveArchived(*self._place, self.leader_epoch, below, NO_LIMIT, now_ms))
 
     async def _take_store_step(self, step: StoreStep) -> None:
         match step:

@@ -56,13 +56,6 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveStray:
-    """Remove archived segments above `above`: they are not of this leader's lineage."""
-
-    above: int
-
-
-@dataclass(frozen=True, slots=True)
 class RaiseLogStart:
     """Delete the records below `offset`, on disk and in the archive: the topic's retention is over for them."""
 
@@ -118,17 +111,22 @@ class DeleteObjects:
     removed: tuple[RemovedSegment, ...]
 
 
-MetadataStep = RemoveStray | RaiseLogStart | RemoveBelow | Roll | GiveUp
+MetadataStep = RaiseLogStart | RemoveBelow | Roll | GiveUp
 StoreStep = WriteCommit | UploadSegments | DeleteObjects
 Step = MetadataStep | StoreStep
+
+
+def is_foreign(situation: Situation) -> bool:
+    """Return whether the archive has other records than the log. Then no step may be taken: nothing of it is removed.
+
+    A leader begins at the archive's end (archive rule 5), so that no leader of this version has such a log.
+    """
+    return lineage_end(situation.archive.segments, situation.epochs, situation.log_end) < NO_LIMIT
 
 
 def metadata_step(situation: Situation) -> MetadataStep | None:
     """Return the next step that needs no store: such steps go on while the store is down."""
     archive = situation.archive
-    above = lineage_end(archive.segments, situation.epochs, situation.log_end)
-    if above < NO_LIMIT:
-        return RemoveStray(above)
     pinned_from, _ = situation.pinned
     start = retained_from(
         archive, situation.segments, situation.config, situation.high_watermark, situation.now_ms, pinned_from

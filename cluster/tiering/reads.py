@@ -25,7 +25,8 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.tiering import chunks
 from cordwood.cluster.tiering.cache import CacheEntry, ChunkCache, ChunkKey
 from cordwood.cluster.tiering.chunks import CachedChunk, Chunk, DamagedDownload, SegmentContents
-from cordwood.replication.archive_view import ArchiveUnavailable
+from cordwood.cluster.tiering.lineage import ahead_of
+from cordwood.replication.archive_view import ArchivedRange, ArchiveUnavailable
 from cordwood.replication.log_directory import ARCHIVE_CACHE
 from cordwood.replication.partition import Partition
 from cordwood.replication.tasks import Tasks
@@ -109,6 +110,10 @@ class ArchiveReads:
 
     async def close(self) -> None:
         await self._tasks.close()
+
+    def ahead_of(self, partition: Partition) -> ArchivedRange | None:
+        """Return what is archived if a log lacks records of it, or may have others there; otherwise None."""
+        return ahead_of(partition, self._archive_of(partition))
 
     def end_of(self, partition: Partition) -> int | None:
         """Return the end of a partition's archived offsets; None if nothing is archived."""
@@ -243,6 +248,22 @@ class ArchiveReads:
                 bounds = place.segment.start_offset, offset
                 await partition.directory.run_blocking(_replay, producers, cached, *bounds)
         return ArchivedBeginning(log_start, epochs, producers)
+
+    async def batches(self, partition: Partition, offset: int, size: int) -> bytes:
+        """Return about `size` bytes of batches, the first with `offset`, that the disk does not have.
+
+        Return b"" if there are none up to the local start: a compacted log has gaps. Raises ArchiveUnavailable,
+        OutOfResources, DamagedLog.
+        """
+        run_blocking = partition.directory.run_blocking
+        while offset < partition.log.local_start:
+            contents = await self._contents_loaded(place := self._place_of(partition, offset))
+            chunk = contents.chunk_of(offset)
+            data: bytes = await run_blocking(_bytes_of, await self._chunk_loaded(place, contents, chunk), offset, size)
+            if data:
+                return data
+            offset = chunk.end_offset
+        return b""
 
     def _archive_of(self, partition: Partition) -> PartitionArchive | None:
         return self._image().archives.get((partition.topic_id, partition.index))
@@ -450,6 +471,11 @@ async def _delete_files(removed: list[CacheEntry]) -> None:
             await directory.run_blocking(directory.disk.remove_tree, written.directory)
         except OSError as error:
             _events.warning("files.not_removed", path=written.directory, error=str(error))
+
+
+def _bytes_of(chunk: CachedChunk, offset: int, size: int) -> bytes:
+    found = _slice(chunk, offset, size, chunk.end_offset, wait=True)
+    return bytes(chunk.read(found.start, found.stop))
 
 
 def _slice(chunk: CachedChunk, offset: int, bytes_max: int, end: int, *, wait: bool) -> Slice:

@@ -30,6 +30,8 @@ from cordwood.storage.records import compress, decode, encode
 
 _HORIZON_MAX_MS = 1 << 62
 """`delete.retention.ms` may be 2⁶³-1."""
+_NEVER_DUE_MS = -1
+"""A time before every horizon."""
 
 
 def needed_offsets(producers: Producers) -> set[int]:
@@ -42,14 +44,24 @@ class BatchFilter:
     """The second pass of a round, over all segments from the log's start on: one filter for all groups of segments."""
 
     def __init__(
-        self, offsets: OffsetMap, *, end: int, now_ms: int, delete_retention_ms: int, needed: Collection[int]
+        self,
+        offsets: OffsetMap,
+        *,
+        end: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        needed: Collection[int],
+        is_whole: bool = True,
     ) -> None:
         """Filter the records below `end`, which is `offsets.end` unless the round is to end earlier.
 
-        What is at or above `end` stays as it is. The batch that ends at `end` stays, without records if need be.
+        What is at or above `end` stays as it is. The batch that ends at `end` stays, without records if need be. Unless
+        the log `is_whole`, tombstones and markers stay: what they delete or end may be in the part that is not here.
         """
         horizon_ms = min(now_ms + delete_retention_ms, _HORIZON_MAX_MS)
-        self._rules = Rules(end, now_ms, horizon_ms, array("q", sorted({*needed, end - 1})))
+        due_ms = now_ms if is_whole else _NEVER_DUE_MS
+        self._rules = Rules(end, due_ms, horizon_ms, array("q", sorted({*needed, end - 1})))
+        self._is_whole = is_whole
         self._table, self._aborted = offsets.table, ExpectedAborted()
         self._in_transaction: set[int] = set()
         """Producers with data since their last marker."""
@@ -119,7 +131,7 @@ class BatchFilter:
         row = self._aborted.ended(header)
         has_data = header.producer_id in self._in_transaction
         self._in_transaction.discard(header.producer_id)
-        if row is not None and (has_data or header.base_offset >= rules.end):
+        if row is not None and (has_data or not self._is_whole or header.base_offset >= rules.end):
             self._rows.append(row)
         if has_data or header.end > rules.end or header.record_count != 1 or read_marker(batch) is None:
             return batch

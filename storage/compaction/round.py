@@ -102,6 +102,8 @@ class CleaningRound:
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
             needed=self._needed,
+            # Otherwise only the archive has the first records.
+            is_whole=self._log.local_start <= self._log.log_start,
         )
         segments = [each for each in self._segments if each.base_offset < min(each.end_offset, self.end)]
         while segments:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -281,6 +282,27 @@ def test_an_unexpected_error_ends_the_compaction_of_this_log_and_of_no_other() -
         assert broker.partition().is_leader, "the replica is served as before"
 
     tell(story)
+
+
+def test_a_log_whose_beginning_only_the_archive_has_keeps_its_tombstones() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        await broker.put(("a", None))
+        await broker.fill(keys=("b", "c"))
+        log = broker.partition().log
+        log.log_start -= 1
+        for _ in range(3):
+            broker.now_ms += 1000
+            await broker.put(*(("b", f"{number}") for number in range(20)))
+            assert await broker.cleaner.clean_due() > 0
+            assert ("a", None) in broker.contents()
+        log.log_start += 1
+        broker.now_ms += 1000
+        await broker.put(*(("b", f"{number}") for number in range(20)))
+        assert await broker.cleaner.clean_due() > 0
+        assert ("a", None) not in broker.contents()
+
+    tell(story, config=replace(COMPACTED, delete_retention_ms=1))
 
 
 def test_the_rate_is_kept() -> None:

@@ -30,10 +30,10 @@ MUTANTS = (
     Mutant(
         "archived-segments-have-any-lineage",
         "cluster/tiering/plan.py",
-        "    if above < NO_LIMIT:\n",
-        "    if False:\n",
+        "    return lineage_end(situation.archive.segments, situation.epochs, situation.log_end) < NO_LIMIT\n",
+        "    return False\n",
         LINEAGE,
-        "After an unclean election a consumer reads records that the log never had.",
+        "The archive gets records of two histories.",
         Scenario.BROKERS,
     ),
     Mutant(
@@ -42,7 +42,7 @@ MUTANTS = (
         "    if segment.end_offset > log_end:\n        return False\n",
         "    if segment.end_offset > log_end:\n        return True\n",
         LINEAGE,
-        "A leader whose log ends before the archive removes the archive.",
+        "A leader whose log ends before the archive archives nothing more.",
         Scenario.BROKERS,
     ),
     Mutant(

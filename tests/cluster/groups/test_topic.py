@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from archive_fixture import ArchiveFixture
 from kio.schema.errors import ErrorCode
 from quorum_fixture import options_of_one
 from replica_fixture import log_directory, surroundings_of
@@ -412,5 +413,25 @@ def test_damage_that_is_found_while_loading_is_reported() -> None:
             await node.offset()
         assert refused.value.code is ErrorCode.coordinator_not_available
         assert [damage.path for damage in node.damage] == [segment]
+
+    told(story)
+
+
+def test_offsets_are_found_that_only_the_archive_has() -> None:
+    """A coordinator may lead a log that begins at the archive's end (archive rule 5)."""
+
+    async def story(node: NodeFixture) -> None:
+        for offset in range(20):
+            await node.commit(offset)
+        partition = node.replicas.led(CONSUMER_OFFSETS, partition_of("group", 3))
+        archive, log = ArchiveFixture(), partition.log
+        log.roll_if_active(log.segments[-1])
+        end = archive.archive(partition).end
+        assert end == log.log_end
+        log.truncate_fully(end, await archive.reads.beginning(partition, 0, end))
+        partition.context = replace(partition.context, archive=archive.reads)
+        node.elect()
+        assert (log.log_start, log.local_start) == (0, end)
+        assert await node.offset() == 19
 
     told(story)

@@ -15,11 +15,11 @@ from cordwood.cluster.tiering.plan import (
     NewSegment,
     RaiseLogStart,
     RemoveBelow,
-    RemoveStray,
     Roll,
     Situation,
     UploadSegments,
     WriteCommit,
+    is_foreign,
     may_go_on,
     metadata_step,
     store_step,
@@ -180,10 +180,12 @@ def test_replacements_keep_the_first_archived_offset() -> None:
     assert step == UploadSegments((NewSegment(segments[0], 4),), known.segments)
 
 
-def test_segments_outside_of_the_lineage_are_removed_first() -> None:
+def test_an_archive_with_other_records_than_the_log_is_left_as_it_is() -> None:
     known = PartitionArchive(archived(10, 20), sequence=1)
     epochs = (EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(2), Offset(12)))
-    assert metadata_step(situation(log(10, 20, 30), known, epochs=epochs)) == RemoveStray(10)
+    assert is_foreign(situation(log(10, 20, 30), known, epochs=epochs))
+    assert metadata_step(situation(log(10, 20, 30), known, epochs=epochs)) is None
+    assert not is_foreign(situation(log(10, 20, 30), known, epochs=epochs[:1]))
 
 
 def test_retention_raises_the_log_start_and_then_removes_below_what_all_replicas_have_deleted() -> None:

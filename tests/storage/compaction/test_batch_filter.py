@@ -147,6 +147,24 @@ def test_a_tombstone_may_be_kept_for_ever() -> None:
     assert check(left).base_timestamp > NOW_MS * 1000
 
 
+def test_a_log_without_its_beginning_keeps_tombstones_and_markers() -> None:
+    """The records that they delete or end may be in the part of the log that only the archive has."""
+    log = batch_of(5, b"a", value=None) + marker_of(6, 1, is_commit=False) + batch_of(7, b"b")
+    for now_ms in (NOW_MS, NOW_MS + 1000):
+        offsets = OffsetMap(1 << 16, 0, 1000, bytes(SEED_BYTES))
+        OffsetMapBuilder(offsets).add(log)
+        terms = {"end": offsets.end, "now_ms": now_ms, "delete_retention_ms": 100, "needed": frozenset[int]()}
+        partial = BatchFilter(offsets, **terms, is_whole=False)  # type: ignore[arg-type]
+        row = AbortedRow(1, 2, 6, 7)
+        partial.expect([row])
+        left = partial.filter(log)
+        assert [header.base_offset for header in headers(left)] == [5, 6, 7]
+        assert partial.take_aborted() == [row]
+        whole = BatchFilter(offsets, **terms)  # type: ignore[arg-type]
+        log = left
+    assert [header.base_offset for header in headers(whole.filter(left))] == [7]
+
+
 def test_a_batch_that_cannot_be_read_ends_the_round() -> None:
     log = batch_of(0, b"a", b"b")
     with pytest.raises(CorruptBatch):
