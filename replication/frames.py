@@ -91,7 +91,10 @@ class FollowRequest(NamedTuple):
 
 
 class ReadRequest(NamedTuple):
-    """Request for committed batches from the one with `offset` on: `size` bytes, and at least one batch."""
+    """Request for committed batches from the one with `offset` on: `size` bytes, and at least one batch.
+
+    A size of 0 also asks the replica to compact its log. The answer has the high watermark and the clean end.
+    """
 
     topic_id: UUID
     partition: int

@@ -90,6 +90,8 @@ class LogCleaner:
         self._cleaning: set[Partition] = set()
         self._retry_at: dict[Partition, float] = {}
         self._uncleanable: set[Partition] = set()
+        self._wanted: set[Partition] = set()
+        """Logs that another replica needs compacted, for its repair."""
         self._due = 0.0
         self._tasks = Tasks()
         self.measures = CleanerMeasures()
@@ -154,13 +156,17 @@ class LogCleaner:
         """Seal the active segment if it is to be sealed, and return what of the log is to be compacted."""
         log, config = partition.log, partition.log.config
         roll_bytes = COORDINATED_ROLL_BYTES if partition.topic in self._coordinated else None
-        if must_be_sealed(log.segments[-1], config, roll_bytes, now_ms):
+        is_wanted, partition.must_be_compacted = partition.must_be_compacted, False
+        if is_wanted:
+            self._wanted.add(partition)
+        if (is_wanted and log.segments[-1].size) or must_be_sealed(log.segments[-1], config, roll_bytes, now_ms):
             log.roll_if_active(log.segments[-1])
             # The new segment's directory entry is synced with the next group commit.
             partition.directory.flusher.touch(partition)
         if config.max_compaction_lag_ms < NO_LIMIT_MS:
             await self._load_first_timestamps(partition)
-        return _dirtiness(partition, now_ms)
+        dirtiness = _dirtiness(partition, now_ms)
+        return dirtiness._replace(overdue_ms=max(dirtiness.overdue_ms, int(partition in self._wanted)))
 
     async def _load_first_timestamps(self, partition: Partition) -> None:
         """Load the first timestamps of dirty segments that were sealed before this process opened the log."""
@@ -178,6 +184,7 @@ class LogCleaner:
             self._failed(partition, error)
         else:
             self.measures.rounds += is_complete
+            self._wanted.discard(partition)
             if not is_complete or partition.log.clean_end <= clean_end:
                 self._postpone(partition)
         finally:
@@ -276,6 +283,7 @@ class LogCleaner:
 
     def _forget_removed(self) -> None:
         self._uncleanable = {partition for partition in self._uncleanable if not partition.is_deleted}
+        self._wanted = {partition for partition in self._wanted if not partition.is_deleted}
         self._retry_at = {partition: at for partition, at in self._retry_at.items() if not partition.is_deleted}
         self.measures.uncleanable = len(self._uncleanable)
 

@@ -60,7 +60,7 @@ class Partition:
         self.awaited: Assignment | None = None
         """The assignment by which this replica leads once its log has everything that is archived."""
         self.watchers: dict[Watcher, None] = {}
-        self.is_deleted = self.is_checkpoint_locked = False
+        self.is_deleted = self.is_checkpoint_locked = self.must_be_compacted = False
         self.context = context
         self.refused_sequences = RefusedSequences(context.now, lambda: log.producers)
         self.flush_mark = directory.flushed_offsets.mark(place.topic_id, place.partition)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from cordwood.replication.channel import Channel, Chunk, Dial
 from cordwood.replication.frames import (
@@ -27,12 +27,21 @@ READ_BYTES_MAX = 1 << 20
 DIAL_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 10.0
 WITHOUT_STREAM = 0
+COMPACT_FIRST = 0
+"""Size in a request by which a replica learns that it is to compact its log: the requester cannot use its batches."""
 
 Address = tuple[str, int]
 
 
 class RangeUnavailable(Exception):
     """The other replica does not have the range, or does not answer."""
+
+
+class FetchedRange(NamedTuple):
+    """Whole batches of another replica, and the clean end of its log when they were read."""
+
+    batches: bytes
+    clean_end: int
 
 
 class RangeServer:
@@ -66,14 +75,18 @@ class RangeServer:
 
     async def _read(self, partition: Partition, read: ReadRequest) -> tuple[PushRow, list[Chunk]]:
         log, watermark = partition.log, partition.high_watermark
+        # As of now: a round may end during the read, and raise it.
+        clean_end = log.clean_end
+        if read.size == COMPACT_FIRST:
+            partition.must_be_compacted = True
         if not log.log_start <= read.offset < watermark:
-            return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, log.log_start), []
+            return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, clean_end), []
         size_max = min(max(read.size, 0), READ_BYTES_MAX)
         run_blocking = partition.directory.run_blocking
         found: Slice | None = await run_blocking(log.slice, read.offset, size_max, watermark)
         if found is None:
-            return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, log.log_start), []
-        return PushRow(WITHOUT_STREAM, PushKind.DATA, watermark, log.log_start, found.size), [found]
+            return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, clean_end), []
+        return PushRow(WITHOUT_STREAM, PushKind.DATA, watermark, clean_end, found.size), [found]
 
 
 class RangeReader:
@@ -99,9 +112,19 @@ class RangeReader:
         for broker_id in list(self._connections):
             self._connections.pop(broker_id).close()
 
-    async def read(self, broker_id: int, partition: Partition, offset: int) -> bytes:
-        """Return that broker's committed batches from the one with `offset` on. Raises RangeUnavailable."""
-        question = encode_read(self._hello(), ReadRequest(partition.topic_id, partition.index, offset, READ_BYTES_MAX))
+    async def read(self, broker_id: int, partition: Partition, offset: int, compacted_to: int = 0) -> FetchedRange:
+        """Return that broker's committed batches from the one with `offset` on.
+
+        Raises RangeUnavailable, also if its log is not compacted up to `compacted_to`: then it is asked to compact it.
+        """
+        fetched = await self._read(broker_id, partition, offset, READ_BYTES_MAX)
+        if fetched.clean_end < compacted_to:
+            await self._read(broker_id, partition, offset, COMPACT_FIRST)
+            raise RangeUnavailable(f"its log is compacted up to {fetched.clean_end}, and {compacted_to} is needed")
+        return fetched
+
+    async def _read(self, broker_id: int, partition: Partition, offset: int, size: int) -> FetchedRange:
+        question = encode_read(self._hello(), ReadRequest(partition.topic_id, partition.index, offset, size))
         try:
             connection = self._connections.get(broker_id) or await self._connect(broker_id)
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -112,7 +135,7 @@ class RangeReader:
             raise RangeUnavailable(f"broker {broker_id} did not answer: {error!r}") from error
         if row.kind != PushKind.DATA or not data:
             raise RangeUnavailable(f"broker {broker_id} has no committed batch with offset {offset}")
-        return data
+        return FetchedRange(data, row.second)
 
     async def _connect(self, broker_id: int) -> "_Connection":
         address = self._address_of(broker_id)

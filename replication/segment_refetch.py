@@ -38,11 +38,12 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
     place = f"{partition.directory.path}/{STAGING}/{partition.topic_id}-{partition.index}"
     await run_blocking(log.disk.make_directories, place)
     rebuild = SegmentRebuild(log, segment, place)
+    compacted_to = await run_blocking(rebuild.lost_end)
     try:
         steps = rebuild.steps()
         while (step := await run_blocking(next, steps, None)) is not None:
             if isinstance(step, Missing):
-                await _fill(rebuild, step, partition, sources, reader)
+                await _fill(rebuild, step, partition, sources, reader, compacted_to)
         while partition.is_checkpoint_locked:
             # The checkpoint of a pending truncation lists the old segment.
             await asyncio.sleep(TRUNCATION_POLL_S)
@@ -58,15 +59,20 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
 
 
 async def _fill(
-    rebuild: SegmentRebuild, missing: Missing, partition: Partition, sources: Sequence[int], reader: RangeReader
+    rebuild: SegmentRebuild,
+    missing: Missing,
+    partition: Partition,
+    sources: Sequence[int],
+    reader: RangeReader,
+    compacted_to: int,
 ) -> None:
     """Fetch a missing range. Raises RangeUnavailable if no source has its next batch."""
     while rebuild.due < missing.end:
         refusals: list[str] = []
         for source in sources:
             try:
-                batches = await reader.read(source, partition, rebuild.due)
-                await partition.directory.run_blocking(rebuild.fill, missing, batches)
+                fetched = await reader.read(source, partition, rebuild.due, compacted_to)
+                await partition.directory.run_blocking(rebuild.fill, missing, *fetched)
                 break
             except (RangeUnavailable, CorruptBatch) as error:
                 refusals.append(f"broker {source}: {error}")

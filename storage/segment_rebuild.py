@@ -3,7 +3,7 @@
 The old segment is kept until the new one is complete, verified and synced. Batches of other replicas are verified by
 their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs, which have to
 be those that the log knows for these offsets. Of a compacted log they may have gaps: the other replica has removed what
-this one may still have had.
+this one may still have had. It must not have what a tombstone has deleted that is gone here (`lost_offsets.py`).
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from crc32c import crc32c
 
 from cordwood.storage.aborted_index import AbortedRow
 from cordwood.storage.batch import NO_TIMESTAMP, BatchHeader, end_of, headers
+from cordwood.storage.compaction.lost_offsets import lost_end_in, lost_end_of
 from cordwood.storage.compaction.run_writer import closing_batch, write_aborted
 from cordwood.storage.compaction.swap import swap
 from cordwood.storage.disk import Bytes, sync_directory
@@ -27,6 +28,8 @@ from cordwood.storage.scrub import pieces, read_each
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
 from cordwood.storage.transaction_log import aborted_again
+
+_NO_LIMIT = (1 << 63) - 1
 
 
 class Missing(NamedTuple):
@@ -52,6 +55,8 @@ class SegmentRebuild:
         self._has_gaps = log.config.compacted or segment.generation > 0
         """Whether other replicas may have compacted what is fetched from them, or less of it than this one."""
         self._truncations, self._has_fetched = log.truncations, False
+        self._least_clean = _NO_LIMIT
+        """Smallest clean end of the replicas whose batches were taken."""
         self._aborted: dict[Segment, list[AbortedRow]] = {}
         """Aborted transactions of this segment and of later ones, where they are others than before."""
 
@@ -94,15 +99,39 @@ class SegmentRebuild:
             write_aborted(log.disk, new, old.aborted.undecided, old.aborted.rows() if rows is None else rows)
         sync_directory(log.disk, self._directory)
 
+    def lost_end(self) -> int:
+        """Return the offset up to which another replica must be compacted, so that nothing deleted comes back. Blocks.
+
+        Raises OutOfResources, DiskFailed.
+        """
+        log, old = self._log, self._segment
+        if not log.config.compacted or old not in log.segments:
+            return 0
+        if end := lost_end_in(log.segments[log.segments.index(old) + 1 :]):
+            return end
+        due: int | None = old.base_offset
+        for intervals, contents in self._contents():
+            for intact, some in _runs(intervals, contents):
+                found = [header for _, content in some for header in headers(content)] if intact else []
+                end = max(end, lost_end_of(found, found[0].base_offset if found and due is None else due or 0))
+                due = found[-1].end if found else None
+        return end
+
     @property
     def due(self) -> int:
         """Offset that the next batch must have."""
         return self._due
 
-    def fill(self, missing: Missing, data: bytes) -> None:
-        """Append batches of a missing range from `due` on. Raises CorruptBatch, with nothing appended, and OSError."""
+    def fill(self, missing: Missing, data: bytes, clean_end: int = _NO_LIMIT) -> None:
+        """Append batches of a missing range from `due` on, from a replica that is compacted up to `clean_end`.
+
+        Raises CorruptBatch, with nothing appended, and OSError.
+        """
         assert self._new is not None, "a range is known to be missing once the copy has come there"
         taken = self._checked_batches(missing, data)
+        if self._log.config.compacted and lost_end_of(taken, self._due) > self._least_clean:
+            raise CorruptBatch(f"a replica that is compacted up to {self._least_clean} only had the batches before")
+        self._least_clean = min(self._least_clean, clean_end)
         self._has_fetched = True
         if not taken:
             self._due = missing.end

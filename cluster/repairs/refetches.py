@@ -87,7 +87,8 @@ class Refetches:
         """Repair the damaged segments one by one. The failure of one does not stop the next."""
         try:
             async with self._reader() as reader:
-                for stem in dict.fromkeys(map(stem_of, pending.damage)):
+                # The last one first: where a later one may have lost records, other replicas must be compacted.
+                for stem in sorted(set(map(stem_of, pending.damage)), reverse=True):
                     await self._repair_segment(partition, pending, stem, sources, reader)
         finally:
             self._running.discard(partition)
