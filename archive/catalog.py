@@ -32,11 +32,13 @@ class ArchivedPartition:
     id: PartitionId
     segments: tuple[ArchivedSegment, ...]
     decided_end: int
+    log_start: int = 0
+    """Offset below which records were deleted."""
 
     @property
     def start(self) -> int:
-        """First archived offset; `decided_end` if nothing is archived."""
-        return self.segments[0].start_offset if self.segments else self.decided_end
+        """First archived offset that was not deleted; `decided_end` if nothing is archived."""
+        return max(self.segments[0].start_offset, self.log_start) if self.segments else self.decided_end
 
     @property
     def end(self) -> int:
@@ -65,7 +67,7 @@ async def read_partition(store: ObjectStore, partition: PartitionId) -> Archived
     oldest = (await read_state(store, partition, segments[-1])).producers.oldest_in_transaction
     end = segments[-1].end_offset
     decided = end if oldest is None else min(end, oldest.current_transaction_first_offset)
-    return ArchivedPartition(partition, segments, decided)
+    return ArchivedPartition(partition, segments, decided, chain.archive.log_start)
 
 
 async def read_partitions(store: ObjectStore, partitions: Iterable[PartitionId]) -> list[ArchivedPartition]:

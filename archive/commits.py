@@ -40,6 +40,8 @@ class Commit(NamedTuple):
     added: tuple[ArchivedSegment, ...]
     end: int
     """End of what has ever been archived, as far as the writer knew: the log goes on there if nothing is left."""
+    log_start: int = 0
+    """Offset below which records were deleted."""
 
 
 class TopicObject(NamedTuple):
@@ -93,6 +95,7 @@ def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | No
             "removed": sorted(str(one.id) for one in was - now),
             "added": [_segment_fields(one) for one in after.segments if one not in was],
             "end": max(after.end or 0, 0 if before is None else before.end or 0, *removed_ends),
+            "log_start": after.log_start,
         }
     )
 
@@ -109,6 +112,7 @@ def decode_commit(content: bytes) -> Commit:
             tuple([UUID(one) for one in body["removed"]]),
             tuple([_segment(one) for one in body["added"]]),
             int(body["end"]),
+            int(body.get("log_start", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedCommit(f"not a commit: {error!r}") from None
@@ -200,12 +204,12 @@ def _folded(commits: Mapping[int, Commit], begin: int, newest: int) -> Chain:
         if commit is None:
             gaps.append(at)
         elif commit.is_whole:
-            archive, gaps = PartitionArchive(commit.added, sequence=at), []
+            archive, gaps = PartitionArchive(commit.added, sequence=at, log_start=commit.log_start), []
         elif archive.sequence == at - 1:
             removed = set(commit.removed)
             kept = [one for one in archive.segments if one.id not in removed]
             segments = sorted([*kept, *commit.added], key=lambda one: one.start_offset)
-            archive = PartitionArchive(tuple(segments), sequence=at)
+            archive = PartitionArchive(tuple(segments), sequence=at, log_start=commit.log_start)
     if archive.sequence < 0:
         archive = PartitionArchive()
     end = max((commit.end for commit in commits.values() if commit.sequence <= archive.sequence), default=0)

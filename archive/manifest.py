@@ -64,18 +64,21 @@ class RemovedSegment:
 class PartitionArchive:
     """The manifest of one partition. `segments` are contiguous from the first start offset to the last end offset.
 
-    `sequence` counts the changes of `segments`: the store has one commit object for each (`commits.py`).
+    `sequence` counts the changes of `segments` and `log_start`: the store has one commit object for each
+    (`commits.py`).
     """
 
     segments: tuple[ArchivedSegment, ...] = ()
     uploads: tuple[Upload, ...] = ()
     removed: tuple[RemovedSegment, ...] = ()
     sequence: int = 0
+    log_start: int = 0
+    """Offset below which records were deleted, as far as the archive knows: it may be within the first segment."""
 
     @property
     def start(self) -> int | None:
-        """First archived offset; None if nothing is archived."""
-        return self.segments[0].start_offset if self.segments else None
+        """First archived offset that was not deleted; None if nothing is archived."""
+        return max(self.segments[0].start_offset, self.log_start) if self.segments else None
 
     @property
     def end(self) -> int | None:
@@ -127,16 +130,17 @@ def with_replaced(
 def without(archive: PartitionArchive, below: int, above: int, now_ms: int) -> PartitionArchive:
     """Return the manifest without the segments that end at or below `below`, or end above `above`.
 
-    `below` is the log start offset after retention or DeleteRecords; `above` is the end of the leader's lineage.
+    `below` is the log start offset after retention or DeleteRecords; leaders of this version have no limit `above`.
     """
     gone = tuple([one for one in archive.segments if one.end_offset <= below or one.end_offset > above])
-    if not gone:
+    if not gone and (archive.start is None or below <= archive.start):
         return archive
     return replace(
         archive,
         segments=tuple([one for one in archive.segments if below < one.end_offset <= above]),
         removed=archive.removed + _as_removed(gone, now_ms),
         sequence=archive.sequence + 1,
+        log_start=max(archive.log_start, below),
     )
 
 

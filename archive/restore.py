@@ -107,13 +107,13 @@ async def restore_log(
     Segments whose objects are missing or damaged are left out: a broker reports their range as lost, and serves the
     records before and after it. `run_blocking` runs what blocks on the disk. Raises StoreUnavailable, OSError.
     """
-    segments = chain.archive.segments
+    segments, end = chain.archive.segments, max(chain.end, chain.archive.log_start)
     for directory in directories:
         make_directories(disk, directory, levels=4)
     if not segments:
         for directory in directories:
-            await run_blocking(write_checkpoint, disk, directory, state_of_new_log(chain.end))
-        return RestoredLog(chain.end, chain.end, chain.end, 0, -1, 0, ())
+            await run_blocking(write_checkpoint, disk, directory, state_of_new_log(end))
+        return RestoredLog(end, end, end, 0, -1, 0, ())
     local = segments[_first_local(segments, limits) :]
     rows, losses, last = list[SealedSegment](), list[Loss](), _assumed(segments[: -len(local)])
     for segment in local:
@@ -121,7 +121,8 @@ async def restore_log(
         row, state = await restoring.run(last, losses)
         rows.append(row)
         last = state or last
-    log_start, end = segments[0].start_offset, segments[-1].end_offset
+    # DeleteRecords may have left a part of the first segment.
+    log_start, end = max(segments[0].start_offset, chain.archive.log_start), segments[-1].end_offset
     producers, epochs = last.producers, last.epochs
     epochs.truncate_start(log_start)
     for directory in directories:

@@ -168,7 +168,7 @@ class ArchiveChecks:
             image = self._newest()
             archive = image.archives[place]
             chain = await read_chain(store, image.cluster_id, *place)
-            if chain.archive.segments == archive.segments:
+            if (chain.archive.segments, chain.archive.log_start) == (archive.segments, archive.log_start):
                 return []
             await asyncio.sleep(TRY_AGAIN_S)
         name = f"{partition.topic}-{partition.index}"
@@ -250,7 +250,9 @@ def _is_covered(broker: Watched, partition: Partition) -> Found:
     if log.local_start <= log.log_start or log.log_start >= partition.high_watermark:
         return
     archive = broker.quorum.image.archives.get((partition.topic_id, partition.index), PartitionArchive())
-    if archive.start is None or archive.start > log.log_start or (archive.end or 0) < log.local_start:
+    # A replica outside the in-sync set may not know yet of deleted records in the first segment.
+    begins = archive.segments[0].start_offset if archive.segments else None
+    if begins is None or begins > log.log_start or (archive.end or 0) < log.local_start:
         yield (
             "archive-hole",
             f"{partition.topic}-{partition.index} on broker {broker.broker_id} begins at {log.log_start}, on disk at"

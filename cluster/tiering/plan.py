@@ -64,7 +64,7 @@ class RaiseLogStart:
 
 @dataclass(frozen=True, slots=True)
 class RemoveBelow:
-    """Remove archived segments below `below`, the log start offset."""
+    """Remove archived segments below `below`, the log start offset, which may be within the first one that stays."""
 
     below: int
 
@@ -133,7 +133,7 @@ def metadata_step(situation: Situation) -> MetadataStep | None:
     )
     if start > situation.log_start:
         return RaiseLogStart(start)
-    if archive.segments and archive.segments[0].end_offset <= situation.low_watermark:
+    if archive.start is not None and archive.start < situation.low_watermark:
         return RemoveBelow(situation.low_watermark)
     if _must_roll(situation):
         return Roll(situation.segments[-1].base_offset)

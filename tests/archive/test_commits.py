@@ -113,10 +113,19 @@ def test_removed_and_replaced_segments_are_gone(directory: ObstoreStore) -> None
 
 def test_the_end_is_known_after_all_segments_are_gone(directory: ObstoreStore) -> None:
     archives = history(3)
-    archives.append(without(archives[-1], NO_LIMIT, NO_LIMIT, 0))
+    archives.append(without(archives[-1], 3 * SPAN, NO_LIMIT, 0))
     write_all(directory, archives)
-    assert chain(directory) == Chain(PartitionArchive(sequence=4), (), 4, 3 * SPAN)
+    assert chain(directory) == Chain(PartitionArchive(sequence=4, log_start=3 * SPAN), (), 4, 3 * SPAN)
     assert decode_commit(commit_content(TOPIC, PARTITION, None, archives[-1])).end == 3 * SPAN
+
+
+def test_the_log_start_within_a_segment_is_known(directory: ObstoreStore) -> None:
+    archives = history(3)
+    archives.append(without(archives[-1], SPAN // 2, NO_LIMIT, 0))
+    archives.append(without(archives[-1], SPAN + 1, NO_LIMIT, 0))
+    write_all(directory, archives)
+    assert (chain(directory).archive.log_start, chain(directory).archive.start) == (SPAN + 1, SPAN + 1)
+    assert decode_commit(commit_content(TOPIC, PARTITION, None, archives[-1])).log_start == SPAN + 1
 
 
 def test_the_chain_ends_at_its_first_gap(directory: ObstoreStore) -> None:

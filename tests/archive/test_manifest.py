@@ -82,7 +82,18 @@ def test_segments_below_and_above_are_removed_whole() -> None:
     assert [one.end_offset for one in without(known, 10, NO_LIMIT, NOW_MS).segments] == [20, 30]
     assert [one.end_offset for one in without(known, 0, 20, NOW_MS).segments] == [10, 20]
     assert [one.end_offset for one in without(known, 0, 29, NOW_MS).segments] == [10, 20]
-    assert without(known, 9, NO_LIMIT, NOW_MS) is known
+    assert without(known, 0, NO_LIMIT, NOW_MS) is known
+
+
+def test_records_that_were_deleted_within_the_first_segment_are_known() -> None:
+    known = archive(segment(1, 0, 10), segment(2, 10, 20))
+    deleted = without(known, 9, NO_LIMIT, NOW_MS)
+    assert (deleted.segments, deleted.start, deleted.log_start) == (known.segments, 9, 9)
+    assert deleted.sequence == known.sequence + 1
+    assert without(deleted, 9, NO_LIMIT, NOW_MS) is without(deleted, 3, NO_LIMIT, NOW_MS) is deleted
+    assert without(deleted, 10, NO_LIMIT, NOW_MS).start == 10
+    replaced = with_replaced(with_upload(deleted, upload(3)), [UUID(int=1)], [segment(3, 0, 10)], NOW_MS)
+    assert replaced.start == 9
 
 
 def test_an_upload_is_given_up_before_it_is_forgotten() -> None:

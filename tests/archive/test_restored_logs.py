@@ -10,8 +10,9 @@ from archived_log import CLUSTER, ArchivedLog
 from faulty_store import Fault, FaultyS3
 from log_fixture import ALL_BYTES, SMALL, START_MS, TOPIC_ID, LogFixture
 
-from cordwood.archive.commits import Chain, read_chain
-from cordwood.archive.manifest import PartitionArchive
+from cordwood.archive import layout
+from cordwood.archive.commits import Chain, commit_content, read_chain
+from cordwood.archive.manifest import NO_LIMIT, PartitionArchive, without
 from cordwood.archive.obstore_store import ObstoreStore, open_store
 from cordwood.archive.restore import LocalLimits, Place, RestoredLog, restore_log
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -253,3 +254,23 @@ def test_what_is_there_is_not_downloaded_again(
     for name, _ in archived.objects[:-1]:
         (tmp_path / "archive" / name).unlink()
     assert restore(store, disk).losses == ()
+
+
+@pytest.mark.parametrize("deleted", [7, 100, 10_000])
+def test_deleted_records_do_not_come_back(
+    archived: ArchivedLog, store: ObstoreStore, disk: SimulatedDisk, deleted: int
+) -> None:
+    """DeleteRecords may end within a segment, and after all that is archived."""
+    before = archived.archive
+    after = without(before, min(deleted, (before.end or 0) - 1) if deleted < 10_000 else deleted, NO_LIMIT, 0)
+    name = layout.commit_name(*PLACE, after.sequence)
+    asyncio.run(store.put(name, commit_content(TOPIC_ID, 0, before, after)))
+    restored = restore(store, disk)
+    log, start = opened(disk, restored), after.start or deleted
+    assert (restored.log_start, log.log_start, log.local_start) == (start, start, start)
+    assert log.damage == []
+    if after.segments:
+        assert log.segments[0].base_offset < start < log.log_end
+        assert next(iter(log.epochs)).offset == start
+    else:
+        assert log.log_end == deleted

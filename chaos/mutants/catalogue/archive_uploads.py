@@ -85,9 +85,9 @@ MUTANTS = (
     Mutant(
         "archived-records-go-before-the-replicas-start",
         "cluster/tiering/plan.py",
-        "    if archive.segments and archive.segments[0].end_offset <= situation.low_watermark:\n"
+        "    if archive.start is not None and archive.start < situation.low_watermark:\n"
         "        return RemoveBelow(situation.low_watermark)\n",
-        "    if archive.segments and archive.segments[0].end_offset <= situation.log_start:\n"
+        "    if archive.start is not None and archive.start < situation.log_start:\n"
         "        return RemoveBelow(situation.log_start)\n",
         "A replica's log start offset is at or above the archive's, before the archive's segments are removed.",
         "The next leader begins at an offset that neither it nor the archive has.",

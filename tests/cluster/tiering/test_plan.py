@@ -194,7 +194,7 @@ def test_retention_raises_the_log_start_and_then_removes_below_what_all_replicas
     assert metadata_step(situation(log(10, 20, 30), known, config=limited)) is None
     limited = replace(CONFIG, retention_bytes=200)
     assert metadata_step(situation(log(10, 20, 30), known, config=limited)) == RaiseLogStart(10)
-    raised = situation(log(10, 20, 30), known, config=limited, log_start=10, low_watermark=9)
+    raised = situation(log(10, 20, 30), known, config=limited, log_start=10, low_watermark=0)
     assert metadata_step(raised) is None
     assert metadata_step(replace(raised, low_watermark=10)) == RemoveBelow(10)
 
@@ -208,8 +208,13 @@ def test_retention_keeps_what_a_cut_needs() -> None:
 
 def test_deleted_records_are_removed_segment_by_segment() -> None:
     known = PartitionArchive(archived(10, 20), sequence=1)
-    assert metadata_step(situation(log(10, 20, 30), known, log_start=9)) is None
     assert metadata_step(situation(log(10, 20, 30), known, log_start=19)) == RemoveBelow(19)
+
+
+def test_the_archive_knows_records_that_were_deleted_within_a_segment() -> None:
+    known = PartitionArchive(archived(10, 20), sequence=1)
+    assert metadata_step(situation(log(10, 20, 30), known, log_start=9)) == RemoveBelow(9)
+    assert metadata_step(situation(log(10, 20, 30), replace(known, log_start=9), log_start=9)) is None
 
 
 @pytest.mark.parametrize(("age_ms", "is_rolled"), [(10_000, False), (10_001, True)])
