@@ -182,7 +182,7 @@ async def read_chain(store: ObjectStore, cluster_id: str, topic_id: UUID, partit
     begin = newest - newest % WHOLE_EVERY
     # The commit to begin with may lack or be damaged, and then the ones before it are needed.
     while True:
-        commits = await _commits(store, cluster_id, topic_id, partition, [at for at in listed if at >= begin])
+        commits = await read_commits(store, cluster_id, topic_id, partition, [at for at in listed if at >= begin])
         # A list may lack the newest objects.
         while (more := await _commit(store, cluster_id, topic_id, partition, newest + 1)) is not None:
             newest += 1
@@ -216,9 +216,10 @@ def _folded(commits: Mapping[int, Commit], begin: int, newest: int) -> Chain:
     return Chain(archive, tuple(gaps), newest, end)
 
 
-async def _commits(
+async def read_commits(
     store: ObjectStore, cluster_id: str, topic_id: UUID, partition: int, sequences: Sequence[int]
 ) -> dict[int, Commit]:
+    """Return the readable ones of these commits by sequence. Raises StoreError."""
     limit = asyncio.Semaphore(_READS_AT_ONCE)
 
     async def one(sequence: int) -> Commit | None:

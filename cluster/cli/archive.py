@@ -99,28 +99,33 @@ def sweep(
         bool, typer.Option("--delete", help="Delete the objects; without it they are only listed.")
     ] = False,
     older_than_hours: Annotated[
-        float, typer.Option("--older-than-hours", min=0, help="Pass over younger objects: uploads in progress.")
+        float,
+        typer.Option(
+            "--older-than-hours",
+            min=0,
+            help="Pass over younger objects, and those that are not so much older than their partition's last commit.",
+        ),
     ] = 24,
     as_json: AsJson = False,
 ) -> None:
     """List, and with --delete remove, objects that no manifest has. Brokers sweep by themselves what they know of."""
 
     async def work() -> tuple[int, int]:
+        from cordwood.archive import sweep as sweeping
         from cordwood.archive.sweep import orphans
 
         store, cluster = await _opened(url, credentials, cluster_id)
-        count = size = 0
-        names: list[str] = []
+        found: list[sweeping.Orphan] = []
         async for orphan in orphans(store, cluster, _now_ms(), int(older_than_hours * HOUR_MS)):
             if as_json:
                 print_json_line(orphan._asdict())
             else:
                 typer.echo(f"{orphan.name}: {orphan.size} bytes, {orphan.why}")
-            names.append(orphan.name)
-            count, size = count + 1, size + orphan.size
+            found.append(orphan)
         if delete:
-            await store.delete(names)
-        return count, size
+            for left in await sweeping.delete(store, cluster, found):
+                found.remove(left)
+        return len(found), sum(orphan.size for orphan in found)
 
     count, size = _run(work())
     note(f"{count} objects, {size} bytes, {'deleted' if delete else 'may be deleted: repeat with --delete'}.")

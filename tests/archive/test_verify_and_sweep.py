@@ -1,6 +1,8 @@
 """Verification finds every object that is not what was uploaded; a sweep finds only what no manifest has."""
 
 import asyncio
+import os
+import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -12,7 +14,7 @@ from cordwood.archive import layout
 from cordwood.archive.commits import WHOLE_EVERY, TopicObject, commit_content, read_chain, topic_content
 from cordwood.archive.manifest import NO_LIMIT, PartitionArchive, Upload, without
 from cordwood.archive.obstore_store import ObstoreStore, open_store
-from cordwood.archive.sweep import orphans
+from cordwood.archive.sweep import Orphan, delete, orphans
 from cordwood.archive.verify import PartitionVerified, verify
 
 FAR_MS = 1 << 50
@@ -54,6 +56,17 @@ def swept(store: ObstoreStore, now_ms: int = FAR_MS, **options: object) -> list[
     return sorted(asyncio.run(scenario()))
 
 
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def make_older(directory: Path, *names: str) -> None:
+    """Set the times of objects back by two days."""
+    for name in names:
+        then = time.time() - 2 * 24 * 3600
+        os.utime(directory / "archive" / name, (then, then))
+
+
 @pytest.mark.parametrize("reads_all", [True, False])
 def test_a_sound_archive_has_no_findings(archived: ArchivedLog, store: ObstoreStore, reads_all: bool) -> None:
     first, second = verified(store, reads_all=reads_all)
@@ -90,13 +103,15 @@ def test_nothing_of_a_sound_archive_is_swept(store: ObstoreStore) -> None:
 
 
 def test_objects_without_a_manifest_are_swept_after_the_grace_period(
-    archived: ArchivedLog, store: ObstoreStore
+    archived: ArchivedLog, store: ObstoreStore, tmp_path: Path
 ) -> None:
     names = layout.segment_names(CLUSTER, TOPIC_ID, 0, Upload(uuid4(), 0, 10, 0))
     elsewhere = layout.segment_names(CLUSTER, UUID(int=99), 0, Upload(uuid4(), 0, 10, 0))[0]
     for name in (*names, elsewhere, f"{layout.partition_prefix(CLUSTER, TOPIC_ID, 0)}notes.txt"):
         asyncio.run(store.put(name, b"content"))
-    assert swept(store) == sorted((*names, elsewhere))
+    assert swept(store) == [], "the commit that has them may not have been written yet"
+    make_older(tmp_path, *names, elsewhere)
+    assert swept(store) == sorted(names), "of the other partition nothing is known"
     assert swept(store, now_ms=0) == []
     # A broker knows uploads that no commit has.
     stem = layout.segment_in(CLUSTER, names[0])
@@ -105,12 +120,46 @@ def test_objects_without_a_manifest_are_swept_after_the_grace_period(
     assert swept(store, in_use=in_use) == [elsewhere]
 
 
-def test_removed_segments_are_swept(archived: ArchivedLog, store: ObstoreStore) -> None:
+def remove_first(archived: ArchivedLog, store: ObstoreStore) -> str:
+    """Commit the removal of the first segment. Return the name of the commit."""
     before = archived.archive
-    after = without(before, before.segments[0].end_offset, NO_LIMIT, 0)
-    name = layout.commit_name(CLUSTER, TOPIC_ID, 0, after.sequence)
-    asyncio.run(store.put(name, commit_content(TOPIC_ID, 0, before, after)))
+    archived.archive = without(before, before.segments[0].end_offset, NO_LIMIT, 0)
+    name = layout.commit_name(CLUSTER, TOPIC_ID, 0, archived.archive.sequence)
+    asyncio.run(store.put(name, commit_content(TOPIC_ID, 0, before, archived.archive)))
+    return name
+
+
+def test_removed_segments_are_swept_once_their_readers_have_ended(
+    archived: ArchivedLog, store: ObstoreStore, tmp_path: Path
+) -> None:
+    commits = [layout.commit_name(CLUSTER, TOPIC_ID, 0, one) for one in range(1, archived.archive.sequence + 1)]
+    remove_first(archived, store)
+    make_older(tmp_path, *archived.objects[0], *commits)
     assert swept(store) == sorted(archived.objects[0])
+    assert swept(store, now_ms=now_ms() + 1000) == [], "removed a moment ago"
+
+
+def test_what_is_not_known_of_removed_segments_protects_them(
+    archived: ArchivedLog, store: ObstoreStore, tmp_path: Path
+) -> None:
+    """Brokers delete old commits: the first one that is left may have removed a segment a moment ago."""
+    remove_first(archived, store)
+    whole = archived.archive
+    last = layout.commit_name(CLUSTER, TOPIC_ID, 0, whole.sequence)
+    asyncio.run(store.delete([layout.commit_name(CLUSTER, TOPIC_ID, 0, at) for at in range(1, whole.sequence + 1)]))
+    asyncio.run(store.put(last, commit_content(TOPIC_ID, 0, None, whole)))
+    make_older(tmp_path, *archived.objects[0])
+    assert swept(store, now_ms=now_ms() + 1000) == []
+    assert swept(store) == sorted(archived.objects[0])
+
+
+def test_nothing_is_deleted_that_a_newer_commit_has(archived: ArchivedLog, store: ObstoreStore) -> None:
+    found = [Orphan(name, 1, "") for names in archived.objects for name in names]
+    unknown = layout.segment_names(CLUSTER, TOPIC_ID, 0, Upload(uuid4(), 0, 10, 0))[0]
+    asyncio.run(store.put(unknown, b"content"))
+    assert asyncio.run(delete(store, CLUSTER, [*found, Orphan(unknown, 7, "")])) == found
+    assert verified(store)[0].findings == ()
+    assert unknown not in [one.name for one in asyncio.run(store.list("segments/"))]
 
 
 def test_a_partition_with_a_gap_in_its_commits_is_left_alone(archived: ArchivedLog, store: ObstoreStore) -> None:
