@@ -179,9 +179,10 @@ def test_sweep_deletes_only_when_asked_to(archive: str, tmp_path: Path) -> None:
     name = f"{0:020}-{10:020}-{TOPIC_ID}.log"
     orphan = tmp_path / "archive" / "segments" / CLUSTER / str(TOPIC_ID) / "0" / name
     orphan.write_bytes(b"orphan")
-    os.utime(orphan, (1, 1))
+    then = orphan.stat().st_mtime - 3600
+    os.utime(orphan, (then, then))
     words = ["archive", "sweep", "--url", archive]
-    assert "0 objects" in in_process(*words).stderr, "the partition's last commit is not a day newer"
+    assert "0 objects" in in_process(*words).stderr
     assert "1 objects, 6 bytes, may be deleted" in in_process(*words, "--older-than-hours", "0").stderr
     assert orphan.exists()
     assert in_process(*words, "--older-than-hours", "0", "--delete").exit_code == 0
