@@ -25,7 +25,6 @@ from cordwood.storage.compaction.round import CleaningRound, Rewritten, all_coun
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch, DamagedLog, DiskFailed, StorageError
-from cordwood.storage.pins import NOT_PINNED
 
 COORDINATED_BACKOFF_S = 1.0
 """Longest pause while there are coordinated topics: they are written all the time, and a new coordinator reads all."""
@@ -71,6 +70,14 @@ class CleanerMeasures:
     uncleanable: int = 0
 
 
+class _CleanAbove(NamedTuple):
+    """What rounds have compacted above a cut that ends at `begin`. A truncation may have replaced it."""
+
+    begin: int
+    truncations: int
+    clean_end: int
+
+
 class LogCleaner:
     """The log cleaner of one broker."""
 
@@ -92,6 +99,7 @@ class LogCleaner:
         self._uncleanable: set[Partition] = set()
         self._wanted: set[Partition] = set()
         """Logs that another replica needs compacted, for its repair."""
+        self._above: dict[Partition, _CleanAbove] = {}
         self._due = 0.0
         self._tasks = Tasks()
         self.measures = CleanerMeasures()
@@ -165,7 +173,7 @@ class LogCleaner:
             partition.directory.flusher.touch(partition)
         if config.max_compaction_lag_ms < NO_LIMIT_MS:
             await self._load_first_timestamps(partition)
-        dirtiness = _dirtiness(partition, now_ms)
+        dirtiness = self._dirtiness(partition, now_ms)
         return dirtiness._replace(overdue_ms=max(dirtiness.overdue_ms, int(partition in self._wanted)))
 
     async def _load_first_timestamps(self, partition: Partition) -> None:
@@ -177,7 +185,7 @@ class LogCleaner:
                 segment.first_timestamp = header.max_timestamp
 
     async def _clean(self, partition: Partition) -> None:
-        began, clean_end = self._now(), partition.log.clean_end
+        began, clean_end = self._now(), self._clean_end(partition)
         try:
             is_complete = await self._run_round(partition)
         except Exception as error:
@@ -185,7 +193,7 @@ class LogCleaner:
         else:
             self.measures.rounds += is_complete
             self._wanted.discard(partition)
-            if not is_complete or partition.log.clean_end <= clean_end:
+            if not is_complete or self._clean_end(partition) <= clean_end:
                 self._postpone(partition)
         finally:
             self._cleaning.discard(partition)
@@ -208,7 +216,8 @@ class LogCleaner:
                 while isinstance(step, Rewritten) and partition.is_checkpoint_locked:
                     # The checkpoint of a pending truncation lists the old segments.
                     await asyncio.sleep(TRUNCATION_POLL_S)
-                if partition.leader_epoch != epoch or not _is_compacted(partition):
+                is_pinned = log.pinned.end > one_round.begin
+                if partition.leader_epoch != epoch or is_pinned or not _is_compacted(partition):
                     return False
                 if isinstance(step, int):
                     await self._keep_to_the_rate(step)
@@ -218,6 +227,8 @@ class LogCleaner:
                 else:
                     return False
             is_complete = one_round.finish()
+            if is_complete and one_round.begin:
+                self._above[partition] = _CleanAbove(one_round.begin, log.truncations, one_round.end)
         finally:
             if not is_complete:
                 await finished(directory.run_blocking(one_round.abort))
@@ -227,9 +238,23 @@ class LogCleaner:
 
     def _round(self, partition: Partition, directory: str) -> CleaningRound:
         now_ms, buffer_bytes = self._wall_clock(), self._limits.buffer_bytes // self._limits.threads
-        end, counted = _dirtiness(partition, now_ms).end, self._coordinated.get(partition.topic, all_counted)
-        seed = self._rng.randbytes(SEED_BYTES)
-        return CleaningRound(partition.log, directory, end, now_ms, buffer_bytes, seed, counted)
+        end, counted = self._dirtiness(partition, now_ms).end, self._coordinated.get(partition.topic, all_counted)
+        seed, log = self._rng.randbytes(SEED_BYTES), partition.log
+        above = (log.pinned.end, self._clean_end(partition)) if log.pinned.end else None
+        return CleaningRound(log, directory, end, now_ms, buffer_bytes, seed, counted, above)
+
+    def _clean_end(self, partition: Partition) -> int:
+        """Return the end of what is compacted; while a cut pins the log, of what is compacted above the cut."""
+        log, above = partition.log, self._above.get(partition)
+        if not log.pinned.end:
+            return log.clean_end
+        is_known = above is not None and above[:2] == (log.pinned.end, log.truncations)
+        return above.clean_end if above is not None and is_known else log.pinned.end
+
+    def _dirtiness(self, partition: Partition, now_ms: int) -> Dirtiness:
+        log = partition.log
+        segments = [segment for segment in log.segments if segment.base_offset >= log.pinned.end]
+        return dirtiness_of(segments, log.config, self._clean_end(partition), partition.last_stable_offset, now_ms)
 
     async def _keep_to_the_rate(self, size: int) -> None:
         """Sleep to keep the rate of all workers together."""
@@ -284,13 +309,9 @@ class LogCleaner:
     def _forget_removed(self) -> None:
         self._uncleanable = {partition for partition in self._uncleanable if not partition.is_deleted}
         self._wanted = {partition for partition in self._wanted if not partition.is_deleted}
+        self._above = {one: above for one, above in self._above.items() if one.log.pinned.end and not one.is_deleted}
         self._retry_at = {partition: at for partition, at in self._retry_at.items() if not partition.is_deleted}
         self.measures.uncleanable = len(self._uncleanable)
-
-
-def _dirtiness(partition: Partition, now_ms: int) -> Dirtiness:
-    log = partition.log
-    return dirtiness_of(log.segments, log.config, log.clean_end, partition.last_stable_offset, now_ms)
 
 
 def _next_step(steps: Iterator[int | Rewritten]) -> int | Rewritten | None:
@@ -299,7 +320,7 @@ def _next_step(steps: Iterator[int | Rewritten]) -> int | Rewritten | None:
 
 
 def _is_compacted(partition: Partition) -> bool:
-    """Return whether the log may be compacted at all. A cut keeps it as it is, and so does a failure of the replica."""
+    """Return whether the log may be compacted at all."""
     log = partition.log
     is_served = not partition.is_deleted and not partition.is_offline
-    return is_served and log.config.compacted and bool(log.segments) and log.pinned == NOT_PINNED
+    return is_served and log.config.compacted and bool(log.segments)

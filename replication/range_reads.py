@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from cordwood.replication.channel import Channel, Chunk, Dial
 from cordwood.replication.frames import (
@@ -35,13 +35,6 @@ Address = tuple[str, int]
 
 class RangeUnavailable(Exception):
     """The other replica does not have the range, or does not answer."""
-
-
-class FetchedRange(NamedTuple):
-    """Whole batches of another replica, and the clean end of its log when they were read."""
-
-    batches: bytes
-    clean_end: int
 
 
 class RangeServer:
@@ -112,18 +105,19 @@ class RangeReader:
         for broker_id in list(self._connections):
             self._connections.pop(broker_id).close()
 
-    async def read(self, broker_id: int, partition: Partition, offset: int, compacted_to: int = 0) -> FetchedRange:
+    async def read(self, broker_id: int, partition: Partition, offset: int, compacted_to: int = 0) -> bytes:
         """Return that broker's committed batches from the one with `offset` on.
 
         Raises RangeUnavailable, also if its log is not compacted up to `compacted_to`: then it is asked to compact it.
         """
-        fetched = await self._read(broker_id, partition, offset, READ_BYTES_MAX)
-        if fetched.clean_end < compacted_to:
+        data, clean_end = await self._read(broker_id, partition, offset, READ_BYTES_MAX)
+        if clean_end < compacted_to:
             await self._read(broker_id, partition, offset, COMPACT_FIRST)
-            raise RangeUnavailable(f"its log is compacted up to {fetched.clean_end}, and {compacted_to} is needed")
-        return fetched
+            raise RangeUnavailable(f"its log is compacted up to {clean_end}, and {compacted_to} is needed")
+        return data
 
-    async def _read(self, broker_id: int, partition: Partition, offset: int, size: int) -> FetchedRange:
+    async def _read(self, broker_id: int, partition: Partition, offset: int, size: int) -> tuple[bytes, int]:
+        """Return batches, and the clean end of the log that they come from. Raises RangeUnavailable."""
         question = encode_read(self._hello(), ReadRequest(partition.topic_id, partition.index, offset, size))
         try:
             connection = self._connections.get(broker_id) or await self._connect(broker_id)
@@ -135,7 +129,7 @@ class RangeReader:
             raise RangeUnavailable(f"broker {broker_id} did not answer: {error!r}") from error
         if row.kind != PushKind.DATA or not data:
             raise RangeUnavailable(f"broker {broker_id} has no committed batch with offset {offset}")
-        return FetchedRange(data, row.second)
+        return data, row.second
 
     async def _connect(self, broker_id: int) -> "_Connection":
         address = self._address_of(broker_id)

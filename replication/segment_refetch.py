@@ -37,13 +37,13 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
     log.roll_if_active(segment)
     place = f"{partition.directory.path}/{STAGING}/{partition.topic_id}-{partition.index}"
     await run_blocking(log.disk.make_directories, place)
-    rebuild = SegmentRebuild(log, segment, place)
+    rebuild, left = SegmentRebuild(log, segment, place), list(sources)
     compacted_to = await run_blocking(rebuild.lost_end)
     try:
         steps = rebuild.steps()
         while (step := await run_blocking(next, steps, None)) is not None:
             if isinstance(step, Missing):
-                await _fill(rebuild, step, partition, sources, reader, compacted_to)
+                await _fill(rebuild, step, partition, left, reader, compacted_to)
         while partition.is_checkpoint_locked:
             # The checkpoint of a pending truncation lists the old segment.
             await asyncio.sleep(TRUNCATION_POLL_S)
@@ -62,19 +62,25 @@ async def _fill(
     rebuild: SegmentRebuild,
     missing: Missing,
     partition: Partition,
-    sources: Sequence[int],
+    sources: list[int],
     reader: RangeReader,
     compacted_to: int,
 ) -> None:
-    """Fetch a missing range. Raises RangeUnavailable if no source has its next batch."""
+    """Fetch a missing range. Raises RangeUnavailable if no source has its next batch.
+
+    All batches of a compacted segment come from one source, the only one left in `sources`: of a key that one replica
+    has deleted, another may still have a record.
+    """
     while rebuild.due < missing.end:
         refusals: list[str] = []
         for source in sources:
             try:
-                fetched = await reader.read(source, partition, rebuild.due, compacted_to)
-                await partition.directory.run_blocking(rebuild.fill, missing, *fetched)
+                batches = await reader.read(source, partition, rebuild.due, compacted_to)
+                await partition.directory.run_blocking(rebuild.fill, missing, batches)
                 break
             except (RangeUnavailable, CorruptBatch) as error:
                 refusals.append(f"broker {source}: {error}")
         else:
             raise RangeUnavailable(f"no broker has offset {rebuild.due}: {'; '.join(refusals)}")
+        if partition.log.config.compacted:
+            sources[:] = [source]

@@ -6,7 +6,7 @@ _NO_LIMIT = (1 << 63) - 1
 
 
 class Pin(NamedTuple):
-    """Retention removes nothing at or above `start`, and the log cleaner rewrites no segment that begins below `end`.
+    """Retention removes nothing at or above `start`; the log cleaner rewrites no segment that begins below `end`.
 
     With several cuts it is the smallest start and the largest end. The records from `start` up to `end` were decided
     when they were pinned: their transactions have ended, though a marker of one may be above `end`.

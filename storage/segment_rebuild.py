@@ -29,8 +29,6 @@ from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
 from cordwood.storage.transaction_log import aborted_again
 
-_NO_LIMIT = (1 << 63) - 1
-
 
 class Missing(NamedTuple):
     """Offsets without a sound batch."""
@@ -55,8 +53,6 @@ class SegmentRebuild:
         self._has_gaps = log.config.compacted or segment.generation > 0
         """Whether other replicas may have compacted what is fetched from them, or less of it than this one."""
         self._truncations, self._has_fetched = log.truncations, False
-        self._least_clean = _NO_LIMIT
-        """Smallest clean end of the replicas whose batches were taken."""
         self._aborted: dict[Segment, list[AbortedRow]] = {}
         """Aborted transactions of this segment and of later ones, where they are others than before."""
 
@@ -104,10 +100,12 @@ class SegmentRebuild:
 
         Raises OutOfResources, DiskFailed.
         """
-        log, old = self._log, self._segment
-        if not log.config.compacted or old not in log.segments:
+        log, old, end = self._log, self._segment, 0
+        segments = [segment for segment in log.segments if not 0 < log.pinned.end <= segment.base_offset]
+        if not log.config.compacted or old not in segments:
+            # From the end of a cut on, no tombstone goes.
             return 0
-        if end := lost_end_in(log.segments[log.segments.index(old) + 1 :]):
+        if end := lost_end_in(segments[segments.index(old) + 1 :]):
             return end
         due: int | None = old.base_offset
         for intervals, contents in self._contents():
@@ -122,16 +120,10 @@ class SegmentRebuild:
         """Offset that the next batch must have."""
         return self._due
 
-    def fill(self, missing: Missing, data: bytes, clean_end: int = _NO_LIMIT) -> None:
-        """Append batches of a missing range from `due` on, from a replica that is compacted up to `clean_end`.
-
-        Raises CorruptBatch, with nothing appended, and OSError.
-        """
+    def fill(self, missing: Missing, data: bytes) -> None:
+        """Append batches of a missing range from `due` on. Raises CorruptBatch, with nothing appended, and OSError."""
         assert self._new is not None, "a range is known to be missing once the copy has come there"
         taken = self._checked_batches(missing, data)
-        if self._log.config.compacted and lost_end_of(taken, self._due) > self._least_clean:
-            raise CorruptBatch(f"a replica that is compacted up to {self._least_clean} only had the batches before")
-        self._least_clean = min(self._least_clean, clean_end)
         self._has_fetched = True
         if not taken:
             self._due = missing.end

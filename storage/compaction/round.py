@@ -55,11 +55,13 @@ class CleaningRound:
         buffer_bytes: int,
         seed: bytes,
         counted: Callable[[Bytes], Bytes] = all_counted,
+        above: tuple[int, int] | None = None,
     ) -> None:
         """Begin a round that leaves everything at or above `limit` as it is.
 
-        `limit` is at most the last stable offset, the high watermark and any pinned cut, and only whole segments below
+        `limit` is at most the last stable offset and the high watermark, and only whole segments below
         it that the manifest on disk lists are cleaned: a checkpoint just before the round makes it reach further.
+        `above` is the end of a pinned cut, below which nothing is rewritten, and the end of earlier rounds above it.
         `directory` holds unfinished segments; it exists, belongs to this log alone, and is on the log's file system.
         `buffer_bytes` limits the offset map; `seed`, of SEED_BYTES, is
         that of its hashes. `delete.retention.ms` is taken from the log's configuration. `counted`
@@ -69,9 +71,11 @@ class CleaningRound:
         self._now_ms, self._buffer_bytes, self._seed, self._counted = now_ms, buffer_bytes, seed, counted
         self._all, self._truncations = tuple(log.segments), log.truncations
         limit = min(limit, log.listed_end)
-        self._segments = [segment for segment in self._all[:-1] if segment.end_offset <= limit]
+        self.begin, clean_end = above or (0, log.clean_end)
+        """Offset below which nothing is rewritten."""
+        self._segments = [one for one in self._all[:-1] if one.base_offset >= self.begin and one.end_offset <= limit]
         first = self._segments[0].base_offset if self._segments else log.log_end
-        self.start = self.end = max(log.clean_end, log.log_start, first)
+        self.start = self.end = max(clean_end, log.log_start, first)
         """Range of offsets whose keys this round has collected."""
         self._generation = max([segment.generation for segment in self._segments], default=0) + 1
         self._needed = needed_offsets(log.producers)
@@ -102,8 +106,8 @@ class CleaningRound:
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
             needed=self._needed,
-            # Otherwise only the archive has the first records.
-            is_whole=self._log.local_start <= self._log.log_start,
+            # Otherwise only the archive has the first records, or a cut keeps them as they are.
+            is_whole=self._log.local_start <= self._log.log_start and not self.begin,
         )
         segments = [each for each in self._segments if each.base_offset < min(each.end_offset, self.end)]
         while segments:
@@ -131,11 +135,15 @@ class CleaningRound:
         return True
 
     def finish(self) -> bool:
-        """Raise the log's clean end after the last step. Return False if the log was truncated meanwhile."""
+        """Raise the log's clean end after the last step. Return False if the log was truncated meanwhile.
+
+        A round above a cut leaves it: of the cut's records nothing was compacted.
+        """
         log = self._log
         if log.truncations != self._truncations:
             return False
-        log.clean_end = max(log.clean_end, self.end)
+        if not self.begin:
+            log.clean_end = max(log.clean_end, self.end)
         return True
 
     def abort(self) -> None:

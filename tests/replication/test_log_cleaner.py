@@ -110,7 +110,37 @@ def test_a_log_that_is_not_due_is_left_alone() -> None:
     tell(story)
 
 
-def test_a_log_with_a_pin_is_left_alone_also_in_the_middle_of_a_round() -> None:
+def test_what_follows_a_cut_is_compacted_and_the_cut_is_left_as_it_is() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        log = broker.partition().log
+        end = log.segments[4].base_offset + 1
+        log.pinned = Pin(0, end)
+        cut = broker.below(end)
+        await broker.put(("a", None))
+        await broker.fill(keys=("b", "c"))
+        before = broker.values()
+        for _ in range(3):
+            await broker.fill(keys=("b", "c"))
+            broker.now_ms += 1000
+            assert await broker.cleaner.clean_due() > 0
+        assert broker.below(end) == cut
+        assert (log.clean_end, log.segments[4].generation, log.segments[5].generation > 0) == (0, 0, True)
+        assert broker.values().keys() == before.keys()
+        assert broker.contents().count(("a", None)) == 1, "the tombstone deletes a record of the cut"
+        assert len(broker.contents()) < len(cut) + 20
+        log.pinned = NOT_PINNED
+        for _ in range(3):
+            await broker.fill(keys=("b", "c"))
+            broker.now_ms += 1000
+            assert await broker.cleaner.clean_due() > 0
+        assert "a" not in broker.values()
+        assert len(broker.contents()) < len(cut)
+
+    tell(story, config=replace(COMPACTED, delete_retention_ms=1))
+
+
+def test_a_log_that_a_cut_pins_whole_is_left_alone_also_in_the_middle_of_a_round() -> None:
     async def story(broker: CleanerFixture) -> None:
         await broker.fill()
         before, log = broker.contents(), broker.partition().log

@@ -7,6 +7,7 @@ from log_fixture import ROOT, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import headers
 from cordwood.storage.errors import CorruptBatch, DamagedLog
+from cordwood.storage.pins import NOT_PINNED, Pin
 from cordwood.storage.scrub import verify, view_of
 from cordwood.storage.segment_rebuild import Missing, SegmentRebuild
 
@@ -176,22 +177,6 @@ def test_aborted_data_that_another_replica_still_has_stays_aborted(is_in_place: 
     assert log.damage == []
 
 
-def test_a_replica_that_has_lost_offsets_does_not_go_on_for_one_that_is_compacted_less() -> None:
-    """Of a key that the second replica has deleted, the first one may have had a record."""
-    log, good = filled().configure(compacted=True), filled().configure(compacted=True)
-    compact(good, 0, 4)
-    path = log.path(log.bases[1])
-    log.disk.lose(path)
-    rebuild = rebuild_of(log)
-    for step in rebuild.steps():
-        if isinstance(step, Missing):
-            rebuild.fill(step, filled().read(rebuild.due, 1), clean_end=rebuild.due + 1)
-            with pytest.raises(CorruptBatch, match="compacted up to"):
-                rebuild.fill(step, good.read(rebuild.due, 300))
-            break
-    rebuild.abort()
-
-
 def test_what_a_log_has_lost_after_the_damage_is_what_others_must_have_compacted() -> None:
     log = filled().configure(compacted=True)
     assert rebuild_of(log).lost_end() == 0
@@ -199,6 +184,9 @@ def test_what_a_log_has_lost_after_the_damage_is_what_others_must_have_compacted
     end = log.bases[3]
     assert rebuild_of(log).lost_end() == rebuild_of(log, 2).lost_end() == end
     assert rebuild_of(log, 3).lost_end() == 0
+    log.log.pinned = Pin(0, log.bases[2])
+    assert rebuild_of(log).lost_end() == rebuild_of(log, 2).lost_end() == 0
+    log.log.pinned = NOT_PINNED
     log.disk.flip(log.log.segments[3].path, 70, 3)
     assert rebuild_of(log).lost_end() == log.log.segments[3].end_offset
     assert rebuild_of(log.configure(compacted=False)).lost_end() == 0

@@ -69,6 +69,12 @@ class CleanerFixture(ReplicaFixture):
             for record in decode(batch)
         ]
 
+    def below(self, end: int) -> list[bytes]:
+        """Return the batches that begin below an offset, as they are."""
+        segments = self.partition().log.segments
+        batches = [bytes(batch) for segment in segments for batch in split(bytes(segment.read(0, segment.size)))]
+        return [batch for batch in batches if int.from_bytes(batch[:8], "big") < end]
+
     def values(self, topic: str = "t") -> dict[str, str | None]:
         return dict(self.contents(topic))
 

@@ -136,8 +136,8 @@ MUTANTS = (
     Mutant(
         "tombstones-go-before-what-only-the-archive-has",
         "storage/compaction/round.py",
-        "            is_whole=self._log.local_start <= self._log.log_start,\n",
-        "",
+        "            is_whole=self._log.local_start <= self._log.log_start and not self.begin,\n",
+        "            is_whole=not self.begin,\n",
         "A tombstone stays until no record of its key is left, in the archive, too.",
         "A deleted key comes back.",
         Scenario.LOGS,
