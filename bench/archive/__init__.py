@@ -1,0 +1,1 @@
+"""The archive under load: what it costs producers and other consumers, and how it goes on without its store."""
