@@ -17,16 +17,15 @@ import typer
 from cordwood.bench import machine
 from cordwood.bench.archive.brokers import ArchivingBrokers
 from cordwood.bench.archive.phases import Bench, NotInTime, Work
-from cordwood.bench.archive.stores import Gateway, LoopbackStore, Moto, open_server
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.systems import CannotRun
+from cordwood.chaos.live.object_servers import PROGRAMS, Gateway, Moto, NoServer, ObjectServer, open_server
 from cordwood.chaos.results import begun, ended
 
-HOME = Path(__file__).resolve().parent.parent.parent / "build" / "bench"
 KIND = "bench-archive"
 DISTANT = ("nice", "-n", "10")
 LOCAL_SHARE, LOCAL_BYTES_MIN = 20, 120_000_000
-CACHE_BYTES = 256 << 20
+CACHE_BYTES = 64 << 20
 SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
@@ -45,7 +44,7 @@ def main(
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="The directory for all data during the run.")
     ] = None,
-    home: Annotated[Path, typer.Option(help="Where the programs are built.")] = HOME,
+    home: Annotated[Path, typer.Option(help="Where the programs are built.")] = PROGRAMS,
     warm_gib: Annotated[int, typer.Option(help="Memory to touch first.")] = 0,
     recorded: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Record the figures as a result file, at a commit.")
@@ -60,19 +59,18 @@ def main(
         load = load_generator(home, _say)
         with machine.memory_kept(), tempfile.TemporaryDirectory(prefix="archive-", dir=data) as place:
             machine.warm_memory(warm_gib)
-            with open_server(store, Path(place) / "store", home, DISTANT) as server:
+            with open_server(store, Path(place) / "store", DISTANT, home) as server:
                 figures = _measured(work, server, load, Path(place))
-    except (CannotRun, LoadFailed, NotInTime) as failure:
+    except (CannotRun, NoServer, LoadFailed, NotInTime) as failure:
         _say(str(failure))
         raise typer.Exit(1) from None
     ended(record, figures)
     typer.echo(json.dumps(about | figures))
 
 
-def _measured(work: Work, server: LoopbackStore, load: Generator, place: Path) -> dict[str, object]:
+def _measured(work: Work, server: ObjectServer, load: Generator, place: Path) -> dict[str, object]:
     """Run all phases. Raises CannotRun, LoadFailed, NotInTime."""
-    credentials = place / "credentials"
-    credentials.write_text("".join(f"{key}={value}\n" for key, value in server.credentials.items()))
+    credentials = server.write_credentials(place / "credentials")
     archive = {"archive.url": server.url, "archive.credentials.file": str(credentials)}
     brokers = ArchivingBrokers(SETTINGS | archive)
     brokers.prepare()

@@ -12,10 +12,10 @@ from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from cordwood.bench.archive.brokers import ArchivingBrokers, DiskUse
-from cordwood.bench.archive.stores import LoopbackStore
 from cordwood.bench.generator import Generator, LoadFailed
 from cordwood.bench.lines import GeneratorMode, LineOutcome, LoadLine
 from cordwood.bench.systems import Running
+from cordwood.chaos.live.object_servers import ObjectServer
 from cordwood.replication.log_directory import TOPICS
 
 ARCHIVED, PLAIN, OTHERS = "archived", "plain", "others"
@@ -69,7 +69,7 @@ class Bench:
     work: Work
     brokers: ArchivingBrokers
     running: Running
-    store: LoopbackStore
+    store: ObjectServer
     load: Generator
     distant_load: Generator
     """The same program at a lower priority: a reader that is on another machine otherwise."""
@@ -134,10 +134,11 @@ class Bench:
         cold = sum(row["local_start"] for row in self.brokers.partitions(ARCHIVED))
         before = self.brokers.measure("archive_read_bytes_total")
         outcome = self._run(_consume(ARCHIVED, cold), self.distant_load)
+        downloaded = self.brokers.measure("archive_read_bytes_total") - before
         self.figures |= {
             "cold_read_mb_s": round(_mb_s(outcome), 1),
             "cold_records": cold,
-            "downloaded_share": round((self.brokers.measure("archive_read_bytes_total") - before) / cold / RECORD_BYTES, 3),
+            "downloaded_share": round(downloaded / cold / RECORD_BYTES, 3),
             "cold_read_broker_cpu_s_per_gb": round(outcome.broker_cpu_s / outcome.records / RECORD_BYTES * 1e9, 2),
         }
 

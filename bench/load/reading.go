@@ -29,13 +29,15 @@ func consume(ctx context.Context, work Work) (Outcome, error) {
 	return Outcome{Records: seen.Load(), Seconds: time.Since(start).Seconds()}, err
 }
 
-// read counts the records in its partitions; the consumer that reads the last of all records calls enough.
+// read counts the records in its partitions, at work.rate if that is not 0; the consumer that reads the last of all records
+// calls enough.
 func read(ctx context.Context, work Work, mine partitions, seen *atomic.Int64, enough func()) error {
 	client, err := connect(work, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{work.topic: mine}))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	start := time.Now()
 	for seen.Load() < work.records {
 		fetches := client.PollFetches(ctx)
 		// Other consumers have read the rest, so the poll was canceled.
@@ -47,6 +49,8 @@ func read(ctx context.Context, work Work, mine partitions, seen *atomic.Int64, e
 		}
 		if seen.Add(int64(fetches.NumRecords())) >= work.records {
 			enough()
+		} else if work.rate > 0 {
+			time.Sleep(time.Until(start.Add(time.Duration(seen.Load()) * time.Second / time.Duration(work.rate))))
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
 """Conversion of client logs and the replicas on disk into a history for the checkers."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -210,6 +210,18 @@ def replicas_on(data: Mapping[int, Path], topic_id: str) -> RawReplicas:
         (broker, int(directory.name)): _replica_in(directory)
         for broker, path in data.items()
         for directory in sorted((path / TOPICS / topic_id).glob("*"))
+    }
+
+
+def with_archived(
+    replicas: RawReplicas, topic_id: str, archived: Callable[[str, int, int], Sequence[RawRecord]]
+) -> RawReplicas:
+    """Return the replicas with the records before their first segments, which only the archive has."""
+    return {
+        (broker, partition): replica._replace(
+            log_start=0, records=[*archived(topic_id, partition, replica.log_start), *replica.records]
+        )
+        for (broker, partition), replica in replicas.items()
     }
 
 

@@ -126,8 +126,9 @@ class BrokerProcess:
         return self.output_path.read_text(errors="replace")
 
     def last_words(self) -> str:
-        """Return the last lines of the output."""
-        return "\n".join(self.output().splitlines()[-20:])
+        """Return the last lines of the output, and the exit code of a process that ended by itself."""
+        code = None if self._process is None else self._process.poll()
+        return "\n".join([*self.output().splitlines()[-20:], *([] if code is None else [f"exit code {code}"])])
 
     def _command(self) -> list[str]:
         settings = {"listeners": f"PLAINTEXT://{self.address}", "log.dirs": str(self.data), **self._settings}

@@ -1,11 +1,12 @@
 """The target of a run: a cluster, the faults that are possible on it, and access to its log directories."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.faults.fault import Fault
+from cordwood.chaos.live.histories import RawRecord
 
 FAULTS = (
     "kill",
@@ -32,13 +33,15 @@ class Target:
     """A cluster and its faults.
 
     `log_directories` stops all brokers and returns each broker's log directory. None where the run has no access to
-    them.
+    them. `archived` returns the records of a topic (by its id) and partition below an offset, where the brokers have an
+    archive.
     """
 
     name: str
     cluster: LiveCluster
     faults: Mapping[str, Fault]
     log_directories: Callable[[], Mapping[int, Path]] | None
+    archived: Callable[[str, int, int], Sequence[RawRecord]] | None = None
 
 
 def chosen(wanted: Iterable[str] | None, reasons: Mapping[str, str]) -> list[str]:

@@ -143,6 +143,8 @@ def _look_at_replicas(
         cluster.wait_in_sync(IN_SYNC_S)
     data = campaign.target.log_directories()
     replicas = histories.replicas_on(data, topic_id)
+    if campaign.target.archived is not None:
+        replicas = histories.with_archived(replicas, topic_id, campaign.target.archived)
     again = histories.sent_again(replicas, load.producers)
     if is_in_sync:
         histories.add_replicas(history, replicas, again)

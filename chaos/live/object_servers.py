@@ -12,16 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from cordwood.bench.systems import CannotRun
 from cordwood.chaos.live.process import END_S, free_port, wait_for
 
 GATEWAY = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 ACCESS_KEY, SECRET_KEY, REGION, BUCKET = "AKIDEXAMPLE", "wJalrXUtnFEMI", "us-east-1", "archive"
 READY_S = 30.0
 BUILD_S = 600.0
+PROGRAMS = Path(__file__).resolve().parent.parent.parent / "build" / "bench"
+"""Where the program of versitygw is built."""
 
 
-class LoopbackStore(ABC):
+class NoServer(Exception):
+    """A server that this machine cannot run; the message is a sentence."""
+
+
+class ObjectServer(ABC):
     """One S3 server with one bucket, which is empty at first. The process ends with the `with` block."""
 
     name: str
@@ -56,8 +61,13 @@ class LoopbackStore(ABC):
             "endpoint": f"http://127.0.0.1:{self.port}",
         }
 
+    def write_credentials(self, path: Path) -> Path:
+        """Write a credentials file, and return its path."""
+        path.write_text("".join(f"{key}={value}\n" for key, value in self.credentials.items()))
+        return path
+
     def start(self) -> None:
-        """Start the server, and wait until it accepts connections. Raises CannotRun."""
+        """Start the server, and wait until it accepts connections. Raises NoServer."""
         with (self.directory.parent / f"{self.name}.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [*self._prefix, *self.command()],
@@ -67,7 +77,7 @@ class LoopbackStore(ABC):
                 env={**os.environ, **self.environment()},
             )
         if not wait_for(self._answers, READY_S):
-            raise CannotRun(f"{self.name} accepts no connections within {READY_S:.0f} s.")
+            raise NoServer(f"{self.name} accepts no connections within {READY_S:.0f} s.")
 
     def stop(self) -> None:
         """Let the server answer no longer. Its objects stay."""
@@ -95,15 +105,15 @@ class LoopbackStore(ABC):
         return True
 
 
-class Gateway(LoopbackStore):
+class Gateway(ObjectServer):
     """versitygw: S3 over a directory, with signatures and If-None-Match."""
 
     name = "versitygw"
 
-    def __init__(self, directory: Path, home: Path, prefix: Sequence[str] = ()) -> None:
-        """`home` has the program. Raises CannotRun."""
+    def __init__(self, directory: Path, programs: Path, prefix: Sequence[str] = ()) -> None:
+        """`programs` has the program. Raises NoServer."""
         super().__init__(directory, prefix)
-        self._program = build_gateway(home)
+        self._program = build_gateway(programs)
         (directory / BUCKET).mkdir()
 
     def command(self) -> list[str]:
@@ -111,7 +121,7 @@ class Gateway(LoopbackStore):
         return [str(self._program), *keys, "--port", f"127.0.0.1:{self.port}", "--quiet", "posix", str(self.directory)]
 
 
-class Moto(LoopbackStore):
+class Moto(ObjectServer):
     """moto's server. Its objects are lost with the process, so that it is suspended in place of an end."""
 
     name = "moto"
@@ -140,23 +150,23 @@ class Moto(LoopbackStore):
         self._process.send_signal(signal.SIGCONT)
 
 
-def build_gateway(home: Path) -> Path:
-    """Return the program of versitygw, built into `home` if it is not there. Raises CannotRun."""
-    program = home / "versitygw"
+def build_gateway(programs: Path) -> Path:
+    """Return the program of versitygw, built into `programs` if it is not there. Raises NoServer."""
+    program = programs / "versitygw"
     if program.exists():
         return program
     if shutil.which("go") is None:
-        raise CannotRun("versitygw needs Go.")
-    home.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "GOBIN": str(home.absolute()), "CGO_ENABLED": "0"}
+        raise NoServer("versitygw needs Go.")
+    programs.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "GOBIN": str(programs.absolute()), "CGO_ENABLED": "0"}
     built = subprocess.run(
         ["go", "install", GATEWAY], env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False
     )
     if built.returncode != 0:
-        raise CannotRun(f"Go could not build versitygw: {built.stderr.strip()[-500:]}")
+        raise NoServer(f"Go could not build versitygw: {built.stderr.strip()[-500:]}")
     return program
 
 
-def open_server(name: str, directory: Path, home: Path, prefix: Sequence[str] = ()) -> LoopbackStore:
-    """Return the server of this name. Raises CannotRun."""
-    return Moto(directory, prefix) if name == Moto.name else Gateway(directory, home, prefix)
+def open_server(name: str, directory: Path, prefix: Sequence[str] = (), programs: Path = PROGRAMS) -> ObjectServer:
+    """Return the server of this name. Raises NoServer."""
+    return Moto(directory, prefix) if name == Moto.name else Gateway(directory, programs, prefix)
