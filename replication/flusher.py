@@ -119,7 +119,8 @@ class Flusher:
         """Take what each replica has to sync. A replica that raises is left out alone."""
         taken = []
         for replica in group:
-            if replica.is_offline or replica.is_deleted:
+            if replica.is_offline or replica.is_deleted or replica.flusher is not self:
+                # A replica that moves to another log directory is flushed again when it is there.
                 continue
             try:
                 taken.append((replica, replica.begin_flush()))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TOPICS = "topics"
 MARKS_FILE = "flushed"
+MOVES = "moves"
+"""Unfinished copies of replicas that move here. Those found when a broker starts are begun again."""
 STAGING = "repair"
 """Segments that are being rebuilt. Those found when a broker starts were never finished, and are removed."""
 ARCHIVE_CACHE = "archive-cache"
@@ -61,6 +63,8 @@ class LogDirectory:
         self.run_mark = RunMark(disk, path, boot_id, is_new=not disk.list_directory(f"{path}/{TOPICS}"))
         self.error: OSError | StorageError | None = None
         self.partition_count = self.number = 0
+        self.id = ""
+        """Its directory id (KIP-858), once it is claimed."""
         self.uncheckpointed: dict[Partition, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
         self._discarded: list[str] = []
@@ -140,6 +144,17 @@ class LogDirectory:
     def partition_path(self, topic_id: UUID, partition: int) -> str:
         # Topic ids, never names: nothing that a client sent becomes a path (disk rule 6).
         return f"{self.topic_path(topic_id)}/{partition}"
+
+    def move_path(self, topic_id: UUID, partition: int) -> str:
+        """Return the place of an unfinished copy of a replica that moves here."""
+        return f"{self.path}/{MOVES}/{topic_id}-{partition}"
+
+    def unfinished_moves(self) -> list[tuple[UUID, int]]:
+        """Return the replicas of which an unfinished copy is here."""
+        path = f"{self.path}/{MOVES}"
+        names = self.disk.list_directory(path) if self.disk.exists(path) else []
+        places = (place_of(topic, partition) for topic, _, partition in (name.rpartition("-") for name in names))
+        return [place for place in places if place is not None]
 
     def is_vacant(self, topic_id: UUID) -> bool:
         """Return whether only the topic's empty directory is left here."""

@@ -13,7 +13,9 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull, OutOfResources, StorageError, change_failed
+from cordwood.storage.log_copy import remove_mark
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import write_checkpoint
 
@@ -81,6 +83,10 @@ class LogMaintenance:
         """Delete the files of topics that were deleted, and partitions that were moved, while this broker was down."""
         for directory in {row[0]: None for row in orphans}:
             self._tasks.spawn(self._remove_orphans([row for row in orphans if row[0] is directory]))
+
+    def remove_copy(self, directory: LogDirectory, partition: Partition, segments: Sequence[Segment] = ()) -> None:
+        """Delete the files that a moved replica has left in `directory`, once no reader can use them any more."""
+        self._tasks.spawn(self._remove_copy(directory, partition, segments))
 
     async def checkpoint(self, partition: Partition) -> None:
         """Checkpoint one log now. Raises OutOfResources, after which the log is still due, and DiskFailed."""
@@ -302,6 +308,23 @@ class LogMaintenance:
         for topic_id in {partition.topic_id: None for partition in partitions}:
             if self._replicas.name_of(topic_id) is None:
                 await self._remove_tree(directory, directory.topic_path(topic_id))
+
+    async def _remove_copy(self, directory: LogDirectory, partition: Partition, segments: Sequence[Segment]) -> None:
+        place, home = (partition.topic_id, partition.index), partition.log.directory
+        await asyncio.sleep(self._delete_delay_s(partition))
+        for segment in segments:
+            segment.release()
+        path = directory.partition_path(*place)
+        await self._remove_tree(directory, path)
+        try:
+            directory.flushed_offsets.forget(*place)
+            has_moved_on = partition.is_deleted or partition.flusher is None or partition.log.directory != home
+            if not has_moved_on and not directory.disk.exists(path):
+                # First: a power cut must not bring the files back when the other copy has no mark any more.
+                await directory.run_blocking(sync_directory, directory.disk, directory.topic_path(partition.topic_id))
+                await partition.directory.run_blocking(remove_mark, partition.log.disk, home)
+        except OSError as error:
+            _log_failure("removal of a moved replica", directory, error)
 
     async def _remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
         for directory, topic_id, index in orphans:

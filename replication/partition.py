@@ -26,6 +26,7 @@ from cordwood.storage.pending_flush import PendingFlush
 from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
+    from cordwood.replication.flusher import Flusher
     from cordwood.replication.follower_role import FollowerRole
 
 
@@ -50,6 +51,8 @@ class Partition:
     def __init__(self, place: TopicIdPartition, log: Log, directory: LogDirectory, context: PartitionContext) -> None:
         self.topic, self.index, self.topic_id = place
         self.log, self.directory = log, directory
+        self.flusher: Flusher | None = directory.flusher
+        """The flusher that flushes this replica; None while it takes its place in another log directory."""
         self.error: Exception | None = directory.error
         """Reason why the replica is offline: the log directory has failed, or this replica has (`fail`)."""
         self.leader_id = NO_LEADER

@@ -1,10 +1,12 @@
 """Replicas of this broker: lookup by topic and index, their log directories, and whether they can be served."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.log_directory import MOVES, LogDirectory
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.refusal import PartitionRefused, Refusal
@@ -12,16 +14,39 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.log import Log
+from cordwood.storage.log_copy import COMMITTED, commit, marked_end
 from cordwood.storage.log_loader import open_log
 from cordwood.storage.slices import Slice
 from cordwood.storage.types import NO_EPOCH
+
+if TYPE_CHECKING:
+    from cordwood.replication.replica_moves import ReplicaMoves
+
+
+class LeftOut(NamedTuple):
+    """A log directory that could not be opened when the broker started."""
+
+    path: str
+    error: OSError
 
 
 class Replicas:
     """Partitions of this broker by topic name and index, spread over its log directories."""
 
-    def __init__(self, directories: Sequence[LogDirectory], context: PartitionContext) -> None:
-        self.directories = directories
+    def __init__(
+        self, directories: Sequence[LogDirectory], context: PartitionContext, left_out: Sequence[LeftOut] = ()
+    ) -> None:
+        self.directories, self.left_out = directories, left_out
+        self.moves: ReplicaMoves | None = None
+        """Moves between the log directories; None with one directory."""
+        self.unrecorded: dict[Partition, None] = {}
+        """Replicas whose log directory the metadata may not have, where there are several."""
+        self.is_cordoned: Callable[[LogDirectory], bool] = lambda _: False
+        """Whether a log directory takes no new replicas, unless all are cordoned."""
+        self.preferred: dict[tuple[str, int], LogDirectory] = {}
+        """Log directories for replicas that do not exist yet."""
+        self.superseded: list[tuple[LogDirectory, Partition]] = []
+        """Copies of replicas that have moved, found at start."""
         self._context = context
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._names: dict[UUID, str] = {}
@@ -29,14 +54,18 @@ class Replicas:
         self._homes: dict[tuple[UUID, int], LogDirectory] = {}
         self._recovered: dict[tuple[UUID, int], Log | OSError | StorageError] = {}
         """Logs that were opened at start and belong to no partition yet, or the errors of opening them."""
+        copies: dict[tuple[UUID, int], list[LogDirectory]] = {}
         for number, directory in enumerate(directories):
             directory.number = number
             for place in directory.found():
-                # The partition is on two disks, and one was away for a while: the newer copy counts.
-                if place not in self._homes or _newest(directory, place) > _newest(self._homes[place], place):
-                    self._homes[place] = directory
-        for home in self._homes.values():
-            home.partition_count += 1
+                copies.setdefault(place, []).append(directory)
+        self._copies = {place: homes for place, homes in copies.items() if len(homes) > 1}
+        """Log directories of partitions that are in several: one was away for a while, or a move was interrupted."""
+        self._settled: set[tuple[UUID, int]] = set()
+        """Those of them of which one copy is known to count: the others may be removed."""
+        for place, homes in copies.items():
+            self._homes[place] = homes[0] if len(homes) == 1 else _moved_or_newest(homes, place)
+            self._homes[place].partition_count += 1
 
     def __iter__(self) -> Iterator[Partition]:
         return chain.from_iterable(map(dict.values, self._by_topic.values()))
@@ -44,6 +73,26 @@ class Replicas:
     def home_of(self, place: TopicIdPartition) -> LogDirectory | None:
         """Return the log directory of the partition; None if no directory has files of it."""
         return self._homes.get((place.topic_id, place.partition))
+
+    def settle(self, recorded: Mapping[tuple[UUID, int], str]) -> None:
+        """Choose the copies in the log directories that the metadata has. Call before any log is opened."""
+        for place, homes in self._copies.items():
+            for home in homes:
+                if home.id and home.id == recorded.get(place):
+                    self._rehome(place, home)
+                    self._settled.add(place)
+
+    def _rehome(self, place: tuple[UUID, int], home: LogDirectory) -> None:
+        self._homes[place].partition_count -= 1
+        self._homes[place] = home
+        home.partition_count += 1
+
+    def moved(self, partition: Partition, directory: LogDirectory) -> None:
+        """Record that a replica has moved to another log directory."""
+        partition.directory.uncheckpointed.pop(partition, None)
+        self._rehome((partition.topic_id, partition.index), directory)
+        partition.directory = directory
+        directory.uncheckpointed[partition] = None
 
     def recover(self, place: TopicIdPartition, config: LogConfig, now_ms: int) -> None:
         """Open the log of a partition that has a log directory, in a thread, for `open` to take it."""
@@ -67,11 +116,14 @@ class Replicas:
         An empty partition gets its directory with its first batch. Blocks on the disk, unless the log is open already.
         Raises PartitionRefused.
         """
+        key = place.topic_id, place.partition
         directory = self._home(place)
-        recovered = self._recovered.pop((place.topic_id, place.partition), None)
+        recovered = self._recovered.pop(key, None)
         try:
             if recovered is None:
                 recovered = self._open_log(directory, place, config, now_ms)
+            # Of two copies, the log may have been opened in the other one.
+            directory = self._homes[key]
             if not isinstance(recovered, Log):
                 raise recovered
             log = recovered
@@ -84,13 +136,48 @@ class Replicas:
                 partition.note_flushed()
         except (OSError, StorageError) as error:
             self._offline.add((place.topic, place.partition))
-            raise PartitionRefused(Refusal.OFFLINE) from directory.write_failed(error)
+            raise PartitionRefused(Refusal.OFFLINE) from self._homes[key].write_failed(error)
         self._offline.discard((place.topic, place.partition))
         self._by_topic.setdefault(place.topic, {})[place.partition] = partition
         self._names[place.topic_id] = place.topic
+        if self.has_several:
+            self.unrecorded[partition] = None
+            others = [other for other in self._copies.pop(key, ()) if other is not directory]
+            self.superseded += [(other, partition) for other in others if key in self._settled]
         return log.damage
 
+    @property
+    def has_several(self) -> bool:
+        """Whether the broker has several log directories."""
+        return len(self.directories) + len(self.left_out) > 1
+
     def _open_log(self, directory: LogDirectory, place: TopicIdPartition, config: LogConfig, now_ms: int) -> Log:
+        """Open the log of a partition: the one that counts, if a move to another directory was interrupted."""
+        if not self.has_several:
+            return self._log_in(directory, place, config, now_ms)
+        key, path = (place.topic_id, place.partition), directory.partition_path(place.topic_id, place.partition)
+        others = [other for other in self._copies.get(key, ()) if other is not directory]
+        end = marked_end(directory.disk, path)
+        if end is None:
+            return self._log_in(directory, place, config, now_ms)
+        self._settled.add(key)
+        if end != COMMITTED and others:
+            log = None
+            with suppress(OSError, StorageError):
+                log = self._log_in(directory, place, config, now_ms)
+            if log is None or log.damage or log.log_end < end:
+                # The former copy has everything that was flushed, and this one may not.
+                if log is not None:
+                    log.release()
+                former = max(others, key=lambda other: _newest(other, key))
+                self._rehome(key, former)
+                return self._log_in(former, place, config, now_ms)
+        else:
+            log = self._log_in(directory, place, config, now_ms)
+        commit(directory.disk, path, f"{directory.path}/{MOVES}")
+        return log
+
+    def _log_in(self, directory: LogDirectory, place: TopicIdPartition, config: LogConfig, now_ms: int) -> Log:
         path = directory.partition_path(place.topic_id, place.partition)
         mark = directory.flushed_offsets.get(place.topic_id, place.partition)
         return open_log(directory.disk, path, config, mark, now_ms, self._context.open_segments)
@@ -180,6 +267,7 @@ class Replicas:
     def forget(self, partition: Partition) -> None:
         """End the role of a removed partition; `LogMaintenance.remove` then deletes its files."""
         self._homes.pop((partition.topic_id, partition.index), None)
+        self.unrecorded.pop(partition, None)
         partition.directory.partition_count -= 1
         partition.directory.uncheckpointed.pop(partition, None)
         partition.deleted()
@@ -214,9 +302,21 @@ class Replicas:
             if not usable:
                 self._offline.add((place.topic, place.partition))
                 raise PartitionRefused(Refusal.OFFLINE)
-            self._homes[key] = min(usable, key=lambda directory: directory.partition_count)
+            wanted = self.preferred.pop((place.topic, place.partition), None)
+            if wanted not in usable:
+                free = [directory for directory in usable if not self.is_cordoned(directory)]
+                wanted = min(free or usable, key=lambda directory: directory.partition_count)
+            self._homes[key] = wanted
             self._homes[key].partition_count += 1
         return self._homes[key]
+
+
+def _moved_or_newest(homes: Sequence[LogDirectory], place: tuple[UUID, int]) -> LogDirectory:
+    """Return the directory to which a partition has moved; if none is marked, that of the newer copy."""
+    for home in homes:
+        if marked_end(home.disk, home.partition_path(*place)) is not None:
+            return home
+    return max(homes, key=lambda home: _newest(home, place))
 
 
 def _newest(directory: LogDirectory, place: tuple[UUID, int]) -> tuple[int, int]:

@@ -95,6 +95,10 @@ class AbortedIndex:
     def path(self) -> str:
         return self._segment_path.removesuffix(".log") + SUFFIX
 
+    def moved_to(self, segment_path: str) -> None:
+        """Take the path that a rename gave the segment."""
+        self._segment_path = segment_path
+
     def listed(self, undecided: int, count: int) -> None:
         """Take the number of rows in the file from a checkpoint. The rows are loaded when needed."""
         self.undecided, self.count = undecided, count

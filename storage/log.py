@@ -72,8 +72,7 @@ class Log:
         self._has_gaps = False
         """Whether the batches that were appended last have gaps between their offsets."""
         self.pinned = NOT_PINNED
-        self.epochs = LeaderEpochs()
-        self.producers = Producers()
+        self.epochs, self.producers = LeaderEpochs(), Producers()
         self.damage: list[DamagedLog] = []
         self.must_roll = False
         self.recovery_point = 0
@@ -396,6 +395,11 @@ class Log:
         if self.segments:
             self._unsynced.may_lack_removals(self.directory)
         self.flushed_end = self.log_end
+
+    def moved(self, directory: str, segments: list[Segment], unsynced: UnsyncedEntries) -> None:
+        """Continue in another directory, with copies of the same segments there (`log_copy.py`)."""
+        self.directory, self.segments, self._unsynced = directory, segments, unsynced
+        self._positions.clear()
 
     def close(self) -> None:
         """Flush and checkpoint everything, so that the next open has nothing to recover. Blocks on the disk."""

@@ -1,6 +1,7 @@
 """Admission checks of metadata commands: compare-and-set, live incarnations, no lost disks (rules 6 to 8)."""
 
 from collections.abc import Iterator
+from uuid import UUID
 
 from cordwood.chaos.sim.images import changes_fit
 from cordwood.cluster.metadata.commands import (
@@ -59,8 +60,11 @@ def _counts_on_lost_disks(before: Image, command: RegisterBroker, after: Image) 
     known = before.brokers.get(command.broker_id)
     if known is None or set(known.log_dirs) <= set(command.log_dirs):
         return
-    for partition in _partitions(after):
-        if command.broker_id in (*partition.isr, *partition.elr):
+    recorded = before.directories.get(command.broker_id, {})
+    for place, partition in _places(after):
+        # What is known to lie in another directory is still there.
+        is_lost = recorded.get(place) not in command.log_dirs
+        if is_lost and command.broker_id in (*partition.isr, *partition.elr):
             yield f"rule 8: broker {command.broker_id} has lost its disk, and is counted on in {partition}"
 
 
@@ -69,6 +73,12 @@ def _silence_empties(after: Image) -> Iterator[str]:
     for partition in _partitions(after):
         if not partition.isr:
             yield f"rule 8: {partition} has nobody in sync, and no disk was lost"
+
+
+def _places(image: Image) -> Iterator[tuple[tuple[UUID, int], PartitionImage]]:
+    for topic in image.topics_by_id.values():
+        for index, partition in enumerate(topic.partitions):
+            yield (topic.id, index), partition
 
 
 def _partitions(image: Image) -> Iterator[PartitionImage]:

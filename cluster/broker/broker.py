@@ -22,7 +22,8 @@ from cordwood.cluster.broker.identity import claim_all, scrub_identities
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.links import link_security, quorum_tls
-from cordwood.cluster.broker.log_care import close_log, log_cleaner_of, log_maintenance_of
+from cordwood.cluster.broker.log_care import log_cleaner_of, log_maintenance_of
+from cordwood.cluster.broker.log_directories import DirectoryCare, open_directories
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.quota_changes import enforce_quotas
@@ -72,15 +73,15 @@ from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
-from cordwood.replication.archived_leaders import ArchivedLeaders
-from cordwood.replication.flusher import Flusher, FlushMeasures
+from cordwood.replication.flusher import FlushMeasures
+from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.recovery import Recovery
-from cordwood.replication.replicas import Replicas
+from cordwood.replication.replicas import LeftOut, Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
@@ -135,12 +136,13 @@ class Broker:
         StorageError, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError.
         """
         settings = self._settings
-        self._end_of_tick = EndOfTickScheduler(self._loop)
-        self._flushes = FlushMeasures()
-        directories = [self._log_directory(path) for path in settings.log_dirs]
-        tls = quorum_tls(settings, self._environment.tls)
+        self._end_of_tick, self._flushes = EndOfTickScheduler(self._loop), FlushMeasures()
+        directories, left_out = open_directories(
+            settings.log_dirs, self._environment, self._end_of_tick, self._flushes, self._directory_failed
+        )
+        tls, opened = quorum_tls(settings, self._environment.tls), tuple(directory.path for directory in directories)
         self._quorum = quorums.open_quorum(
-            settings, self._disk, self._run_blocking, self._rng, self._fail, tls, self._audit
+            replace(settings, log_dirs=opened), self._disk, self._run_blocking, self._rng, self._fail, tls, self._audit
         )
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
         self._controller_runner = ControllerRunner(
@@ -148,7 +150,7 @@ class Broker:
         )
         self._credentials = Credentials(settings, self._environment, lambda: self._quorum.image)
         self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
-        self._build_replication(directories)
+        self._build_replication(directories, left_out)
         self._build_coordinators()
         self._build_server()
         await self._credentials.start()
@@ -163,6 +165,7 @@ class Broker:
         self._directory_ids = claim_all(
             self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._reports.repaired
         )
+        self._directories.settle()
         await self._audit.start()
         bound = await self._server.bind(listeners_of(settings, self._environment.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
@@ -198,6 +201,7 @@ class Broker:
         await self._peers.close()
         await self._dispatcher.close()
         self._assignments.close()
+        await self._directories.close()
         await self._leader_connections.close()
         await self._archived_leaders.close()
         await self._truncations.close()
@@ -218,13 +222,6 @@ class Broker:
         await self._quorum.close()
         await self._audit.close()
         self._environment.close()
-
-    def _log_directory(self, path: str) -> LogDirectory:
-        access = self._environment.access(path)
-        flusher = Flusher(self._loop, access.syncer, self._end_of_tick, self._environment.clock, self._flushes)
-        return LogDirectory(
-            self._disk, path, self._directory_failed, flusher, access.run_blocking, self._environment.boot_id
-        )
 
     def _watch(self) -> Watched:
         return Watched(
@@ -309,6 +306,7 @@ class Broker:
         self._quorum.subscribe(self._transactions.on_metadata_change)
         self._event_log.begin()
         self._log_maintenance.start()
+        self._directories.start()
         self._log_cleaner.start()
         self._groups.start()
         self._transactions.start()
@@ -317,7 +315,7 @@ class Broker:
         if self._settings.audit_log_topic_enable:
             self._audit_topic.start(self._audit)
 
-    def _build_replication(self, directories: list[LogDirectory]) -> None:
+    def _build_replication(self, directories: list[LogDirectory], left_out: list[LeftOut]) -> None:
         settings, quorum, lag_max_s = self._settings, self._quorum, self._settings.replica_lag_time_max_ms / 1000
         self._archiving = Archiving(self._environment, quorum, settings)
         self._isr_changes = IsrChanges(quorum, settings.node_id, lambda one: self._follower_connections.epoch_of(one))
@@ -334,8 +332,7 @@ class Broker:
             archive=self._archiving.view,
             lead_after_archive=lambda partition: self._archived_leaders.add(partition),
         )
-        self._replicas = Replicas(directories, context)
-        is_rack_aware = settings.replica_selector_class == RACK_AWARE
+        self._replicas = Replicas(directories, context, left_out)
         self._peer_directory = PeerDirectory(
             quorum, settings.node_id, inter_broker_listener(settings), self._incarnation, is_rack_aware=is_rack_aware
         )
@@ -360,6 +357,7 @@ class Broker:
         self._archived_leaders = ArchivedLeaders(self._truncations, self._roles_taken)
         self._leader_connections = LeaderConnections(leader_connection)
         self._log_maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
+        self._directories = DirectoryCare(quorum, settings, self._replicas, self._log_maintenance)
         self._log_cleaner = log_cleaner_of(settings, self._replicas, self._log_maintenance, self._wall_clock, self._rng)
         self._repairs = Repairs(
             quorum,
@@ -381,6 +379,7 @@ class Broker:
     def _roles_taken(self) -> None:
         image = self._quorum.image
         self._repairs.on_metadata_change(image, image)
+        self._directories.roles_taken()
         self._groups.roles_taken()
         self._transactions.roles_taken()
 

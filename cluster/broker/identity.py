@@ -120,7 +120,7 @@ def claim_all(
         claimed = claim(disk, directory.path, image.cluster_id, node_id, missing[0] if is_known else new_id())
         if claimed.damage is not None:
             damaged(claimed.damage)
-        ids[directory.path] = str(claimed.directory_id)
+        ids[directory.path] = directory.id = str(claimed.directory_id)
     return tuple(ids[directory.path] for directory in directories)
 
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ from cordwood.replication.syncers import Syncer, best_syncer
 from cordwood.replication.tasks import CONTAINED, RunBlocking, Tasks
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import StorageError
-from cordwood.storage.real_disk import RealDisk, lock_directory
+from cordwood.storage.real_disk import DirectoryInUse, RealDisk, lock_directory
 
 MISTAKES = (
     StorageError,
@@ -77,13 +77,20 @@ def run(settings: Settings, first_users: Sequence[ScramUpsertion] = ()) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     disk = RealDisk(settings.log_dir_headroom_bytes)
     locks: list[int] = []
+    failed: dict[str, OSError] = {}
     try:
         for directory in settings.log_dirs:
-            for changed in disk.make_directories(directory):
-                sync_directory(disk, changed)
-            locks.append(lock_directory(directory))
+            try:
+                for changed in disk.make_directories(directory):
+                    sync_directory(disk, changed)
+                locks.append(lock_directory(directory))
+            except OSError as error:
+                if isinstance(error, DirectoryInUse) or directory == settings.log_dirs[0]:
+                    raise
+                # The broker leaves it out.
+                failed[directory] = error
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings, disk, first_users))
+            return runner.run(_serve(settings, disk, first_users, failed))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise CannotStart(f"{where}{error.strerror or error}") from error
@@ -94,10 +101,12 @@ def run(settings: Settings, first_users: Sequence[ScramUpsertion] = ()) -> int:
             os.close(lock)
 
 
-async def _serve(settings: Settings, disk: Disk, first_users: Sequence[ScramUpsertion]) -> int:
+async def _serve(
+    settings: Settings, disk: Disk, first_users: Sequence[ScramUpsertion], failed: Mapping[str, OSError]
+) -> int:
     loop = asyncio.get_running_loop()
     started = loop.time()
-    environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
+    environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir), failed)
     tls = TlsListeners(settings, environment.wall_clock, environment.run_blocking)
     environment = replace(environment, tls=tls, open_store=_archive_of(settings))
     broker = Broker(settings, environment, first_users)
@@ -172,8 +181,8 @@ def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.Abstr
     return handle
 
 
-def _environment(disk: Disk, threads_per_directory: int) -> Environment:
-    """Return the environment of a real process."""
+def _environment(disk: Disk, threads_per_directory: int, failed: Mapping[str, OSError]) -> Environment:
+    """Return the environment of a real process. The log directories that `failed` when they were locked do so again."""
     loop = asyncio.get_running_loop()
     executors, syncers = list[ThreadPoolExecutor](), list[Syncer]()
 
@@ -187,7 +196,9 @@ def _environment(disk: Disk, threads_per_directory: int) -> Environment:
 
         return run_blocking
 
-    def access(_path: str) -> DiskAccess:
+    def access(path: str) -> DiskAccess:
+        if path in failed:
+            raise failed[path]
         executor = threads(threads_per_directory)
         syncers.append(best_syncer(loop, executor))
         return DiskAccess(syncers[-1], blocking_in(executor))

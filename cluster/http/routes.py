@@ -11,6 +11,7 @@ from cordwood.cluster.http.watched import Watched, lag_records, room_of
 from cordwood.cluster.repairs.damage import DamageStatus
 from cordwood.replication.leader_role import FollowerStatus, LeaderRole
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.replicas import LeftOut
 
 Json = dict[str, Any]
 
@@ -63,7 +64,10 @@ async def status_of(watched: Watched) -> Json:
         "why_not_ready": watched.why_not_ready(),
         "controller_id": watched.quorum.status().leader_id,
         "partitions_led": led,
-        "log_directories": [_directory(directory) for directory in watched.replicas.directories],
+        "log_directories": [
+            *(_directory(directory) for directory in watched.replicas.directories),
+            *(_left_out(directory) for directory in watched.replicas.left_out),
+        ],
         "damaged_places": [_damage(place) for place in watched.damage.places()],
     }
 
@@ -102,6 +106,10 @@ def _damage(place: DamageStatus) -> Json:
         "what": place.what,
         "state": place.state.value,
     }
+
+
+def _left_out(directory: LeftOut) -> Json:
+    return {"path": directory.path, "error": str(directory.error), "free_bytes": None, "total_bytes": None}
 
 
 def _directory(directory: LogDirectory) -> Json:

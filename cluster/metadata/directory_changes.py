@@ -1,14 +1,83 @@
-"""Changes of the log directories that brokers' replicas lie in, by metadata commands. Pure."""
+"""Changes of the log directories that brokers' replicas lie in, by metadata commands. Pure.
 
+A replica without a directory here may lie in any of its broker's: it is lost with each of them.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from uuid import UUID
 
-from cordwood.cluster.metadata.commands import AssignReplicasToDirs
-from cordwood.cluster.metadata.image import BrokerImage, Image
+from cordwood.cluster.metadata.commands import AssignReplicasToDirs, BrokerId
+from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 from cordwood.cluster.metadata.image_delta import ImageDelta
+
+UNKNOWN = ""
+"""Directory of a replica that moves: it lies in two."""
+_DIRECTORY_ID = re.compile(r"[0-9a-f-]{32,36}")
+
+Place = tuple[UUID, int]
 
 
 def after(delta: ImageDelta, broker: BrokerImage, command: AssignReplicasToDirs) -> Image:
-    """Return the image (without its topics) after the command."""
-    before = delta.rest.directories.get(broker.id, {})
-    assigned = {(topic_id, partition): directory for topic_id, partition, directory in command.replicas}
-    return replace(delta.rest, directories={**delta.rest.directories, broker.id: {**before, **assigned}})
+    """Return the image (without its topics) after the command. Rows that do not fit are passed over."""
+    known = dict(delta.rest.directories.get(broker.id, {}))
+    for topic_id, index, directory in command.replicas:
+        partition = delta.partition(topic_id, index)
+        if partition is None or broker.id not in partition.replicas or directory not in (*broker.log_dirs, UNKNOWN):
+            continue
+        if directory == UNKNOWN:
+            known.pop((topic_id, index), None)
+        else:
+            known[topic_id, index] = directory
+    return _with(delta.rest, broker.id, known)
+
+
+def missing(known: Iterable[str], now: Collection[str]) -> frozenset[str]:
+    """Return the directory ids that are not registered any more. Paths, which earlier versions registered, are none."""
+    return frozenset(directory for directory in known if _DIRECTORY_ID.fullmatch(directory) and directory not in now)
+
+
+def lost(topic: TopicImage, broker_id: BrokerId, known: Mapping[Place, str], now: Collection[str]) -> Iterator[int]:
+    """Yield the partitions of which the broker may have lost its replica, with the directories `now` left."""
+    for index, partition in enumerate(topic.partitions):
+        if broker_id in partition.replicas and known.get((topic.id, index)) not in now:
+            yield index
+
+
+def without_missing(image: Image, broker_id: BrokerId, now: Collection[str]) -> Image:
+    """Forget what lay in directories that are not registered any more: it may be anywhere from now on."""
+    known = image.directories.get(broker_id, {})
+    return _with(image, broker_id, {place: directory for place, directory in known.items() if directory in now})
+
+
+def without_removed(image: Image, before: TopicImage, after: TopicImage, indexes: Iterable[int]) -> Image:
+    """Forget the replicas that brokers have no more: they may return to another directory."""
+    for index in indexes if image.directories else ():
+        if index < len(before.partitions):
+            for broker_id in set(before.partitions[index].replicas) - set(after.partitions[index].replicas):
+                known, place = image.directories.get(broker_id, {}), (after.id, index)
+                if place in known:
+                    image = _with(image, broker_id, {other: known[other] for other in known if other != place})
+    return image
+
+
+def without_topic(image: Image, topic: TopicImage) -> Image:
+    """Forget the replicas of a deleted topic."""
+    for broker_id in image.directories:
+        known = image.directories[broker_id]
+        if any((topic.id, index) in known for index in range(len(topic.partitions))):
+            kept = {place: directory for place, directory in known.items() if place[0] != topic.id}
+            image = _with(image, broker_id, kept)
+    return image
+
+
+def without_broker(image: Image, broker_id: BrokerId) -> Image:
+    return _with(image, broker_id, {})
+
+
+def _with(image: Image, broker_id: BrokerId, known: Mapping[Place, str]) -> Image:
+    if known == image.directories.get(broker_id, {}):
+        return image
+    others = {other: places for other, places in image.directories.items() if other != broker_id}
+    return replace(image, directories={**others, broker_id: known} if known else others)

@@ -1,6 +1,5 @@
 """The image builder: applies metadata commands to an image. Pure: every broker computes the same image."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -79,9 +78,6 @@ def apply(image: Image, command: Command, index: int) -> Image:
     return builder.image()
 
 
-_DIRECTORY_ID = re.compile(r"[0-9a-f-]{32,36}")
-
-
 class ImageBuilder:
     """An image and the commands applied to it. Several commands share one copy, so that replay takes linear time."""
 
@@ -134,6 +130,7 @@ class ImageBuilder:
                 topic = self._delta.known_topic(command.topic_id)
                 cut_changes.check_not_pinned(self._delta, topic)
                 self._delta.remove_topic(topic)
+                self._delta.rest = directory_changes.without_topic(self._delta.rest, topic)
             case CreatePartitions():
                 self._create_partitions(command)
             case AlterPartitions():
@@ -227,11 +224,24 @@ class ImageBuilder:
         )
         if delta.rest.least_min_isr < least_min_isr:
             yield from delta.change_all(elections.without_eligible)
-        if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):
+        if known is not None and directory_changes.missing(known.log_dirs, command.log_dirs):
             # A log directory is missing, and no command has removed its replicas from the in-sync sets (rule 8).
-            yield from delta.change_all(
-                lambda partition, _: elections.bereft(partition, command.broker_id, delta.is_alive)
-            )
+            yield from self._lose(command)
+
+    def _lose(self, command: RegisterBroker) -> Parts[None]:
+        delta, broker_id = self._delta, command.broker_id
+
+        def lose(partition: PartitionImage, _: int) -> PartitionImage:
+            return elections.bereft(partition, broker_id, delta.is_alive)
+
+        recorded = delta.rest.directories.get(broker_id)
+        if not recorded:
+            yield from delta.change_all(lose)
+            return
+        for topic in delta.all_topics():
+            lost = directory_changes.lost(topic, broker_id, recorded, command.log_dirs)
+            yield from delta.change(topic.id, [(index, lose) for index in lost])
+        delta.rest = directory_changes.without_missing(delta.rest, broker_id, command.log_dirs)
 
     def _fence(self, broker: BrokerImage) -> Parts[None]:
         delta = self._delta
@@ -264,6 +274,7 @@ class ImageBuilder:
                 message = f"Broker {broker.id} has replicas of topic '{topic.name}': move them to other brokers first."
                 raise CommandRefused(ErrorCode.invalid_request, message)
         self._delta.remove_broker(broker)
+        self._delta.rest = directory_changes.without_broker(self._delta.rest, broker.id)
 
     def _broker(
         self,
@@ -383,7 +394,7 @@ class ImageBuilder:
                 " another replica is in sync."
             )
             raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
-        whole(delta.change(topic.id, [(command.partition, lambda _partition, _least: moved)]))
+        whole(self._change([((topic.id, command.partition), lambda _partition, _least: moved)]))
 
     def _drop_replicas(self, command: DropReplicas) -> Parts[None]:
         broker, is_alive = self._broker(command), self._delta.is_alive
@@ -406,8 +417,14 @@ class ImageBuilder:
         by_topic: dict[UUID, list[tuple[int, Change]]] = defaultdict(list)
         for (topic_id, index), change in changes:
             by_topic[topic_id].append((index, change))
+        delta = self._delta
         for topic_id, wanted in by_topic.items():
-            yield from self._delta.change(topic_id, wanted)
+            before = delta.topic(topic_id)
+            yield from delta.change(topic_id, wanted)
+            after = delta.topic(topic_id)
+            if before is not None and after is not None and before is not after:
+                indexes = [index for index, _ in wanted]
+                delta.rest = directory_changes.without_removed(delta.rest, before, after, indexes)
 
     def _alter_configs(self, command: AlterConfigs) -> Parts[None]:
         delta = self._delta
@@ -463,8 +480,3 @@ def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Map
         else:
             changed[change.key] = change.value
     return changed
-
-
-def _is_directory_missing(known: Iterable[str], now: Iterable[str]) -> bool:
-    """Return whether a directory id is missing. Paths, which earlier versions registered, are ignored."""
-    return any(directory not in now for directory in known if _DIRECTORY_ID.fullmatch(directory))

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterPartitions,
+    AssignReplicasToDirs,
     BeginControlledShutdown,
     BrokerId,
     Command,
@@ -46,7 +47,14 @@ def may_propose(command: Command, sender: BrokerId, voters: Collection[BrokerId]
     command of the active controller is already in its own log and never comes from another broker.
     """
     match command:
-        case RegisterBroker() | AlterPartitions() | DropReplicas() | ReportUnflushed() | AllocateProducerIds():
+        case (
+            RegisterBroker()
+            | AlterPartitions()
+            | DropReplicas()
+            | ReportUnflushed()
+            | AllocateProducerIds()
+            | AssignReplicasToDirs()
+        ):
             is_passed_on = sender in voters and command.broker_id not in voters
             return command.broker_id == sender or is_passed_on
         case FormatCluster() | FenceBroker() | UnfenceBroker() | BeginControlledShutdown():

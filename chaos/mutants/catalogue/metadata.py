@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "the-wiped-stay-in-sync",
         "cluster/metadata/image_builder.py",
-        "        if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):\n",
+        "        if known is not None and directory_changes.missing(known.log_dirs, command.log_dirs):\n",
         "        if False:\n",
         "A broker that registers without a former log directory leaves the ISR and the ELR (rule 8).",
         LOST,

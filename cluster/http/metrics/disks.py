@@ -9,7 +9,8 @@ LABELS = ("directory",)
 
 
 def _offline(watched: Watched) -> Iterator[Row]:
-    return (((directory.path,), directory.is_offline) for directory in watched.replicas.directories)
+    yield from (((directory.path,), directory.is_offline) for directory in watched.replicas.directories)
+    yield from (((left_out.path,), True) for left_out in watched.replicas.left_out)
 
 
 def _room(number: Callable[[Room], int]) -> Callable[[Watched], Iterator[Row]]:

@@ -1,7 +1,8 @@
-"""AlterReplicaLogDirs (34): replica moves between log directories of the broker (KIP-113), which are not supported.
+"""AlterReplicaLogDirs (34): replica moves between the log directories of the broker (KIP-113).
 
-A replica's current directory is accepted. Any other directory of the broker is refused with INVALID_REQUEST. The
-response has no message field, so the broker logs the reason.
+A move goes on after the response: DescribeLogDirs shows its copy as a future replica. The replica's current directory
+cancels it. A directory for a replica that is not here yet is remembered for when it comes. Below metadata.version 2 a
+move is refused with INVALID_REQUEST; the response has no message field, so the broker logs the reason.
 """
 
 from collections import defaultdict
@@ -54,20 +55,25 @@ def _moved(call: Call, topic: str, may_move: bool, wanted: tuple[int, str]) -> A
 def _move(topic: str, index: int, path: str, replicas: Replicas) -> ErrorCode:
     target = next((known for known in replicas.directories if normpath(known.path) == normpath(path)), None)
     if target is None:
-        return ErrorCode.log_dir_not_found
+        is_left_out = any(normpath(known.path) == normpath(path) for known in replicas.left_out)
+        return ErrorCode.kafka_storage_error if is_left_out else ErrorCode.log_dir_not_found
     partition = replicas.get(topic, index)
     if target.is_offline or (partition is not None and partition.directory.is_offline):
         return ErrorCode.kafka_storage_error
     if partition is None:
+        replicas.preferred[topic, index] = target
         return ErrorCode.replica_not_available
-    if partition.directory is target:
-        return ErrorCode.none
-    _events.warning(
-        "replica.not_moved",
-        topic=topic,
-        partition=index,
-        directory=partition.directory.path,
-        wanted=target.path,
-        reason="moving a replica to another log directory is not supported",
-    )
-    return ErrorCode.invalid_request
+    moves = replicas.moves
+    if partition.directory is not target and (moves is None or not moves.is_available()):
+        _events.warning(
+            "replica.not_moved",
+            topic=topic,
+            partition=index,
+            directory=partition.directory.path,
+            wanted=target.path,
+            reason="the cluster's metadata.version is too low: run `cordwood feature upgrade`",
+        )
+        return ErrorCode.invalid_request
+    if moves is not None:
+        moves.move(partition, target)
+    return ErrorCode.none

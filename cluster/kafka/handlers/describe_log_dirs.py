@@ -17,6 +17,7 @@ from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
+from cordwood.replication.replica_moves import Move
 
 KEY, VERSIONS = ApiKey.DESCRIBE_LOG_DIRS, range(1, 5)
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
@@ -34,25 +35,47 @@ async def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirs
         if wanted is None or partition.index in wanted.get(partition.topic, ()):
             held[partition.directory][partition.topic].append(partition)
     directories = call.services.replicas.directories
-    results = tuple(_directory(directory, held[directory]) for directory in directories)
+    futures: dict[LogDirectory, dict[str, list[Move]]] = defaultdict(lambda: defaultdict(list))
+    async for move in call.turns.each(list(call.services.replicas.moves or ())):
+        if wanted is None or move.partition.index in wanted.get(move.partition.topic, ()):
+            futures[move.target][move.partition.topic].append(move)
+    results = (
+        *(_directory(directory, held[directory], futures[directory]) for directory in directories),
+        *(_failed(left_out.path) for left_out in call.services.replicas.left_out),
+    )
     return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results=results)
 
 
-def _directory(directory: LogDirectory, held: dict[str, list[Partition]]) -> DescribeLogDirsResult:
+def _failed(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
+
+
+def _directory(
+    directory: LogDirectory, held: dict[str, list[Partition]], futures: dict[str, list[Move]]
+) -> DescribeLogDirsResult:
     if directory.is_offline:
-        return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=directory.path, topics=())
+        return _failed(directory.path)
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,
         log_dir=directory.path,
-        topics=rows(_topic, held.items()),
+        topics=rows(_topic, [(topic, held.get(topic, []), futures.get(topic, [])) for topic in {**held, **futures}]),
         total_bytes=directory.disk.total_bytes(directory.path),
         usable_bytes=directory.disk.free_bytes(directory.path),
     )
 
 
-def _topic(held: tuple[str, list[Partition]]) -> DescribeLogDirsTopic:
-    topic, partitions = held
-    return DescribeLogDirsTopic(name=topic, partitions=rows(_partition, partitions))
+def _topic(held: tuple[str, list[Partition], list[Move]]) -> DescribeLogDirsTopic:
+    topic, partitions, futures = held
+    return DescribeLogDirsTopic(name=topic, partitions=(*rows(_partition, partitions), *rows(_future, futures)))
+
+
+def _future(move: Move) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=move.partition.index,
+        partition_size=move.copy.size,
+        offset_lag=max(move.partition.log.log_end - move.copy.log_end, 0),
+        is_future_key=True,
+    )
 
 
 def _partition(partition: Partition) -> DescribeLogDirsPartition:

@@ -1,0 +1,306 @@
+"""Moves of replicas between log directories: nothing acknowledged is lost, whatever step a crash comes at."""
+
+import asyncio
+import random
+
+import pytest
+from replica_fixture import ME, NOW_MS, TOPIC_ID, log_directory, surroundings_of
+from virtual_time import run
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.faults import Died
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
+from cordwood.replication.partition import Partition, TopicIdPartition
+from cordwood.replication.replica_moves import ReplicaMoves
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.syncers import OnSynced, sync_all
+from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.batch import split
+from cordwood.storage.config import FlushPolicy, LogConfig
+from cordwood.storage.disk import Syncable
+from cordwood.storage.records import Record, decode, encode
+
+PATHS = ("/data-a", "/data-b")
+PLACE = TopicIdPartition("t", 0, TOPIC_ID)
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+STEPS_MAX = 400
+
+
+class LaterSyncer:
+    """A syncer that syncs in a later iteration of the event loop. After a crash of the process it does nothing."""
+
+    def __init__(self) -> None:
+        self.is_dead = False
+
+    def sync(self, files: list[Syncable], done: OnSynced) -> None:
+        def synced() -> None:
+            if not self.is_dead:
+                try:
+                    done(sync_all(files))
+                except Died:
+                    self.is_dead = True
+
+        asyncio.get_running_loop().call_later(0.002, synced)
+
+    def close(self) -> None:
+        """Do nothing: no thread runs."""
+
+
+class MovingBroker:
+    """One broker with two log directories, and one partition that it leads alone."""
+
+    def __init__(self, disk: SimulatedDisk, config: LogConfig = SMALL, rate: float = 1e9) -> None:
+        self.disk, self.config = disk, config
+        end_of_tick = EndOfTickScheduler(asyncio.get_running_loop())
+        self.syncer = LaterSyncer()
+        self.directories = [log_directory(disk, path, self._failed, self.syncer, end_of_tick) for path in PATHS]
+        self.replicas = Replicas(self.directories, surroundings_of(ME, end_of_tick))
+        self.maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(1.0, 0.0, 10.0))
+        self.unrecorded: list[Partition] = []
+        self.moves = ReplicaMoves(
+            self.replicas, self.maintenance, self._unrecord, lambda: None, lambda: rate, lambda: True
+        )
+        self.replicas.moves = self.moves
+        self.acknowledged: list[str] = []
+        self.sent = 0
+
+    def open(self, epoch: int = 1) -> Partition:
+        self.replicas.open(PLACE, self.config, NOW_MS)
+        self.partition.assigned(Assignment(ME, epoch, epoch, (ME,), frozenset({ME}), 1))
+        self.moves.resume()
+        return self.partition
+
+    @property
+    def partition(self) -> Partition:
+        partition = self.replicas.get("t", 0)
+        assert partition is not None
+        return partition
+
+    def send(self, value: str) -> None:
+        appended = self.partition.append(encode([Record(0, NOW_MS, b"k", value.encode())]), NOW_MS)
+        self.sent += 1
+        if not self.partition.leader.when_committed(appended.end_offset, _Waiter(self, value)):
+            self.acknowledged.append(value)
+
+    def values(self) -> list[str]:
+        log = self.partition.log
+        batches = [batch for segment in log.segments for batch in split(segment.read(0, segment.size))]
+        return [(record.value or b"").decode() for batch in batches for record in decode(bytes(batch))]
+
+    async def load(self, count: int, prefix: str) -> None:
+        """Send values, some per millisecond."""
+        for number in range(count):
+            self.send(f"{prefix}-{number:03}-{'x' * 40}")
+            if number % 3 == 0:
+                await asyncio.sleep(0.001)
+
+    async def settled(self) -> None:
+        """Wait until no move is left, and nothing is unflushed."""
+        while list(self.moves) or self.partition.log.flushed_end < self.partition.log.log_end:
+            await asyncio.sleep(0.001)
+
+    def files_in(self, path: str) -> list[str]:
+        return [file for file in self.disk.files() if file.startswith((f"{path}/topics/", f"{path}/moves/"))]
+
+    async def _unrecord(self, partition: Partition) -> None:
+        await asyncio.sleep(0)
+        self.unrecorded.append(partition)
+
+    def _failed(self, directory: object) -> None:
+        raise AssertionError(directory)
+
+
+class _Waiter:
+    deadline = 1e9
+
+    def __init__(self, broker: MovingBroker, value: str) -> None:
+        self._broker, self._value = broker, value
+
+    def reached(self) -> None:
+        self._broker.acknowledged.append(self._value)
+
+    def failed(self, reason: Exception) -> None:
+        raise reason
+
+
+def test_a_replica_moves_while_it_is_written() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)))
+        partition = broker.open()
+        await broker.load(100, "before")
+        log = partition.log
+        broker.moves.move(partition, broker.directories[1])
+        await broker.load(100, "meanwhile")
+        await broker.settled()
+        assert (partition.directory, partition.log) == (broker.directories[1], log)
+        assert broker.unrecorded
+        assert [segment.path.startswith("/data-b/topics/") for segment in log.segments] == [True] * len(log.segments)
+        await broker.load(50, "after")
+        await broker.settled()
+        assert len(broker.acknowledged) == broker.sent == len(broker.values()) == 250
+        assert broker.acknowledged == broker.values()
+        await asyncio.sleep(1)
+        assert broker.files_in("/data-a") == []
+        assert "/data-b/topics/" in broker.files_in("/data-b")[0]
+        assert not [file for file in broker.files_in("/data-b") if file.endswith("/moved")]
+        expected = broker.values()
+        partition.close()
+        broker.disk.kill()
+        again = MovingBroker(broker.disk)
+        assert again.open(2).directory is again.directories[1]
+        assert (again.values(), again.partition.log.damage) == (expected, [])
+
+    run(scenario())
+
+
+def test_a_replica_moves_back_once_its_former_files_are_gone() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)))
+        partition = broker.open()
+        await broker.load(30, "before")
+        for target in (1, 0, 1):
+            broker.moves.move(partition, broker.directories[target])
+            await broker.load(30, f"to {target}")
+            await broker.settled()
+            assert partition.directory is broker.directories[target]
+        assert broker.values() == broker.acknowledged
+
+    run(scenario())
+
+
+def test_an_empty_replica_moves() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)))
+        partition = broker.open()
+        broker.moves.move(partition, broker.directories[1])
+        await broker.settled()
+        await broker.load(10, "after")
+        await broker.settled()
+        assert {segment.path.split("/")[1] for segment in partition.log.segments} == {"data-b"}
+        assert broker.values() == broker.acknowledged
+
+    run(scenario())
+
+
+def test_a_cancelled_move_leaves_nothing() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)), rate=1000.0)
+        partition = broker.open()
+        await broker.load(100, "before")
+        broker.moves.move(partition, broker.directories[1])
+        await asyncio.sleep(2)
+        assert broker.files_in("/data-b") != []
+        [move] = broker.moves
+        assert 0 < move.copy.size < partition.log.size
+        broker.moves.move(partition, broker.directories[0])
+        assert list(broker.moves) == []
+        await asyncio.sleep(10)
+        assert broker.files_in("/data-b") == []
+        assert partition.directory is broker.directories[0]
+
+    run(scenario())
+
+
+def test_a_truncation_while_it_is_copied_is_copied_too() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)), rate=4000.0)
+        partition = broker.open()
+        await broker.load(100, "before")
+        await broker.settled()
+        broker.moves.move(partition, broker.directories[1])
+        await asyncio.sleep(1.2)
+        [move] = broker.moves
+        assert 3000 < move.copy.size < partition.log.size
+        partition.assigned(Assignment(ME + 1, 2, 2, (ME, ME + 1), frozenset({ME + 1}), 1))
+        partition.log.truncate(20)
+        partition.truncated()
+        partition.directory.flusher.touch(partition)
+        await asyncio.sleep(0.1)
+        partition.assigned(Assignment(ME, 3, 3, (ME,), frozenset({ME}), 1))
+        await broker.load(10, "after")
+        await broker.settled()
+        assert partition.directory is broker.directories[1]
+        assert broker.values() == [*broker.acknowledged[:20], *broker.acknowledged[-10:]]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("policy", list(FlushPolicy), ids=lambda policy: policy.value)
+@pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill", "power cut"])
+@pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
+def test_a_crash_at_any_step_leaves_the_old_copy_or_the_new_one(
+    policy: FlushPolicy, is_power_cut: bool, keep: float
+) -> None:
+    if not is_power_cut and keep != 1.0:
+        pytest.skip("a kill keeps everything")
+    for step in range(STEPS_MAX):
+        if run(_crash_at(step, policy, keep if is_power_cut else None)):
+            assert step > 20
+            return
+    raise AssertionError("it never came to an end")
+
+
+async def _crash_at(step: int, policy: FlushPolicy, keep: float | None) -> bool:
+    """Crash at the step, restart twice, and check. Return True if all was over before the step."""
+    disk = SimulatedDisk(random.Random(step))
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=200, flush_policy=policy)
+    broker = MovingBroker(disk, config)
+    partition = broker.open()
+    await broker.load(30, "before")
+    await broker.settled()
+    loop = asyncio.get_running_loop()
+    crashed = loop.create_future()
+    disk.on_death = lambda: crashed.done() or crashed.set_result(None)
+    loop.set_exception_handler(lambda _loop, _context: None)
+    disk.faults.die_after(step)
+    broker.moves.move(partition, broker.directories[1])
+    try:
+        for number in range(30):
+            broker.send(f"meanwhile-{number:03}-{'x' * 40}")
+            if number % 3 == 0:
+                await asyncio.sleep(0.001)
+            if crashed.done():
+                break
+        if not crashed.done():
+            await asyncio.wait([crashed, asyncio.ensure_future(_over(broker))], return_when=asyncio.FIRST_COMPLETED)
+    except Died:
+        pass
+    is_over = not crashed.done()
+    sent, acknowledged = broker.sent, list(broker.acknowledged)
+    broker.syncer.is_dead = True
+    for task in asyncio.all_tasks():
+        if task is not asyncio.current_task():
+            task.cancel()
+    disk.on_death = lambda: None
+    if keep is None:
+        disk.kill()
+    else:
+        disk.power_cut(keep)
+        if policy is FlushPolicy.OS:
+            acknowledged = []
+    has_begun = any(disk.exists(f"/data-b/{place}") for place in (f"moves/{TOPIC_ID}-0", f"topics/{TOPIC_ID}/0"))
+    for epoch in (2, 3):
+        again = MovingBroker(disk, config)
+        opened = again.open(epoch)
+        found = again.values()
+        assert opened.log.damage == [], f"step {step}"
+        assert found[: len(acknowledged)] == acknowledged, f"step {step}: {len(found)} of {len(acknowledged)}"
+        assert len(found) <= sent
+        await again.load(5, f"epoch {epoch}")
+        await again.settled()
+        await asyncio.sleep(20)
+        # A move that has begun is finished after a restart.
+        assert opened.directory is again.directories[int(has_begun)], f"step {step}"
+        sent, acknowledged = again.sent + len(found), [*found, *again.acknowledged]
+        assert again.values() == acknowledged
+        disk.power_cut(0.0)
+    copies = {file.split("/topics/")[0] for file in disk.files() if "/topics/" in file}
+    assert len(copies) == 1, f"step {step}: {disk.files()}"
+    assert not [file for file in disk.files() if "/moves/" in file], f"step {step}"
+    return is_over
+
+
+async def _over(broker: MovingBroker) -> None:
+    await broker.settled()
+    await asyncio.sleep(1)
