@@ -171,6 +171,8 @@ class Replicas:
                     log.release()
                 former = max(others, key=lambda other: _newest(other, key))
                 self._rehome(key, former)
+                # The move begins again.
+                directory.disk.make_directories(directory.move_path(*key))
                 return self._log_in(former, place, config, now_ms)
         else:
             log = self._log_in(directory, place, config, now_ms)
