@@ -57,6 +57,7 @@ ACTIONS = {
     "transaction-of-a-zombie": "a client goes on with its transaction while its successor begins",
     "transaction-fenced": "a client gets the answer that it is fenced, or timed out",
     "request-on-an-older-connection": "a request of a transaction arrives once more, later, on an older connection",
+    "log-directories-changed": "replicas are moved to other log directories of their broker",
     "broker-unregistered": "a broker's replicas are moved, and it is stopped, forgotten, and begins again",
 }
 

@@ -61,6 +61,7 @@ class Administrator:
             Chore.MIN_ISR: self._change_min_isr,
             Chore.FLUSH_POLICY: self._change_flush_policy,
             Chore.UNREGISTERED: self._unregister,
+            Chore.DIRECTORIES_CHANGED: self._change_directories,
         }
 
     async def run(self, chores: tuple[Due, ...]) -> None:
@@ -258,6 +259,20 @@ class Administrator:
         finally:
             world.start(broker)
 
+    async def _change_directories(self, dice: random.Random) -> bool:
+        """Move some replicas of a broker to other log directories."""
+        host = self._world.hosts[dice.choice(sorted(self._world.hosts))]
+        held = [] if host.watched is None else sorted((one.topic, one.index) for one in host.watched.replicas)
+        if not held:
+            return False
+        api = ApiKey.ALTER_REPLICA_LOG_DIRS
+        wanted = [(dice.choice(host.settings.log_dirs), *dice.choice(held)) for _ in range(dice.randint(1, 3))]
+        rows = [
+            part(api, "AlterReplicaLogDir", path=path, topics=(_topic_of(api, name, index),))
+            for path, name, index in wanted
+        ]
+        return await self._ask(message(api, dirs=tuple(rows)), host.address)
+
     async def _drain(self, broker: int) -> bool:
         """Move all replicas of a broker to brokers without one. Return whether it has none left."""
         deadline_s = self._world.now_s + WAIT_S
@@ -323,6 +338,10 @@ class Administrator:
             with contextlib.suppress(OSError):
                 return await self._client.ask(address or self._client.anybody(), request)
         return None
+
+
+def _topic_of(api: ApiKey, name: str, index: int) -> Any:
+    return part(api, "AlterReplicaLogDirTopic", name=name, partitions=(index,))
 
 
 def _codes(answer: Any) -> Iterator[ErrorCode]:

@@ -24,6 +24,10 @@ class Chore(Enum):
     MIN_ISR = "min-isr-changed"
     FLUSH_POLICY = "flush-policy-changed"
     UNREGISTERED = "broker-unregistered"
+    DIRECTORIES_CHANGED = "log-directories-changed"
+
+
+DRAWN = tuple(chore for chore in Chore if chore is not Chore.DIRECTORIES_CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,20 @@ class Due:
 def drawn_chores(rng: random.Random, seconds: float) -> tuple[Due, ...]:
     """Draw a run's own mix, in due order. Some runs have no administrator."""
     interval_s = rng.choice((0.0, 1.0, 2.0, 5.0))
-    weights = [rng.choice((0.0, 1.0, 1.0, 3.0)) for _ in Chore]
+    weights = [rng.choice((0.0, 1.0, 1.0, 3.0)) for _ in DRAWN]
     if not interval_s or not any(weights):
         return ()
     chores = []
     at_s = rng.uniform(0.0, interval_s)
     while at_s < seconds:
-        chores.append(Due(at_s, rng.choices(tuple(Chore), weights)[0], rng.getrandbits(32)))
+        chores.append(Due(at_s, rng.choices(DRAWN, weights)[0], rng.getrandbits(32)))
         at_s += rng.expovariate(1 / interval_s)
     return tuple(chores)
+
+
+def drawn_directory_changes(rng: random.Random, seconds: float) -> tuple[Due, ...]:
+    """Draw the moves between log directories of a run whose brokers have several."""
+    interval_s = rng.choice((0.5, 2.0, 8.0))
+    count = int(seconds / interval_s)
+    times = sorted(rng.uniform(0.0, seconds) for _ in range(count))
+    return tuple(Due(at_s, Chore.DIRECTORIES_CHANGED, rng.getrandbits(32)) for at_s in times)

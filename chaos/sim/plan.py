@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, replace
 
 from cordwood.chaos.history import ACKS_ALL
-from cordwood.chaos.sim.chores import Chore, Due, drawn_chores
+from cordwood.chaos.sim.chores import Chore, Due, drawn_chores, drawn_directory_changes
 from cordwood.chaos.sim.producer import ProducerPlan, Retries
 from cordwood.chaos.sim.schedule import (
     FaultKind,
@@ -241,9 +241,12 @@ def _without_transactions(seed: int, seconds: float) -> Plan:
     )
     apart = [fault for fault in drawn_apart(random.Random(f"faults apart of {seed}"), seconds) if _suits(plan, fault)]
     faults = sorted((*plan.faults, *apart), key=lambda fault: fault.at_s)
+    further_disks_s = _further_disks(seed)
+    moves = drawn_directory_changes(random.Random(f"moves of {seed}"), seconds) if further_disks_s else ()
     return replace(
         plan,
-        further_disks_s=_further_disks(seed),
+        chores=tuple(sorted((*plan.chores, *moves), key=lambda due: due.at_s)),
+        further_disks_s=further_disks_s,
         faults=tuple(faults),
         cut_share=_cut_share(seed),
         has_lying_disks=random.Random(f"lying disks of {seed}").random() < LYING_SHARE,

@@ -19,10 +19,9 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Services
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.kafka.rows import rows
-from cordwood.replication.replicas import Replicas
 
 KEY, VERSIONS = ApiKey.ALTER_REPLICA_LOG_DIRS, range(1, 3)
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
@@ -48,11 +47,12 @@ async def handle(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplic
 
 def _moved(call: Call, topic: str, may_move: bool, wanted: tuple[int, str]) -> AlterReplicaLogDirPartitionResult:
     index, path = wanted
-    code = _move(topic, index, path, call.services.replicas) if may_move else ErrorCode.cluster_authorization_failed
+    code = _move(topic, index, path, call.services) if may_move else ErrorCode.cluster_authorization_failed
     return AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
 
 
-def _move(topic: str, index: int, path: str, replicas: Replicas) -> ErrorCode:
+def _move(topic: str, index: int, path: str, services: Services) -> ErrorCode:
+    replicas = services.replicas
     target = next((known for known in replicas.directories if normpath(known.path) == normpath(path)), None)
     if target is None:
         is_left_out = any(normpath(known.path) == normpath(path) for known in replicas.left_out)
@@ -61,7 +61,8 @@ def _move(topic: str, index: int, path: str, replicas: Replicas) -> ErrorCode:
     if target.is_offline or (partition is not None and partition.directory.is_offline):
         return ErrorCode.kafka_storage_error
     if partition is None:
-        replicas.preferred[topic, index] = target
+        if services.quorum.image.has_partition(topic, index):
+            replicas.preferred[topic, index] = target
         return ErrorCode.replica_not_available
     moves = replicas.moves
     if partition.directory is not target and (moves is None or not moves.is_available()):
