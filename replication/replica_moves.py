@@ -139,10 +139,9 @@ class ReplicaMoves:
         """Move a replica. Return False if that failed, and is to be tried again."""
         partition, target = move.partition, move.target
         try:
-            while move.is_wanted:
-                if await self._copied(move) and await self._switched(move):
-                    self.completed += 1
-                    return True
+            is_done = False
+            while move.is_wanted and not is_done:
+                is_done = await self._copied(move) and await self._switched(move)
         except DamagedLog as damage:
             # It is repaired meanwhile, and copied then.
             if damage.path.startswith(f"{partition.log.directory}/"):
@@ -154,12 +153,15 @@ class ReplicaMoves:
             reason = repr(error)
         else:
             reason = "it is not wanted any more"
-        finally:
+        if not partition.is_deleted:
             self._replicas.unrecorded[partition] = None
             self._record()
+        if partition.directory is target and not target.is_offline:
+            self.completed += 1
+            return True
         _events.warning("replica.not_moved", topic=partition.topic, partition=partition.index,
                         directory=target.path, reason=str(reason))  # fmt: skip
-        if not target.is_offline and partition.directory is not target:
+        if not target.is_offline:
             await self._abandon(move)
         return not move.is_wanted
 

@@ -75,15 +75,21 @@ class Replicas:
         return self._homes.get((place.topic_id, place.partition))
 
     def settle(self, recorded: Mapping[tuple[UUID, int], str]) -> None:
-        """Choose the copies in the log directories that the metadata has. Call before any log is opened."""
-        for place, homes in self._copies.items():
-            for home in homes:
-                if home.id and home.id == recorded.get(place):
-                    self._rehome(place, home)
-                    self._settled.add(place)
+        """Choose the copies in the log directories that the metadata has. Call before any log is opened.
+
+        A replica without files returns to its directory, too: the metadata counts on it there.
+        """
+        by_id = {directory.id: directory for directory in self.directories}
+        for place, directory_id in recorded.items():
+            home = by_id.get(directory_id)
+            if home is not None and self._homes.get(place) is not home:
+                self._rehome(place, home)
+            if home in self._copies.get(place, ()):
+                self._settled.add(place)
 
     def _rehome(self, place: tuple[UUID, int], home: LogDirectory) -> None:
-        self._homes[place].partition_count -= 1
+        if place in self._homes:
+            self._homes[place].partition_count -= 1
         self._homes[place] = home
         home.partition_count += 1
 

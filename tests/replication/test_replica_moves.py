@@ -27,7 +27,7 @@ PATHS = ("/data-a", "/data-b")
 PLACE = TopicIdPartition("t", 0, TOPIC_ID)
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 STEPS_MAX = 400
-STRIDE = int(os.environ.get("MOVE_STRIDE", "17"))
+STRIDE = int(os.environ.get("MOVE_STRIDE", "29"))
 """Steps from one crash to the next: with 1 a crash comes at each, which takes a minute."""
 
 
