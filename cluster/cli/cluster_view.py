@@ -100,6 +100,8 @@ def _replicas_held(held: Mapping[int, list[dict[str, Any]] | None]) -> dict[tupl
         for directory in directories or ()
         for topic in directory["topics"]
         for partition in topic["partitions"]
+        # The copy of a replica that moves is a replica that is not there yet.
+        if not partition["is_future_key"]
     }
 
 

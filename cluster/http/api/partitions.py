@@ -164,6 +164,8 @@ async def replicas_of(partitions: Mapping[TopicPartition, PartitionImage], conte
         (TopicPartition(topic.name, row.partition_index), broker_id): (row.offset_lag, row.partition_size)
         for broker_id, answer in answers.items()
         async for topic, row in turns.within((topic, topic.partitions) for topic in _topics_in(answer))
+        # The copy of a replica that moves to another log directory is not a replica yet.
+        if not row.is_future_key
     }
 
 
