@@ -39,6 +39,21 @@ FAMILIES: tuple[Family, ...] = (
         LABELS,
         _room(lambda room: room.total_bytes),
     ),
+    gauge(
+        "log_directory_moves",
+        "Replicas that are being moved to another log directory of this broker.",
+        lambda watched: len(list(watched.replicas.moves or ())),
+    ),
+    gauge(
+        "log_directory_moves_left_bytes",
+        "Bytes that these moves still have to copy.",
+        lambda watched: 0 if watched.replicas.moves is None else watched.replicas.moves.missing_bytes,
+    ),
+    counter(
+        "log_directory_moves_completed",
+        "Replicas that have moved to another log directory.",
+        lambda watched: 0 if watched.replicas.moves is None else watched.replicas.moves.completed,
+    ),
     histogram(
         "flush_duration_seconds",
         "Duration of a group commit on the disks: from the start of the first fdatasync to the end of the last.",
