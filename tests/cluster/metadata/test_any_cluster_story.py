@@ -14,7 +14,7 @@ from metadata_scenario import MetadataScenario
 from cordwood.cluster.metadata.commands import Command, Election, FenceBroker
 from cordwood.cluster.metadata.controller import Controller, Rules
 from cordwood.cluster.metadata.elections import commit_size
-from cordwood.cluster.metadata.features import METADATA_VERSION, NEWEST_LEVEL, UpdateFeatures
+from cordwood.cluster.metadata.features import NEWEST_LEVEL
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused
 from cordwood.cluster.metadata.quorum import Heartbeat
 
@@ -156,7 +156,7 @@ class ClusterStory(RuleBasedStateMachine):
         self.commit_what_all_have()
 
     def upgrade(self) -> None:
-        self.cluster.apply(UpdateFeatures(((METADATA_VERSION, NEWEST_LEVEL),)))
+        self.cluster.level(NEWEST_LEVEL)
 
     @rule()
     def elect_preferred(self) -> None:

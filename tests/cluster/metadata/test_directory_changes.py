@@ -14,13 +14,12 @@ from cordwood.cluster.metadata.commands import (
     UnregisterBroker,
 )
 from cordwood.cluster.metadata.directory_changes import UNKNOWN
-from cordwood.cluster.metadata.features import METADATA_VERSION, UpdateFeatures
 
 A, B, C = (str(UUID(int=number)) for number in (10, 11, 12))
 
 
 def _level_2(cluster: MetadataScenario) -> MetadataScenario:
-    return cluster.apply(UpdateFeatures(((METADATA_VERSION, 2),)))
+    return cluster.level(2)
 
 
 def assign(cluster: MetadataScenario, directories: dict[int, str], broker: int = 1) -> MetadataScenario:
