@@ -42,6 +42,12 @@ def previous_python() -> str:
     return str(place / "bin" / "python")
 
 
+def environment(python: str) -> dict[str, str]:
+    """Return the environment of a process of this Python. PYTHONPATH may have this release's packages."""
+    is_ours = {"PYTHONPATH"} if python != sys.executable else set()
+    return {key: value for key, value in os.environ.items() if key not in is_ours and not key.startswith("CORDWOOD_")}
+
+
 def _commit() -> str:
     """Return the commit of the tag; the pinned one in a clone without tags. Skip without either."""
     pin = tomllib.loads(PIN.read_text())

@@ -15,6 +15,7 @@ from command import Outcome, in_process
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from local_cluster import ENDED_S, LocalCluster
+from previous_release import environment
 
 BROKERS = (1, 2, 3)
 PLAIN, TRANSACTIONAL = "plain", "transactional"
@@ -68,13 +69,12 @@ class RollingCluster(LocalCluster):
 
     def _up(self, python: str) -> "subprocess.CompletedProcess[str]":
         words = ["-m", "cordwood.cluster.cli", "up", "--detach", "--data-dir", str(self.directory), *self._size()]
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
         return subprocess.run(
             [python, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=inherited,
+            env=environment(python),
             cwd=self.directory.parent,
             timeout=UP_S,
             check=False,

@@ -5,6 +5,7 @@ import subprocess
 from collections import Counter
 from typing import Any
 
+from previous_release import environment
 from random_commands import History
 
 from cordwood.cluster.metadata import command_codec
@@ -38,11 +39,12 @@ json.dump([list(applied(history)) for history in json.load(sys.stdin)], sys.stdo
 
 def applied_by(python: str, histories: list[list[str]]) -> Any:
     done = subprocess.run(
-        [python, "-c", APPLIER],
+        [python, "-P", "-c", APPLIER],
         input=json.dumps(histories),
         capture_output=True,
         text=True,
         timeout=COMPARED_S,
+        env=environment(python),
         check=False,
     )
     assert done.returncode == 0, done.stderr

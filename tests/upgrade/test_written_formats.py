@@ -5,6 +5,7 @@ import subprocess
 from typing import Any, get_args
 from uuid import UUID
 
+from previous_release import environment
 from recorded_formats import Samples
 
 from cordwood.cluster.metadata import command_codec
@@ -57,7 +58,13 @@ def test_the_previous_release_reads_what_this_one_writes_at_its_level(previous: 
         "messages": [messages.encode(message).hex() for message in messages_of_the_quorum()],
     }
     done = subprocess.run(
-        [previous, "-c", READER], input=json.dumps(rows), capture_output=True, text=True, timeout=READ_S, check=False
+        [previous, "-P", "-c", READER],
+        input=json.dumps(rows),
+        capture_output=True,
+        text=True,
+        timeout=READ_S,
+        env=environment(previous),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     answered: dict[str, Any] = json.loads(done.stdout)

@@ -70,6 +70,15 @@ MUTANTS = (
         Scenario.QUORUM,
     ),
     Mutant(
+        "moves-have-the-new-rule-at-once",
+        "cluster/metadata/elections.py",
+        "MOVES_WAIT_FOR_ADDED = 2\n",
+        "MOVES_WAIT_FOR_ADDED = 1\n",
+        "Another rule of applying a command is used only once a later level is finalized.",
+        "Brokers of two releases disagree on a partition's replicas.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
         "silent-brokers-support-everything",
         "cluster/kafka/handlers/update_features.py",
         "        if levels is None:\n",
