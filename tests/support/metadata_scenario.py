@@ -22,13 +22,7 @@ from cordwood.cluster.metadata.commands import (
     ResourceType,
     UnfenceBroker,
 )
-from cordwood.cluster.metadata.features import (
-    FIRST_LEVEL,
-    METADATA_VERSION,
-    OF_FIRST_RELEASE,
-    SUPPORTED,
-    UpdateFeatures,
-)
+from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION, NEWEST_LEVEL, UpdateFeatures
 from cordwood.cluster.metadata.image import MIN_ISR, BrokerImage, CommandRefused, Image, PartitionImage
 from cordwood.cluster.metadata.image_builder import apply
 
@@ -54,8 +48,8 @@ class MetadataScenario:
 
     def level(self, level: int) -> "MetadataScenario":
         """Finalize a metadata.version."""
-        brokers = tuple((broker.id, broker.epoch) for broker in self.image.brokers.values())
-        return self.apply(UpdateFeatures(((METADATA_VERSION, level),), brokers))
+        epochs = tuple((broker.id, broker.epoch) for broker in self.image.brokers.values())
+        return self.apply(UpdateFeatures(((METADATA_VERSION, level),), epochs))
 
     def broker(self, broker: int) -> BrokerImage:
         return self.image.brokers[BrokerId(broker)]
@@ -82,9 +76,11 @@ class MetadataScenario:
     def start(self, broker: int, log_dirs: tuple[str, ...] = DISKS, min_isr: int = 1) -> "MetadataScenario":
         """Register a new incarnation of a broker. It is fenced until `unfence`."""
         self._starts += 1
-        start = UUID(int=self._starts)
-        levels = SUPPORTED if self.image.metadata_version > FIRST_LEVEL else OF_FIRST_RELEASE
-        return self.apply(RegisterBroker(BrokerId(broker), start, (), None, log_dirs, None, min_isr, levels))
+        incarnation, newest = UUID(int=self._starts), min(self.image.metadata_version, NEWEST_LEVEL)
+        levels = (FIRST_LEVEL, newest)
+        return self.apply(
+            RegisterBroker(BrokerId(broker), incarnation, (), None, log_dirs, None, min_isr, levels=levels)
+        )
 
     def restart(self, broker: int, log_dirs: tuple[str, ...] = DISKS) -> "MetadataScenario":
         return self.start(broker, log_dirs).unfence(broker)

@@ -18,10 +18,6 @@ from cordwood.cluster.metadata.directory_changes import UNKNOWN
 A, B, C = (str(UUID(int=number)) for number in (10, 11, 12))
 
 
-def _level_2(cluster: MetadataScenario) -> MetadataScenario:
-    return cluster.level(2)
-
-
 def assign(cluster: MetadataScenario, directories: dict[int, str], broker: int = 1) -> MetadataScenario:
     rows = tuple((TOPIC, index, directory) for index, directory in directories.items())
     return cluster.apply(AssignReplicasToDirs(BrokerId(broker), cluster.broker(broker).epoch, rows))
@@ -39,7 +35,7 @@ def recorded(cluster: MetadataScenario, broker: int = 1) -> dict[int, str]:
 
 def mixed_with(directories: dict[int, str]) -> MetadataScenario:
     """Return a cluster whose broker 1 alone has four partitions, some of them in known directories."""
-    cluster = _level_2(MetadataScenario(0)).restart(1, (A, B)).restart(2).restart(3)
+    cluster = MetadataScenario(0).level(2).restart(1, (A, B)).restart(2).restart(3)
     return assign(cluster.create(1, partitions=4), directories)
 
 
