@@ -31,6 +31,7 @@ from cordwood.cluster.quotas.limits import (
     address_limit,
     client_limit,
 )
+from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.cluster.security.principal import THIS_BROKER, Identity
 from cordwood.replication.frames import FIRST_KEY_BYTE
 
@@ -51,7 +52,7 @@ EXEMPT = frozenset(
 """The APIs that no quota delays: members of groups stay alive, clients authenticate, and transactions end."""
 REQUEST_THROTTLE_S_MAX = 1.0
 """The longest throttling for request_percentage, as in Kafka: one window."""
-CONNECTION_DELAY_S_MAX = 30.0
+CONNECTION_DELAY_S_MAX = 20.0
 """A new connection that would have to wait longer is closed."""
 THROTTLE_MS_MAX = (1 << 31) - 1
 
@@ -125,6 +126,12 @@ class ClientThrottle:
         """Count a step of a request on the event loop."""
         if head.api_key not in EXEMPT and identity is not THIS_BROKER:
             self._requests.charge(identity.principal.name, head.client_id, seconds, self._now())
+
+    def run(self, head: RequestHead, slot: Slot, steps: Steps[None]) -> None:
+        """Run a later step of a request, and count its time."""
+        began = self.measures.clock()
+        at_once(steps)
+        self.took(head, slot.connection.identity, self.measures.clock() - began)
 
     def mute(self, slot: Slot) -> None:
         """Read no further request of a throttled client until its throttle time is over."""

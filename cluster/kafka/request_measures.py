@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -48,7 +49,8 @@ class Held(NamedTuple):
 class ThrottleMeasures:
     """The metrics of client quotas, by the key of the limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = perf_counter) -> None:
+        self.clock = clock
         self.requests: Counter[str] = Counter()
         """Throttled requests and delayed connections."""
         self.seconds: dict[str, float] = {}
@@ -70,7 +72,7 @@ class RequestMeasures:
         """Longest blocking of the event loop by one request since the last call of `longest_held`."""
         self._longest_held: Held | None = None
         self.by_api: Mapping[int, ApiMeasures] = {key: ApiMeasures(clock) for key in ApiKey}
-        self.throttled = ThrottleMeasures()
+        self.throttled = ThrottleMeasures(clock)
         self.malformed = 0
         """Malformed requests; each closed its connection."""
         self.connections_opened = self.connections_refused = self.connections_evicted = 0

@@ -234,7 +234,10 @@ class DelayedFetch:
             decide = decide_for(authorizer, identity, fetching.replicas.name_of, is_replica=self._is_replica)
             self._find = guarded(fetching.find, decide)
         steps = self._attempt(is_enough, may_wait)
-        if len(self._wanted) <= PARTITIONS_AT_ONCE:
+        if len(self._wanted) <= PARTITIONS_AT_ONCE and self._timer is not None and self._fetching.throttle.is_active:
+            # The dispatcher counts the time of the first attempt.
+            self._fetching.throttle.run(self._head, self._slot, steps)
+        elif len(self._wanted) <= PARTITIONS_AT_ONCE:
             at_once(steps)
         else:
             self._fetching.tasks.spawn(self._in_turns(steps))

@@ -94,6 +94,7 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
         ("archive.url = 's3://bucket?region=x'", "without credentials and options"),
         ("archive.url = '/a/directory'", "or file:///DIRECTORY"),
         ("remote.storage.enable = true", "there is no archive: set archive.url"),
+        ("'max.connections.per.ip.overrides' = '10.0.0.7'", "write ADDRESS:NUMBER"),
         ("max.connections = 5\nmax.connections.per.ip = 5", 'put it in quotes: "max.connections.per.ip" = 100'),
     ],
 )
