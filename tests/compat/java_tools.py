@@ -15,24 +15,29 @@ TOOL_LIMIT_S = 60.0
 
 
 class JavaTools:
-    """The classes of `kafka-tools` in one version, with the client of that version."""
+    """The classes of `kafka-tools` and `kafka.admin` in one version, with the client of that version."""
 
     def __init__(self, version: str) -> None:
         self.version = version
-        self.jars = CACHE / f"kafka-tools-{version}"
+        self.jars = CACHE / f"kafka-{version}"
 
     def fetch(self) -> None:
         """Fetch the jars. Raises Unmet."""
         if shutil.which("java") is None:
             raise Unmet(Requirement.MAVEN, "there is no Java here")
         try:
-            fetch_jars("The suite", (("org.apache.kafka", "kafka-tools", self.version),), self.jars)
+            wanted = [("org.apache.kafka", name, self.version) for name in ("kafka-tools", "kafka_2.13")]
+            fetch_jars("The suite", wanted, self.jars)
         except CannotRun as reason:
             raise Unmet(Requirement.MAVEN, str(reason)) from None
 
     def command(self, tool: str, *words: str) -> list[str]:
         """Return the command line of a class of org.apache.kafka.tools."""
         return ["java", "-Xmx256m", "-cp", f"{self.jars}/*", f"org.apache.kafka.tools.{tool}", *words]
+
+    def admin_command(self, tool: str, *words: str) -> list[str]:
+        """Return the command line of a class of kafka.admin."""
+        return ["java", "-Xmx256m", "-cp", f"{self.jars}/*", f"kafka.admin.{tool}", *words]
 
     def start(self, output: Path, tool: str, *words: str) -> "subprocess.Popen[bytes]":
         """Start a tool with its output in a file."""

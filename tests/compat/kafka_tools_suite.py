@@ -1,13 +1,15 @@
 """Kafka's system test of transactions and its operators' tool, with Java clients of both transaction protocols.
 
 `TransactionalMessageCopier` copies a topic in transactions while copiers or brokers are killed, as in kafkatest's
-`transactions_test.py`: the copy has each record once and in order. `kafka-transactions` shows and ends open ones.
+`transactions_test.py`: the copy has each record once and in order. `kafka-transactions` shows and ends open ones, and
+`kafka-configs` changes quotas that Kafka's clients then obey.
 """
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import client_quotas
 import transaction_copies
 import transaction_tables
 from brokers import Brokers
@@ -24,6 +26,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "brokers_killed": transaction_copies.brokers_are_killed,
     "open_transactions": transaction_tables.open_transactions_are_shown_and_ended,
     "hanging_transactions": transaction_tables.hanging_transactions_are_found_and_ended,
+    "quotas": client_quotas.quotas_are_set_shown_and_removed,
+    "quotas_of_clients": client_quotas.clients_obey_their_quotas,
 }
 
 
