@@ -65,7 +65,7 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = self.is_checkpoint_locked = self.must_be_compacted = False
         self.context = context
-        self.refused_sequences = RefusedSequences(context.now, lambda: log.producers)
+        self.refused_sequences = RefusedSequences(context.now, log)
         self.flush_mark = directory.flushed_offsets.mark(place.topic_id, place.partition)
         self._durable_in_memory = 0
         """End of the records that counted as durable when the flush policy changed, on disk or not."""

@@ -7,7 +7,7 @@ been appended already. So they are refused with a retriable error as well.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cordwood.storage.batch import BatchHeader
 from cordwood.storage.producers import Producers, is_later
@@ -25,14 +25,20 @@ class RefusedBatches(NamedTuple):
     until_s: float
 
 
+class HasProducers(Protocol):
+    """A log, of which only the producers are used. A truncation replaces them."""
+
+    producers: Producers
+
+
 class RefusedSequences:
     """Refused batches of one partition, one for each producer."""
 
-    __slots__ = ("_now", "_producers", "by_producer")
+    __slots__ = ("_log", "_now", "by_producer")
 
-    def __init__(self, now: Callable[[], float], producers: Callable[[], Producers]) -> None:
-        """`now` is the event loop's time in seconds; `producers` are those of the partition's log."""
-        self._now, self._producers = now, producers
+    def __init__(self, now: Callable[[], float], log: HasProducers) -> None:
+        """`now` is the event loop's time in seconds; `log` is the partition's."""
+        self._now, self._log = now, log
         self.by_producer: dict[int, RefusedBatches] = {}
 
     def opened(self, header: BatchHeader) -> None:
@@ -54,7 +60,7 @@ class RefusedSequences:
             return False
         if not is_later(header.base_sequence, gap.sequence):
             return False
-        due = self._producers().next_sequence(header.producer_id, gap.epoch)
+        due = self._log.producers.next_sequence(header.producer_id, gap.epoch)
         return due is None or not is_later(due, gap.sequence)
 
     def closed(self, header: BatchHeader) -> None:

@@ -50,16 +50,22 @@ class FutureWaiter:
             self.future.set_exception(reason)
 
 
+_NONE: deque[tuple[int, Waiter]] = deque()
+"""Shared by all that have had no waiter: an empty deque takes 760 bytes. Nothing is added to it."""
+
+
 class OffsetWaiters:
     """Waiters of one partition, in ascending order of the end offset that they wait for."""
 
     __slots__ = ("queue",)
 
     def __init__(self) -> None:
-        self.queue: deque[tuple[int, Waiter]] = deque()
+        self.queue = _NONE
 
     def add(self, end: int, waiter: Waiter) -> None:
-        if self.queue and self.queue[-1][0] > end:
+        if self.queue is _NONE:
+            self.queue = deque(((end, waiter),))
+        elif self.queue and self.queue[-1][0] > end:
             # A duplicate batch waits for the end offset of its first append, which is below later ones.
             self.queue = deque(sorted((*self.queue, (end, waiter)), key=lambda entry: entry[0]))
         else:
@@ -83,7 +89,7 @@ class OffsetWaiters:
             _refuse(overdue, reason)
 
     def fail(self, reason: Exception) -> None:
-        queue, self.queue = self.queue, deque()
+        queue, self.queue = self.queue, _NONE
         _refuse(queue, reason)
 
 

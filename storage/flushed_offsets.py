@@ -8,6 +8,7 @@ latest leader epoch i32, zeros, and the CRC-32C of these.
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -36,6 +37,12 @@ class FlushedOffset(NamedTuple):
         return header.end <= self.end_offset and 0 <= self.leader_epoch < header.leader_epoch
 
 
+@lru_cache(maxsize=64)
+def _bytes_of(topic_id: UUID) -> bytes:
+    """Return the bytes of a topic id, one object for many partitions of a topic."""
+    return topic_id.bytes
+
+
 class FlushMark:
     """Entry of one log in the file."""
 
@@ -43,7 +50,7 @@ class FlushMark:
 
     def __init__(self, file: File, slot: int, topic_id: UUID, partition: int) -> None:
         self._file, self._position = file, slot * SLOT_BYTES
-        self._topic_id, self._partition = topic_id.bytes, partition
+        self._topic_id, self._partition = _bytes_of(topic_id), partition
 
     def note(self, end_offset: int, leader_epoch: int) -> None:
         """Write the entry: everything below `end_offset` is on disk, and its last record is of `leader_epoch`."""

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from cordwood.storage.errors import StorageError
 
 TAKEN_PER_STEP = 64
 """Partitions per event-loop iteration. Opening one takes some 60 microseconds."""
+CONFIGS_MAX = 64
 WATCHED_PER_STEP = 4 * TAKEN_PER_STEP
 
 _events = structlog.get_logger("replicas")
@@ -57,6 +59,10 @@ class Assignments:
         self._replicas, self._log_maintenance, self._follow_leader = replicas, log_maintenance, follow_leader
         self._settings, self._wall_clock, self._on_caught_up = settings, wall_clock, on_caught_up
         self._image, self._pins = Image(), Pins(replicas)
+        self._configured: tuple[object, object] = None, None
+        """Configs and brokers of the image that the known configs are of."""
+        self._known_configs: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[LogConfig, int]] = {}
+        """Log configuration and min.insync.replicas, by the configs of a topic."""
         self._changed: deque[tuple[TopicImage | None, UUID]] = deque()
         """Topics with changed partitions that are not in `_to_take` yet, as they were before."""
         self._to_take: deque[tuple[UUID, int, int]] = deque()
@@ -225,9 +231,20 @@ class Assignments:
                 self._take_role(topic, index, *configs)
 
     def _configs(self, topic: TopicImage) -> tuple[LogConfig, int]:
-        """Return the topic's log configuration and its min.insync.replicas."""
-        broker = broker_config(self._settings, self._image)
-        return log_config(topic, broker), max(self._image.min_isr(topic), _min_isr(topic, broker))
+        """Return the topic's log configuration and its min.insync.replicas. Topics with the same configs share them."""
+        image = self._image
+        if self._configured[0] is not image.broker_configs or self._configured[1] is not image.brokers:
+            self._configured = image.broker_configs, image.brokers
+            self._known_configs.clear()
+        key = topic.name if topic.name in COORDINATED else "", tuple(topic.configs.items())
+        known = self._known_configs.get(key)
+        if known is None:
+            if len(self._known_configs) == CONFIGS_MAX:
+                self._known_configs.clear()
+            broker = broker_config(self._settings, image)
+            known = log_config(topic, broker), max(image.min_isr(topic), _min_isr(topic, broker))
+            self._known_configs[key] = known
+        return known
 
     def _take_role(self, topic: TopicImage, index: int, config: LogConfig, min_isr: int) -> None:
         """Take the role that the image gives this broker in one partition. Remove the replica if it has none."""
@@ -260,7 +277,7 @@ class Assignments:
                 partition.leader_epoch,
                 partition.partition_epoch,
                 partition.replicas,
-                frozenset(partition.isr),
+                _members(partition.isr),
                 min_isr,
                 len(partition.removing),
                 charged,
@@ -317,6 +334,12 @@ def log_config(topic: TopicImage, broker: BrokerConfig) -> LogConfig:
     if topic.name not in COORDINATED or not is_archived(topic, broker):
         return config
     return replace(config, is_archived=True, segment_ms=min(config.segment_ms, broker.settings.archive_roll_ms))
+
+
+@lru_cache(maxsize=1024)
+def _members(isr: tuple[int, ...]) -> frozenset[int]:
+    """Return the in-sync set, one object for all partitions with the same."""
+    return frozenset(isr)
 
 
 def _min_isr(topic: TopicImage, broker: BrokerConfig) -> int:

@@ -141,9 +141,16 @@ def test_a_gap_without_a_refused_batch_is_reported() -> None:
     tell(scenario)
 
 
+class EmptyLog:
+    """A log without producers."""
+
+    def __init__(self) -> None:
+        self.producers = Producers()
+
+
 def test_a_batch_that_does_not_come_again_is_waited_for_only_so_long() -> None:
     now = 100.0
-    refused_sequences = RefusedSequences(lambda: now, Producers)
+    refused_sequences = RefusedSequences(lambda: now, EmptyLog())
     refused_sequences.opened(header(5))
     now += REMEMBERED_S
     assert refused_sequences.is_before(header(6))
@@ -153,21 +160,21 @@ def test_a_batch_that_does_not_come_again_is_waited_for_only_so_long() -> None:
 
 
 def test_sequence_numbers_wrap_around() -> None:
-    refused_sequences = RefusedSequences(lambda: 0.0, Producers)
+    refused_sequences = RefusedSequences(lambda: 0.0, EmptyLog())
     refused_sequences.opened(header(2**31 - 1))
     assert refused_sequences.is_before(header(0))
     assert not refused_sequences.is_before(header(2**31 - 2))
 
 
 def test_other_producers_and_later_epochs_know_nothing_of_it() -> None:
-    refused_sequences = RefusedSequences(lambda: 0.0, Producers)
+    refused_sequences = RefusedSequences(lambda: 0.0, EmptyLog())
     refused_sequences.opened(header(5))
     assert not refused_sequences.is_before(header(6, producer=8))
     assert not refused_sequences.is_before(header(6, epoch=1))
 
 
 def test_only_so_many_producers_are_remembered() -> None:
-    refused_sequences = RefusedSequences(lambda: 0.0, Producers)
+    refused_sequences = RefusedSequences(lambda: 0.0, EmptyLog())
     for producer in range(PRODUCERS_MAX + 5):
         refused_sequences.opened(header(0, producer=producer))
     assert len(refused_sequences.by_producer) == PRODUCERS_MAX
