@@ -14,7 +14,16 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from cordwood.bench import machine
-from cordwood.bench.growth import brokers, connections, consumers, log_size, partitions, record_size, report
+from cordwood.bench.growth import (
+    brokers,
+    connections,
+    consumers,
+    five_brokers,
+    log_size,
+    partitions,
+    record_size,
+    report,
+)
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.failover import NotLedAgain
 from cordwood.bench.growth.place import BenchPlace
@@ -36,6 +45,7 @@ class What(StrEnum):
     RECORD_SIZE = "record-size"
     LOG_SIZE = "log-size"
     BROKERS = "brokers"
+    FIVE_BROKERS = "five-brokers"
 
 
 AREAS: dict[What, Callable[[BenchPlace], Area]] = {
@@ -45,6 +55,7 @@ AREAS: dict[What, Callable[[BenchPlace], Area]] = {
     What.RECORD_SIZE: record_size.measure,
     What.LOG_SIZE: log_size.measure,
     What.BROKERS: brokers.measure,
+    What.FIVE_BROKERS: five_brokers.measure,
 }
 
 

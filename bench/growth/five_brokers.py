@@ -1,19 +1,19 @@
 """Scaling with partitions on five brokers without load: creation, memory, idle cost, metadata changes and failover."""
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
-from kio.schema.list_offsets.v7 import request as list_offsets
 from kio.schema.metadata.v8 import request as metadata
 
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.failover import NotLedAgain
 from cordwood.bench.growth.place import SETTINGS, BenchPlace, cpu_us, idle_percent
-from cordwood.bench.growth.wire import RequestFailed
+from cordwood.bench.growth.wire import BlockingClient, OffsetsFrame, RequestFailed
 from cordwood.bench.machine import largest_resident_mb
 from cordwood.chaos.live.broker_views import PartitionView
 from cordwood.chaos.live.cluster import LocalCluster
@@ -29,7 +29,7 @@ READY_S = 300.0
 IDLE_S = 30.0
 CREATE_MAX_S, FAILOVER_MAX_S, MEMORY_MAX_MB, IDLE_MAX_PERCENT = 60.0, 5.0, 300.0, 10.0
 CHANGE_MAX = 1.5
-TOPIC_RESOURCE, SET, LATEST = 2, 0, -1
+TOPIC_RESOURCE, SET = 2, 0
 
 
 def measure(place: BenchPlace) -> Area:
@@ -60,8 +60,11 @@ def _measure(area: Area, place: BenchPlace, cluster: LocalCluster, count: int) -
         began = time.perf_counter()
         for number, name in enumerate(names):
             _create(client, name, min(TOPIC_PARTITIONS, count - number * TOPIC_PARTITIONS))
-        _wait_served(addresses, names)
-        area.curve("creation", "s", why).add(count, time.perf_counter() - began)
+        created_s = time.perf_counter() - began
+        views = _views(client, names)
+        began = time.perf_counter()
+        _wait_served(addresses, views)
+        area.curve("creation", "s", why).add(count, created_s + time.perf_counter() - began)
         _wait_idle(pids)
         why = "A partition keeps its log, its role and an entry in the metadata."
         area.curve("memory of one", "MB", why).add(count, largest_resident_mb(pids))
@@ -77,7 +80,7 @@ def _measure(area: Area, place: BenchPlace, cluster: LocalCluster, count: int) -
             count, cpu_us(pids, changes, change)
         )
     area.curve("failover", "s", "Each partition that was led has a new leader to get.").add(
-        count, _failover_s(cluster, names)
+        count, _failover_s(cluster, views)
     )
 
 
@@ -95,83 +98,63 @@ def _configure(client: BlockingConnection, name: str, retention_ms: str) -> None
     _check(row.error_code for row in client.ask(request).responses)
 
 
-def _wait_served(addresses: Sequence[str], names: Sequence[str]) -> None:
-    """Wait until every broker sees every replica in sync, and every leader answers for its partitions."""
-    for address in addresses:
-        with connect(address, ANSWER_S) as client:
-            for name in names:
-                _wait(partial(_is_in_sync, client, name), f"{name} is not in sync")
-    with connect(addresses[0], ANSWER_S) as client:
-        by_leader = _by_leader(view for name in names for view in _views(client, name))
-    for leader, places in by_leader.items():
-        _wait(partial(_serves, addresses[leader - 1], places), f"broker {leader} does not serve")
+def _wait_served(addresses: Sequence[str], views: Sequence[PartitionView]) -> None:
+    """Wait until each leader answers for all of its partitions."""
+    for leader, frame in _frames_by_leader(views).items():
+        _wait(partial(_serves, addresses[leader - 1], frame), f"broker {leader} does not serve")
 
 
-def _failover_s(cluster: LocalCluster, names: Sequence[str]) -> float:
-    """Return the seconds from SIGKILL until the other brokers serve all partitions that the broker led."""
+def _failover_s(cluster: LocalCluster, views: Sequence[PartitionView]) -> float:
+    """Return the seconds from SIGKILL until the other brokers answer for all partitions that the broker led.
+
+    The first of the other replicas leads next, because all are in sync.
+    """
     victim = BROKERS
-    others = {id_: broker.address for id_, broker in cluster.brokers.items() if id_ != victim}
-    with connect(next(iter(others.values())), ANSWER_S) as client:
-        led = Counter(view.topic for name in names for view in _views(client, name) if view.leader == victim)
-        places = {(view.topic, view.index) for name in led for view in _views(client, name) if view.leader == victim}
-        began = time.perf_counter()
-        cluster.brokers[victim].kill()
-        _wait(lambda: victim not in {view.leader for view in _views(client, max(led))}, "the broker still leads")
-        views = [view for name in led for view in _views(client, name) if (view.topic, view.index) in places]
-    if any(view.leader in (-1, victim) for view in views):
-        raise NotLedAgain("some partitions have no other leader, although the broker is fenced")
-    for leader, moved in _by_leader(views).items():
-        _wait(partial(_serves, others[leader], moved), f"broker {leader} does not serve")
+    addresses = [broker.address for broker in cluster.brokers.values()]
+    moved = [
+        replace(view, leader=next(replica for replica in view.replicas if replica != victim))
+        for view in views
+        if view.leader == victim
+    ]
+    frames = _frames_by_leader(moved)
+    began = time.perf_counter()
+    cluster.brokers[victim].kill()
+    for leader, frame in frames.items():
+        if not wait_for(partial(_serves, addresses[leader - 1], frame), READY_S):
+            raise NotLedAgain(f"broker {leader} did not lead all of its new partitions within {READY_S:.0f} s")
     return time.perf_counter() - began
 
 
-def _views(client: BlockingConnection, name: str) -> list[PartitionView]:
-    """Return the partitions of a topic as the broker sees them."""
+def _views(client: BlockingConnection, names: Sequence[str]) -> list[PartitionView]:
+    """Return the partitions of these topics as the broker sees them."""
+    return [view for name in names for view in _views_of(client, name)]
+
+
+def _views_of(client: BlockingConnection, name: str) -> Iterator[PartitionView]:
     request = metadata.MetadataRequest(
         topics=(metadata.MetadataRequestTopic(name=name),),
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
-    return [
-        PartitionView(name, row.partition_index, row.leader_id, row.leader_epoch, row.replica_nodes, row.isr_nodes)
-        for topic in client.ask(request).topics
-        for row in topic.partitions
-    ]
-
-
-def _is_in_sync(client: BlockingConnection, name: str) -> bool:
-    return all(view.is_in_sync for view in _views(client, name))
-
-
-def _by_leader(views: Iterable[PartitionView]) -> dict[int, list[tuple[str, int]]]:
-    by_leader: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for view in views:
-        by_leader[view.leader].append((view.topic, view.index))
-    return by_leader
-
-
-def _serves(address: str, places: Sequence[tuple[str, int]]) -> bool:
-    """Return whether the broker answers ListOffsets for all of its partitions."""
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, index in places:
-        by_topic[topic].append(index)
-    request = list_offsets.ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=0,
-        topics=tuple(
-            list_offsets.ListOffsetsTopic(
-                name=topic,
-                partitions=tuple(
-                    list_offsets.ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes
-                ),
+    for topic in client.ask(request).topics:
+        for row in topic.partitions:
+            yield PartitionView(
+                name, row.partition_index, row.leader_id, row.leader_epoch, row.replica_nodes, row.isr_nodes
             )
-            for topic, indexes in by_topic.items()
-        ),
-    )
-    with connect(address, ANSWER_S) as client:
-        answer = client.ask(request)
-    return not any(row.error_code for topic in answer.topics for row in topic.partitions)
+
+
+def _frames_by_leader(views: Iterable[PartitionView]) -> dict[int, OffsetsFrame]:
+    by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for view in views:
+        by_leader[view.leader][view.topic].append(view.index)
+    return {leader: OffsetsFrame(places) for leader, places in by_leader.items()}
+
+
+def _serves(address: str, frame: OffsetsFrame) -> bool:
+    """Return whether the broker answers ListOffsets for all of these partitions."""
+    with BlockingClient(address, ANSWER_S) as client:
+        return frame.refused_in(client.exchange(frame.frame)) == 0
 
 
 def _wait_idle(pids: Sequence[int]) -> None:

@@ -4,10 +4,12 @@ import functools
 import socket
 import struct
 import time
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from kio.schema.api_versions.v0 import ApiVersionsRequest
 from kio.schema.fetch.v11.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.produce.v7.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 from cordwood.client.blocking import BlockingConnection
@@ -18,6 +20,8 @@ from cordwood.storage.records import Record, encode
 TIMEOUT_S = 60.0
 BUFFER_BYTES = 64 << 10
 ACKS_ALL = -1
+LATEST = -1
+"""Timestamp of ListOffsets that stands for the high watermark."""
 PRODUCE_TIMEOUT = timedelta(seconds=30)
 CORRELATION_ID = 1
 """The same for all frames built in advance: their answers are matched by their order alone."""
@@ -26,6 +30,8 @@ _PARTITION_AND_SIZE = struct.Struct(">ii")
 _OFFSET = struct.Struct(">q")
 _CODE_AND_OFFSET = struct.Struct(">hq")
 _CODE = struct.Struct(">h")
+_OFFSET_ROW = struct.Struct(">ihqqi")
+"""Index, error, timestamp, offset, leader epoch."""
 _ROW = struct.Struct(">ihqqqiii")
 """Index, error, watermark, last stable offset, log start, aborted transactions, read replica, size of the batches."""
 
@@ -103,6 +109,36 @@ class FetchFrame:
             raise RequestFailed(f"Fetch: error {code}")
         begin = self._row_at + _ROW.size
         return memoryview(answer)[begin : begin + max(size, 0)]
+
+
+class OffsetsFrame:
+    """A ListOffsets frame for the high watermarks of many partitions of one leader."""
+
+    def __init__(self, partitions: Mapping[str, Iterable[int]]) -> None:
+        topics = tuple(
+            ListOffsetsTopic(
+                name=name,
+                partitions=tuple(ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes),
+            )
+            for name, indexes in partitions.items()
+        )
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics)
+        self.frame = encode_request(request, CORRELATION_ID, None)
+
+    @staticmethod
+    def refused_in(answer: Bytes) -> int:
+        """Return the number of partitions that the broker refused to answer for."""
+        refused, position = 0, 4 + 4
+        (topics,) = _SIZE.unpack_from(answer, position)
+        position += _SIZE.size
+        for _ in range(topics):
+            position += _CODE.size + _CODE.unpack_from(answer, position)[0]
+            (rows,) = _SIZE.unpack_from(answer, position)
+            position += _SIZE.size
+            end = position + rows * _OFFSET_ROW.size
+            refused += sum(row[1] != 0 for row in _OFFSET_ROW.iter_unpack(answer[position:end]))
+            position = end
+        return refused
 
 
 class BlockingClient(BlockingConnection):
