@@ -275,7 +275,7 @@ class CommitFrame:
     """An OffsetCommit frame of a group, with the offset of all its partitions set before each use."""
 
     def __init__(self, group: str, partitions: int) -> None:
-        mark = 0x5A5A5A5A5A5A5A5A
+        mark = 0x5A6B7C8D9EAFB0C1
         rows = tuple(
             OffsetCommitRequestPartition(partition_index=i32(index), committed_offset=i64(mark), committed_metadata="")
             for index in range(partitions)

@@ -2,6 +2,7 @@
 
 import struct
 from array import array
+from mmap import mmap
 
 from cordwood.storage.batch import CODEC_MASK, peek, put_checksum
 from cordwood.storage.compaction import record_filter
@@ -28,8 +29,8 @@ class NativeTable:
         used, of = _LOAD_MAX
         slots = max(min(bytes_max // _ENTRY_BYTES, (limit - start) * of // used + 2, _SLOTS_MAX), 2)
         self.keys_max = max(slots * used // of, 1)
-        # All zero: the memory is taken as it is written to.
-        self._table = bytearray(_HEAD.size + slots * _ENTRY_BYTES)
+        # All zero. Memory is taken as it is written to: to zero it here would hold the interpreter's lock for long.
+        self._table = mmap(-1, _HEAD.size + slots * _ENTRY_BYTES)
         _HEAD.pack_into(self._table, 0, seed, start, start, slots, 0, self.keys_max, 0)
         self._out = bytearray()
         self._rewritten = array("I")

@@ -1,20 +1,21 @@
 """Both passes of the log cleaner in C: `record_filter.c`, which is there where it could be compiled."""
 
 from array import array
+from mmap import mmap
 
 from cordwood.storage.disk import Bytes
 
-def put(table: bytearray, data: Bytes, position: int, other_kinds: int, /) -> int:
+def put(table: mmap, data: Bytes, position: int, other_kinds: int, /) -> int:
     """Put the keys of the batches from `position` on into the table, up to one that has any of these attributes.
 
     A key that does not fit ends it, too. Return the position after the last batch. Raises ValueError.
     """
 
-def get(table: bytearray, key: bytes, /) -> int | None:
+def get(table: mmap, key: bytes, /) -> int | None:
     """Return the key's last offset; None if the table does not have the key."""
 
 def sift(
-    table: bytearray,
+    table: mmap,
     data: Bytes,
     position: int,
     other_kinds: int,
