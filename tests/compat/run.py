@@ -14,6 +14,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
+from compaction_suites import KafkaLogStarts, Librdkafka
 from franz_go_suite import FranzGo
 from kafka_python_suite import KafkaPython
 from kafka_tools_suite import KafkaTools
@@ -28,6 +29,8 @@ SUITES: Sequence[Suite] = (
     FranzGo(),
     KafkaTools("3.9.2"),
     KafkaTools("4.3.1"),
+    KafkaLogStarts("4.3.1"),
+    Librdkafka(),
     SecuredKafkaPython(),
     SecuredAiokafka(),
     SecuredConfluent(),

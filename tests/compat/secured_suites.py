@@ -1,9 +1,7 @@
 """Other projects' tests of authentication, encryption and ACLs, on three brokers with a listener of each protocol."""
 
-import functools
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -17,10 +15,10 @@ import franz_go_suite
 import kafka_python_suite
 from brokers import Brokers
 from java_tools import JavaTools
-from requirements import Requirement
+from librdkafka_runner import LibrdkafkaRunner
 from secured_brokers import SecuredBrokers, SecuredCluster, secured
 from sources import sources
-from suite import CACHE, HERE, Suite, Unmet, run_command
+from suite import HERE, Suite, run_command
 from suite_verdict import Outcomes, go_outcomes
 
 LIMIT_S = 900
@@ -163,13 +161,12 @@ class SecuredFranzGo(SecuredSuite):
 class SecuredLibrdkafka(SecuredSuite):
     """Tests by number, with each mechanism that a test is for."""
 
-    name, version = "secured_librdkafka", "2.14.2"
+    name, version = "secured_librdkafka", LibrdkafkaRunner.version
     settings: ClassVar = {
         "connections_max_reauth_ms": "8000",
         # The tests of ACLs have anonymous clients, and deny them.
         "super_users": "User:broker",
     }
-    BUILD_S, TEST_S = 1800, 420
     RUNS: ClassVar = (
         ("", ("0115", "0119")),
         ("SCRAM-SHA-256", ("0135", "0142")),
@@ -179,21 +176,11 @@ class SecuredLibrdkafka(SecuredSuite):
     )
 
     def __init__(self) -> None:
-        self._tools = JavaTools("4.3.1")
-
-    @functools.cached_property
-    def _folder(self) -> Path:
-        return sources("confluentinc/librdkafka", f"v{self.version}")
+        self._tools, self._runner = JavaTools("4.3.1"), LibrdkafkaRunner()
 
     def prepare(self) -> None:
         self._tools.fetch()
-        if (self._folder / "tests" / "test-runner").exists():
-            return
-        output = CACHE / "output" / f"{self.name}-build.log"
-        steps = ("./configure", "make -j4 libs", "make -j4 -C tests build")
-        for step in steps:
-            if run_command(step.split(), output, self.BUILD_S, cwd=self._folder) != 0:
-                raise Unmet(Requirement.CC, f"librdkafka could not be built.\n{output.read_text()[-2000:]}")
+        self._runner.build()
 
     def run_secured(self, cluster: SecuredCluster, place: Path, output: Path, words: Sequence[str], /) -> Outcomes:
         scripts = place / "bin"
@@ -210,23 +197,9 @@ class SecuredLibrdkafka(SecuredSuite):
             for number in numbers:
                 if words and number not in words:
                     continue
-                environment = {"TESTS": number, "KAFKA_PATH": str(place), "RDKAFKA_TEST_CONF": str(config)}
-                environment["TEST_KAFKA_VERSION"] = "3.9.0"
-                log = place / f"{mechanism}-{number}.log"
-                ended = run_command(
-                    ["./test-runner", "-p1", "-K"],
-                    log,
-                    self.TEST_S,
-                    cwd=self._folder / "tests",
-                    environment=environment,
-                )
-                text = log.read_text(errors="replace")
-                with output.open("a") as whole:
-                    whole.write(f"==> {mechanism} {number}: {ended}\n{text}")
-                # The runner says that all tests have passed if the only one was skipped.
-                is_skipped = re.search(rf"{number}_\w+ +\| +SKIPPED", text) is not None
-                outcomes[f"{mechanism or 'ACLs'}/{number}"] = (
-                    "failed" if ended != 0 else "skipped" if is_skipped else "passed"
+                log, environment = place / f"{mechanism}-{number}.log", {"KAFKA_PATH": str(place)}
+                outcomes[f"{mechanism or 'ACLs'}/{number}"] = self._runner.outcome(
+                    number, config, log, output, environment
                 )
         return outcomes
 

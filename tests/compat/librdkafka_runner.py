@@ -1,0 +1,57 @@
+"""librdkafka's own test runner, built from its repository at a tag."""
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from requirements import Requirement
+from sources import sources
+from suite import CACHE, Unmet, run_command
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class LibrdkafkaRunner:
+    """The tests by number."""
+
+    version = "2.14.2"
+    BUILD_S, TEST_S = 1800, 420
+
+    @functools.cached_property
+    def _folder(self) -> Path:
+        return sources("confluentinc/librdkafka", f"v{self.version}")
+
+    def build(self) -> None:
+        """Build the runner if it is not there. Raises Unmet."""
+        if (self._folder / "tests" / "test-runner").exists():
+            return
+        output = CACHE / "output" / "librdkafka-build.log"
+        steps = ("./configure", "make -j4 libs", "make -j4 -C tests build")
+        for step in steps:
+            if run_command(step.split(), output, self.BUILD_S, cwd=self._folder) != 0:
+                raise Unmet(Requirement.CC, f"librdkafka could not be built.\n{output.read_text()[-2000:]}")
+
+    def outcome(
+        self, number: str, config: Path, log: Path, output: Path, environment: Mapping[str, str] = NOTHING
+    ) -> str:
+        """Run one test with a configuration file, and return the outcome. Appends what it prints to `output`."""
+        ended = run_command(
+            ["./test-runner", "-p1", "-K"],
+            log,
+            self.TEST_S,
+            cwd=self._folder / "tests",
+            environment={
+                "TESTS": number,
+                "RDKAFKA_TEST_CONF": str(config),
+                "TEST_KAFKA_VERSION": "3.9.0",
+                **environment,
+            },
+        )
+        text = log.read_text(errors="replace")
+        with output.open("a") as whole:
+            whole.write(f"==> {number}: {ended}\n{text}")
+        # The runner says that all tests have passed if the only one was skipped.
+        is_skipped = re.search(rf"{number}_\w+ +\| +SKIPPED", text) is not None
+        return "failed" if ended != 0 else "skipped" if is_skipped else "passed"
