@@ -36,16 +36,26 @@ class Librdkafka(Suite):
     NUMBERS: ClassVar = ("0011", "0077")
 
     def __init__(self) -> None:
-        self._runner = LibrdkafkaRunner()
+        self._tools, self._runner = JavaTools("4.3.1"), LibrdkafkaRunner()
 
     def prepare(self) -> None:
+        self._tools.fetch()
         self._runner.build()
 
     def run(self, brokers: Brokers, place: Path, output: Path, words: Sequence[str]) -> Outcomes:
-        config = place / "test.conf"
+        config, topics = place / "test.conf", place / "bin" / "kafka-topics.sh"
         config.write_text(f"bootstrap.servers={brokers.bootstrap}\n")
-        numbers = [number for number in self.NUMBERS if not words or number in words]
-        return {number: self._runner.outcome(number, config, place / f"{number}.log", output) for number in numbers}
+        # The tests create topics with Kafka's tool.
+        topics.parent.mkdir()
+        command = " ".join(f"'{word}'" for word in self._tools.command("TopicCommand"))
+        topics.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        topics.chmod(0o755)
+        environment = {"KAFKA_PATH": str(place), "BROKERS": brokers.bootstrap}
+        return {
+            number: self._runner.outcome(number, config, place / f"{number}.log", output, environment)
+            for number in self.NUMBERS
+            if not words or number in words
+        }
 
 
 class KafkaLogStarts(Suite):
