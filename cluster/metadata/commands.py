@@ -19,6 +19,9 @@ from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, Up
 
 BrokerId = NewType("BrokerId", int)
 
+VoterRow = tuple[BrokerId, str, str, int]
+"""A voter of the metadata quorum: broker, id of its metadata directory, host and port."""
+
 NEVER_REGISTERED = -1
 """The expected broker epoch of a broker that was never registered."""
 
@@ -344,7 +347,10 @@ class AssignReplicasToDirs:
 
 @dataclass(frozen=True, slots=True)
 class AddVoter:
-    """Add a voter to the metadata quorum (KIP-853). `directory_id` tells an empty disk from a known one."""
+    """Add a voter to the metadata quorum (KIP-853). `directory_id` tells an empty disk from a known one.
+
+    The leader fills in `voters`, all voters afterwards: an entry in the log has the whole set, in force once appended.
+    """
 
     KIND: ClassVar[int] = 31
     LEVEL: ClassVar[int] = 2
@@ -352,6 +358,7 @@ class AddVoter:
     directory_id: str
     host: str
     port: int
+    voters: tuple[VoterRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,11 +369,12 @@ class RemoveVoter:
     LEVEL: ClassVar[int] = 2
     broker_id: BrokerId
     directory_id: str
+    voters: tuple[VoterRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateVoter:
-    """Change the address of a voter (KIP-853)."""
+    """Change the address of a voter, or record its new directory (KIP-853)."""
 
     KIND: ClassVar[int] = 33
     LEVEL: ClassVar[int] = 2
@@ -374,6 +382,7 @@ class UpdateVoter:
     directory_id: str
     host: str
     port: int
+    voters: tuple[VoterRow, ...] = ()
 
 
 Command = (

@@ -13,7 +13,6 @@ from cordwood.cluster.metadata.raft.handshake import (
     Handshake,
     HandshakeRefused,
     Peer,
-    PeerRole,
     RefusedByPeer,
     refusal,
 )
@@ -169,7 +168,7 @@ class RaftConnection(asyncio.Protocol):
     def _frame_bytes_max(self) -> int:
         if self.peer is None:
             return HANDSHAKE_BYTES_MAX
-        return FRAME_BYTES_MAX if self.peer.role is PeerRole.VOTER else OBSERVER_FRAME_BYTES_MAX
+        return FRAME_BYTES_MAX if self.peer.keeps_log else OBSERVER_FRAME_BYTES_MAX
 
     def _take(self, frame: bytes) -> None:
         if self.peer is not None:

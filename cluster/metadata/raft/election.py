@@ -46,8 +46,12 @@ class Elector(Library):
     """The election part of a Raft node. `may_vote` is false for an amnesiac, which has forgotten its votes."""
 
     def __init__(self, options: QuorumOptions, log: RaftLog, applied: int, host: Host) -> None:
-        self._me, self.others = options.node_id, options.others
+        self._me, self._configured = options.node_id, options.voters
         self._host, self.log = host, log
+        self.voters: tuple[BrokerId, ...] = ()
+        """The voters in force, in ascending order."""
+        self.others: tuple[BrokerId, ...] = ()
+        self.is_voter = False
         self.may_vote = False
         self._nonce = 0
         self._willing: set[BrokerId] = set()
@@ -56,6 +60,15 @@ class Elector(Library):
         self._voted_term = 0
         self._leader_heard_at_s = float("-inf")
         super().__init__(options, log, applied)
+        log.voters_changed = self.voters_changed
+        self.voters_changed()
+
+    def voters_changed(self) -> None:
+        """Take the voters in force: those of the newest entry that has a set, committed or not."""
+        self.voters = tuple(sorted(self.log.voter_log.voters or self._configured))
+        self.others = tuple(voter for voter in self.voters if voter != self._me)
+        self.is_voter = self._me in self.voters
+        self.change_others(self.others)
 
     def tick(self) -> None:
         """Advance the time. Call this after every message and proposal, and at intervals."""
@@ -66,7 +79,7 @@ class Elector(Library):
             self.deadline_s = float("-inf")
         elif self.role is not Role.LEADER and self.deadline_s < self._host.now_s():
             self.put_off_election()
-            if self.may_vote:
+            if self.may_vote and self._may_stand:
                 self._ask_who_is_willing()
         self.doTick(0.0)
 
@@ -74,6 +87,22 @@ class Elector(Library):
         """Cancel a pre-vote: there is a leader, and pre-votes granted before may no longer hold."""
         self._willing = set()
         self._shall_stand = False
+
+    @property
+    def _may_stand(self) -> bool:
+        """True for a voter, and for one whose removal is not known to be committed (Ongaro 4.2.2).
+
+        Its log may have the removal and no other log: without its candidacy no voter could win an election.
+        """
+        voter_log = self.log.voter_log
+        return self.is_voter or (
+            voter_log.index > self.commit_index and self._me in (voter_log.before or self._configured)
+        )
+
+    def _is_majority(self, voters: set[BrokerId]) -> bool:
+        """Return whether these are more than half of the voters in force."""
+        counted = len(voters & set(self.others)) + (self.is_voter and self._me in voters)
+        return counted > (len(self.others) + self.is_voter) // 2
 
     def _ask_who_is_willing(self) -> None:
         self._nonce += 1
@@ -83,7 +112,7 @@ class Elector(Library):
         self._stand_if_a_majority_is_willing()
 
     def _stand_if_a_majority_is_willing(self) -> None:
-        if len(self._willing) > (len(self.others) + 1) // 2:
+        if self._is_majority(self._willing):
             self._willing = set()
             self._shall_stand = True
 
@@ -118,12 +147,18 @@ class Elector(Library):
             )
 
     def on_vote(self, sender: BrokerId, vote: Vote) -> None:
-        """Count a vote once per voter: the library counts messages, so each vote is passed on once."""
+        """Count a vote once per voter: the library counts messages, so each vote is passed on once.
+
+        The library counts this node's own vote. A voter that is being removed has none: it needs its majority first.
+        """
         if self._voted_term != self.term:
             self._voted_for_us, self._voted_term = set(), self.term
         if self.role is Role.CANDIDATE and vote.term == self.term and sender not in self._voted_for_us:
             self._voted_for_us.add(sender)
-            self.library_receive(sender, {"type": "response_vote", "term": vote.term})
+            if self.is_voter:
+                self.library_receive(sender, {"type": "response_vote", "term": vote.term})
+            while not self.is_voter and self.role is Role.CANDIDATE and self._is_majority(self._voted_for_us):
+                self.library_receive(sender, {"type": "response_vote", "term": vote.term})
 
     def on_resign(self, sender: BrokerId, message: Resign) -> None:
         """Prepare for the leader's stop: its successor stands immediately, and the others grant pre-votes."""

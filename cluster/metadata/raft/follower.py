@@ -6,6 +6,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.raft.election import Elector
 from cordwood.cluster.metadata.raft.library import Role
 from cordwood.cluster.metadata.raft.messages import Append, AppendReply, Install, MalformedMessage, Readmit
+from cordwood.cluster.metadata.voters import Voters
 
 
 class Follower(Elector):
@@ -50,7 +51,7 @@ class Follower(Elector):
             self._agreed = max(self._agreed, message.index)
             self.confirm()
 
-    def installed(self, index: int, term: int) -> None:
+    def installed(self, index: int, term: int, voters: Voters) -> None:
         """Continue after an installed image, which is on disk."""
         assert index > self.commit_index, "an image never takes us back"
         if self.log.term_at(index) == term:
@@ -58,6 +59,7 @@ class Follower(Elector):
             self.log.drop_before(index, index)
         else:
             self.log.restart_behind(index, term)
+        self.log.image_installed(index, voters)
         self.commit_index = self.applied_index = index
         self._agreed = max(self._agreed, index)
         self.confirm()

@@ -28,13 +28,15 @@ VERSION = 2
 FRAME_BYTES_MAX = 1024
 """The largest frame of a handshake, whose sender is not authenticated yet."""
 NONCE_BYTES = 16
-_LEVELS_MARK = b"mvls"
-_LEVELS_AT = NONCE_BYTES - 2
+ANY = BrokerId(-1)
+"""The expected broker where its id is not known: at an address of controller.quorum.bootstrap.servers."""
 
 
 class PeerRole(IntEnum):
     VOTER = 1
     OBSERVER = 2
+    LEARNER = 3
+    """Keeps the log as a voter does, and is none by its own log."""
 
 
 class _Kind(IntEnum):
@@ -52,26 +54,31 @@ class Peer:
     role: PeerRole
     levels: Levels = OF_FIRST_RELEASE
 
+    @property
+    def keeps_log(self) -> bool:
+        """True for a voter and for a learner: either may become the other while the connection lasts."""
+        return self.role is not PeerRole.OBSERVER
+
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """This broker's own identity, and the voters it is configured with. An unknown cluster id is empty."""
+    """This broker's own identity, and the voters that it knows. An unknown cluster id is empty."""
 
     broker_id: BrokerId
     role: PeerRole
     cluster_id: str
     voters: Collection[BrokerId]
     secret: bytes
-    level: int = FIRST_LEVEL
-    """The finalized metadata.version, as far as this broker knows."""
+    are_configured: bool = True
+    """Whether the voters are those of controller.quorum.voters. Otherwise they are in the metadata log, and change."""
 
     @classmethod
-    def of(cls, options: QuorumOptions, image: Image) -> "Membership":
-        """Return the membership of a broker that has this image."""
-        role = PeerRole.VOTER if options.node_id in options.voters else PeerRole.OBSERVER
-        secret, voters = options.secret.encode(), options.voters.keys()
-        cluster_id = image.cluster_id or options.cluster_id
-        return cls(options.node_id, role, cluster_id, voters, secret, image.metadata_version)
+    def of(
+        cls, options: QuorumOptions, role: PeerRole, cluster_id: str, voters: Collection[BrokerId], are_configured: bool
+    ) -> "Membership":
+        """Return the membership of a broker whose image has this cluster id."""
+        secret = options.secret.encode()
+        return cls(options.node_id, role, cluster_id or options.cluster_id, voters, secret, are_configured)
 
 
 class HandshakeRefused(Exception):
@@ -83,10 +90,10 @@ class RefusedByPeer(Exception):
 
 
 class Handshake:
-    """One side of a handshake. `expected` is the dialled broker, None on the dialled side; `nonce` is random."""
+    """One side of a handshake. `expected` is the dialled broker or ANY, None on the dialled side; `nonce` is random."""
 
     def __init__(self, me: Membership, expected: BrokerId | None, nonce: bytes, send: Callable[[bytes], None]) -> None:
-        self._me, self._expected, self._send = me, expected, send
+        self._me, self._expected, self._send = me, None if expected == ANY else expected, send
         self._is_dialler = expected is not None
         self._hello = pack(
             [
@@ -96,7 +103,7 @@ class Handshake:
                 me.broker_id,
                 me.role,
                 me.cluster_id,
-                -1 if expected is None else expected,
+                ANY if expected is None else expected,
                 nonce,
             ]
         )
@@ -152,7 +159,7 @@ class Handshake:
             )
         if broker_id == me.broker_id:
             raise HandshakeRefused(f"two brokers have the node.id {broker_id}: give each broker a unique node.id")
-        if (broker_id in me.voters) != (role == PeerRole.VOTER):
+        if not self._has_place(broker_id, role, cluster_id):
             is_or_not = "is" if broker_id in me.voters else "is not"
             raise HandshakeRefused(
                 f"broker {broker_id} {is_or_not} one of the controller.quorum.voters of broker {me.broker_id}"
@@ -162,10 +169,24 @@ class Handshake:
                 f"broker {broker_id} belongs to cluster {cluster_id}, and broker {me.broker_id}, the other end of"
                 f" the connection, to cluster {me.cluster_id}"
             )
-        levels = _levels_in(nonce)
-        if why_not := levels.why_not(broker_id, me.level):
-            raise HandshakeRefused(why_not)
-        return Peer(BrokerId(broker_id), PeerRole(role), levels)
+        try:
+            return Peer(BrokerId(broker_id), PeerRole(role))
+        except ValueError:
+            raise MalformedMessage(f"role {role}") from None
+
+    def _has_place(self, broker_id: int, role: int, cluster_id: str) -> bool:
+        """Return whether the voters that this broker knows leave room for a peer in this role.
+
+        The voters of a formed cluster change, and either side may lag: each has to learn of the change from the other.
+        """
+        me, is_voter = self._me, broker_id in self._me.voters
+        match role:
+            case PeerRole.VOTER:
+                return is_voter or not me.are_configured or bool(cluster_id and not me.cluster_id)
+            case PeerRole.LEARNER:
+                return not is_voter or bool(me.cluster_id)
+            case _:
+                return not is_voter
 
     def _send_proof(self) -> None:
         self._send(pack([_Kind.PROOF, self._proof(self._is_dialler)]))

@@ -7,7 +7,7 @@ and the order of a tick. Not used: its journal, transport, snapshots, replicatio
 import asyncio
 import hashlib
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from importlib import resources
 from typing import Any
@@ -19,6 +19,7 @@ from pysyncobj.node import Node
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.log import RaftLog
+from cordwood.cluster.metadata.raft.messages import Row
 
 SOURCE_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
 """The SHA-256 of PySyncObj 0.3.17's syncobj.py, whose private names this module uses."""
@@ -83,7 +84,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         """Call this on the event loop whose clock the node is to use."""
         timing = self._timing = options.timing
         self._rng = options.rng
-        self._nodes = {broker_id: Node(broker_id) for broker_id in options.others}
+        self._nodes: dict[BrokerId, Node] = {}
         configuration = syncobj.SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=True,
@@ -95,13 +96,22 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             useFork=False,
             password=None,
         )
-        super().__init__(Node(options.node_id), list(self._nodes.values()), configuration, transport=_Outbox(self))
+        super().__init__(Node(options.node_id), [], configuration, transport=_Outbox(self))
         self._poller = _NoPoller()
         self._SyncObj__raftLog = log
         self._SyncObj__raftCurrentTerm = max(log.getCurrentTerm(), log.end_term)
         self._SyncObj__votedForNodeId = log.getVotedForNodeId()
         self._SyncObj__raftCommitIndex = max(log.getRaftCommitIndex(), applied)
         self._SyncObj__raftLastApplied = applied
+
+    def change_others(self, others: Iterable[BrokerId]) -> None:
+        """Replace the other voters, of whom the library requests votes, and without whose responses a leader ends."""
+        now = {self._node_of(other) for other in others}
+        known: set[Node] = self.otherNodes
+        for node in now - known:
+            self._SyncObj__raftMatchIndex[node] = 0
+            self._SyncObj__lastResponseTime[node] = _loop_time()
+        self._SyncObj__otherNodes = now
 
     @property
     def term(self) -> int:
@@ -159,7 +169,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         """Become a follower of `leader` in this term or a later one."""
         if term > self.term:
             self._SyncObj__setCurrentTerm(term, None)
-        self._SyncObj__raftLeader = self._nodes[leader]
+        self._SyncObj__raftLeader = self._node_of(leader)
         self._SyncObj__setState(Role.FOLLOWER)
 
     def step_down(self, term: int) -> None:
@@ -177,17 +187,17 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
 
     def heard_from_follower(self, follower: BrokerId) -> None:
         """Record that the leader heard from a follower. Without a majority for `fallback_s`, the leader steps down."""
-        self._SyncObj__lastResponseTime[self._nodes[follower]] = _loop_time()
+        self._SyncObj__lastResponseTime[self._node_of(follower)] = _loop_time()
 
     def peer_connected(self, peer: BrokerId) -> None:
-        self._SyncObj__onNodeConnected(self._nodes[peer])
+        self._SyncObj__onNodeConnected(self._node_of(peer))
 
     def peer_disconnected(self, peer: BrokerId) -> None:
-        self._SyncObj__onNodeDisconnected(self._nodes[peer])
+        self._SyncObj__onNodeDisconnected(self._node_of(peer))
 
     def library_receive(self, sender: BrokerId, message: Mapping[str, Any]) -> None:
         """Pass a message to the library, in the library's format."""
-        self._SyncObj__onMessageReceived(self._nodes[sender], message)
+        self._SyncObj__onMessageReceived(self._node_of(sender), message)
 
     @abstractmethod
     def library_sent(self, receiver: BrokerId, message: Mapping[str, Any]) -> None:
@@ -204,6 +214,13 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
     @abstractmethod
     def became_leader(self) -> None:
         """Handle that this voter became the leader. The no-op of its term is in the log."""
+
+    def _node_of(self, broker_id: BrokerId) -> Node:
+        return self._nodes.setdefault(broker_id, Node(broker_id))
+
+    def _SyncObj__getEntries(self, *_: Any) -> list[Row]:  # noqa: N802
+        """Return nothing, so that the library commits nothing: it does not know which entries are on disk."""
+        return []
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
         return self._rng.uniform(self._timing.election_timeout_min_s, self._timing.election_timeout_max_s)

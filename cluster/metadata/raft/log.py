@@ -3,10 +3,13 @@
 PySyncObj uses this class as its journal: the methods at the end have the names that it calls.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from cordwood.cluster.metadata.journal import Journal, JournalEntry
 from cordwood.cluster.metadata.raft.messages import Row
+from cordwood.cluster.metadata.raft.voter_log import VoterLog
+from cordwood.cluster.metadata.voters import Voters
 from cordwood.storage.disk import File
 
 APPLIED_BYTES_PER_STEP = 8 << 10
@@ -18,7 +21,10 @@ NO_OP = b"\x01"
 class RaftLog:
     """The Raft log after `base_index`, which is 0 or an entry that a snapshot has. The base's term is known."""
 
-    def __init__(self, journal: Journal, base_index: int = 0, base_term: int = 0) -> None:
+    def __init__(
+        self, journal: Journal, base_index: int = 0, base_term: int = 0, voter_log: VoterLog | None = None
+    ) -> None:
+        """`voter_log` has the voters of the snapshot's image, if there is one."""
         self._journal = journal
         self._rows: list[Row] = [(NO_OP, base_index, base_term)]
         for entry in map(journal.__getitem__, range(len(journal))):
@@ -28,6 +34,10 @@ class RaftLog:
         self._flushing_end: int | None = None
         self._journal_end_before = journal.end
         self.is_dirty = False
+        self.voter_log = voter_log or VoterLog(0, {})
+        self.voter_log.extend(self._rows[1:])
+        self.voters_changed: Callable[[], None] = lambda: None
+        """Called after every change of the voters in force."""
 
     @property
     def base_index(self) -> int:
@@ -84,6 +94,8 @@ class RaftLog:
             self._journal.append(JournalEntry(index, term, command) for command, index, term in rows)
             self._rows.extend(rows)
             self.is_dirty = True
+            if self.voter_log.extend(rows):
+                self.voters_changed()
 
     def truncate_from(self, index: int) -> None:
         """Remove entry `index` and all after it: the leader's log has others there. Raises OSError, with all kept."""
@@ -94,6 +106,8 @@ class RaftLog:
         if self._flushing_end is not None:
             self._flushing_end = min(self._flushing_end, index - 1)
         self.is_dirty = True
+        if self.voter_log.truncate_from(index):
+            self.voters_changed()
 
     def drop_before(self, index: int, commit_index: int) -> None:
         """Make entry `index` the base, and keep the entries after it. Blocks; not during a flush.
@@ -107,6 +121,12 @@ class RaftLog:
     def restart_behind(self, index: int, term: int) -> None:
         """Drop all entries, and make the last entry of an installed image the base. Blocks; not during a flush."""
         self._replace(len(self._journal), [(NO_OP, index, term)], index)
+        self.voter_log.truncate_from(0)
+
+    def image_installed(self, index: int, voters: Voters) -> None:
+        """Take the voters of an installed image."""
+        self.voter_log.restart(index, voters)
+        self.voters_changed()
 
     def rewrite(self, commit_index: int) -> None:
         """Write the journal file anew from memory. Blocks; not during a flush."""

@@ -143,6 +143,11 @@ class Machine:
         for tag in [tag for tag in self._waiting if tag in image.recent]:
             self._answer(tag, _unknown_outcome())
 
+    def decline(self, tag: bytes, refusal: CommandRefused) -> None:
+        """Answer a proposal that the leader does not append."""
+        if tag in self._waiting:
+            self._answer(tag, refusal)
+
     def fail(self, failure: QuorumFailed) -> None:
         """Fail all proposals. No more entries are applied."""
         self._failure = failure

@@ -1,6 +1,6 @@
 """The messages between voters and observers: frozen values, packed as msgpack, and validated when received."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from types import UnionType
@@ -8,6 +8,7 @@ from typing import Any, ClassVar, get_args, get_type_hints
 from uuid import UUID
 
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.fields import reader_of
 from cordwood.cluster.metadata.packing import pack, unpack
 from cordwood.cluster.metadata.quorum import Heartbeat
 
@@ -190,6 +191,36 @@ class Committed:
     entries: tuple[Row, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The leader's refusal of a proposed change of the voters, which is not in the log. `code` is Kafka's."""
+
+    KIND: ClassVar[int] = 15
+    tag: bytes
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VotersAre:
+    """The sender's voters in force, packed, for a peer that has to find them. It dials them, and nothing more."""
+
+    KIND: ClassVar[int] = 16
+    index: int
+    rows: bytes
+
+    @classmethod
+    def of(cls, index: int, addresses: Mapping[BrokerId, tuple[str, int]]) -> "VotersAre":
+        return cls(index, pack([(voter_id, *address) for voter_id, address in addresses.items()]))
+
+    def addresses(self) -> Mapping[BrokerId, tuple[str, int]]:
+        """Return the address of each voter. Raises MalformedMessage."""
+        try:
+            return {BrokerId(voter_id): (host, port) for voter_id, host, port in _VOTER_ROWS(unpack(self.rows))}
+        except (ValueError, TypeError) as error:
+            raise MalformedMessage(f"malformed voters: {error}") from None
+
+
 Message = (
     MyStanding
     | PreVoteRequest
@@ -205,7 +236,11 @@ Message = (
     | Alive
     | Follow
     | Committed
+    | Declined
+    | VotersAre
 )
+
+_VOTER_ROWS = reader_of(tuple[tuple[BrokerId, str, int], ...], {})
 
 _KINDS: dict[int, Callable[..., Message]] = {kind.KIND: kind for kind in get_args(Message)}
 

@@ -23,6 +23,7 @@ from cordwood.cluster.metadata.raft.messages import (
     VoteRequest,
 )
 from cordwood.cluster.metadata.raft.progress import Progress, majority_has
+from cordwood.cluster.metadata.voters import Voters
 from cordwood.storage.budget import Parts, run_part
 
 APPEND_BYTES_MAX = 1 << 20
@@ -37,7 +38,9 @@ class RaftNode(Follower):
 
     def __init__(self, *arguments: Any) -> None:
         self._progress: dict[BrokerId, Progress] = {}
+        """By voter, connected or not, and by connected learner."""
         self._progress_term = 0
+        self._connected: set[BrokerId] = set()
         self._applying: tuple[Parts[None], int] | None = None
         """Entries of which some parts are applied, and the index of the last one."""
         self._barriers: dict[BrokerId, int] = {}
@@ -56,8 +59,28 @@ class RaftNode(Follower):
         """Return the progress of a follower; None unless this node leads."""
         return self._progress.get(follower) if self.is_leader else None
 
+    @property
+    def has_applied_all(self) -> bool:
+        """True if the image of this node, which leads, has every entry of its log."""
+        return self.is_active and self.applied_index == self.log.end
+
+    def tick(self) -> None:
+        super().tick()
+        if self.is_leader and not self.is_voter and self.log.voter_log.index <= self.commit_index:
+            # The removal is committed. The others learn this with the next leader's first entry at the latest.
+            self.replicate()
+            self.resign()
+            self.stop_leading()
+
+    def voters_changed(self) -> None:
+        super().voters_changed()
+        if self.is_leader:
+            for other in self.others:
+                self._progress.setdefault(other, Progress(next_index=self.log.end))
+            self._forget_progress()
+
     def receive(self, sender: BrokerId, message: RaftMessage) -> None:
-        """Handle a message of another voter. Raises MalformedMessage."""
+        """Handle a message of another voter or of a learner. Raises MalformedMessage."""
         match message:
             case Append():
                 self.on_append(sender, message)
@@ -93,7 +116,6 @@ class RaftNode(Follower):
             self.resign()
             self.stop_leading()
             raise
-        self._flush_if_alone()
         self.replicate()
 
     def flushed(self) -> None:
@@ -103,9 +125,9 @@ class RaftNode(Follower):
         else:
             self.confirm()
 
-    def installed(self, index: int, term: int) -> None:
+    def installed(self, index: int, term: int, voters: Voters) -> None:
         self._applying = None
-        super().installed(index, term)
+        super().installed(index, term, voters)
 
     def resign(self) -> None:
         """If this node leads, make the follower with the highest log end stand for election immediately."""
@@ -115,15 +137,16 @@ class RaftNode(Follower):
                 self._host.send(other, Resign(self.term, successor))
 
     def became_leader(self) -> None:
-        self._progress = {other: Progress(next_index=self.log.end) for other in self.others}
+        receivers = {*self.others, *self._connected}
+        self._progress = {receiver: Progress(next_index=self.log.end) for receiver in sorted(receivers)}
         self._progress_term = self.term
         self._barriers.clear()
-        self._flush_if_alone()
         self.replicate()
 
     def connected(self, peer: BrokerId) -> None:
         """Start anew with a peer: messages in flight are lost, and the peer may have become an amnesiac."""
         self.peer_connected(peer)
+        self._connected.add(peer)
         self._barriers.pop(peer, None)
         if self.is_leader:
             self._progress[peer] = Progress(next_index=self.log.end + 1)
@@ -131,14 +154,16 @@ class RaftNode(Follower):
 
     def disconnected(self, peer: BrokerId) -> None:
         self.peer_disconnected(peer)
+        self._connected.discard(peer)
         if peer == self.leader:
             self.leader_hung_up()
         self._barriers.pop(peer, None)
+        self._forget_progress()
 
     def replicate(self) -> None:
         if self._progress_term == self.term:
-            for other in self.others:
-                self._send_to(other)
+            for receiver in tuple(self._progress):
+                self._send_to(receiver)
 
     def apply_committed(self) -> bool:
         """Apply the next part of the committed entries. The voter ticks again until all are applied."""
@@ -150,6 +175,7 @@ class RaftNode(Follower):
         parts, end = self._applying
         if run_part(parts):
             self._applying, self.applied_index = None, end
+            self.log.voter_log.committed(end)
         return True
 
     def _send_to(self, follower: BrokerId) -> None:
@@ -183,11 +209,13 @@ class RaftNode(Follower):
             self.step_down(reply.term)
         if not self.is_leader or reply.term != self.term:
             return
-        progress = self._progress[sender]
+        progress = self._progress.get(sender)
+        if progress is None:
+            return
         if reply.end > self.log.end:
             raise MalformedMessage(f"the reply confirms entry {reply.end}, but the log ends at {self.log.end}")
         progress.counts = reply.may_vote
-        if reply.may_vote:
+        if reply.may_vote and sender in self.others:
             self.heard_from_follower(sender)
         if reply.rejected is not None:
             if progress.rejected(reply.rejected, reply.end):
@@ -215,12 +243,14 @@ class RaftNode(Follower):
 
         Entries of earlier terms are committed only together with an entry of this term (Raft, section 5.4.2).
         """
-        ends = [self.log.flushed_end, *(progress.counted for progress in self._progress.values())]
+        ends = [self._progress[other].counted for other in self.others]
+        if self.is_voter:
+            ends += [self.log.flushed_end]
         index = majority_has(ends)
         if index > self.commit_index and self.log.term_at(index) == self.term:
             self.commit_index = index
 
-    def _flush_if_alone(self) -> None:
-        """Flush the log of a single voter, since the library commits every entry in it."""
-        if not self.others:
-            self.log.flush(self.commit_index)
+    def _forget_progress(self) -> None:
+        """Drop the progress of peers that are neither voters nor connected."""
+        for gone in set(self._progress) - {*self.others, *self._connected}:
+            del self._progress[gone]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -11,23 +11,26 @@ from cordwood.cluster.metadata.commands import BrokerId, Command
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.quorum import (
+    Address,
     Heartbeat,
     QuorumFailed,
     QuorumOptions,
     QuorumStatus,
     VoterStatus,
 )
-from cordwood.cluster.metadata.raft.handshake import Peer
+from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
 from cordwood.cluster.metadata.raft.log import APPLIED_BYTES_PER_STEP, fitting
 from cordwood.cluster.metadata.raft.machine import Machine, unpacked
 from cordwood.cluster.metadata.raft.messages import (
     Alive,
     Committed,
+    Declined,
     Follow,
     Install,
     MalformedMessage,
     Message,
     MyStanding,
+    VotersAre,
 )
 from cordwood.cluster.metadata.raft.proposal_forwarder import ObserverProposals
 from cordwood.cluster.metadata.raft.transport import Transport
@@ -59,6 +62,8 @@ class Observer:
         self._next_step: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failure: QuorumFailed | None = None
+        self._voters: Mapping[BrokerId, Address] = options.voters
+        self._machine.subscribe(self._image_changed)
 
     async def start(self) -> None:
         """Connect to the voters."""
@@ -100,7 +105,7 @@ class Observer:
         return await self._machine.propose(command, self._proposals.submit)
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
-        for voter in self._options.voters:
+        for voter in self._voters:
             self._transport.send(voter, Alive.of(heartbeat))
 
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
@@ -114,7 +119,7 @@ class Observer:
 
     def status(self) -> QuorumStatus:
         commit_index = 0 if self._newest is None else self._newest.commit_index
-        voters = tuple(self._transport.status(voter, None) for voter in self._options.voters)
+        voters = tuple(self._transport.status(voter, None) for voter in self._voters)
         ourselves = VoterStatus(self._options.node_id, self.image.index, True, 0)
         return QuorumStatus(self.leader_id, self.term, max(commit_index, self.image.index), voters, (ourselves,))
 
@@ -141,6 +146,11 @@ class Observer:
         if self._failure is None:
             self._options.on_refused(reason)
 
+    def _image_changed(self, old: Image, new: Image) -> None:
+        if new.voters is not old.voters and new.voters:
+            self._voters = {voter_id: voter.address for voter_id, voter in sorted(new.voters.items())}
+            self._transport.voters_are(self._voters, PeerRole.OBSERVER, are_configured=False)
+
     def _take(self, message: Message) -> None:
         if self._installing is not None or self._next_step is not None:
             self._unhandled.append(message)
@@ -161,8 +171,10 @@ class Observer:
                     self._unhandled.appendleft(replace(message, entries=message.entries[len(entries) :]))
                 self._apply(replace(message, entries=entries))
                 return
-            case MyStanding():
+            case MyStanding() | VotersAre():
                 return
+            case Declined():
+                self._proposals.declined(message)
             case _:
                 raise MalformedMessage(f"{type(message).__name__} to an observer")
         self._proposals.send(self.leader_id, self._followed, self.term)

@@ -1,5 +1,6 @@
 """Forwarding of metadata proposals to the leader, and retransmission after a leader change or reconnection."""
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -12,11 +13,13 @@ from cordwood.cluster.metadata.proposers import check_level, may_propose
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
 from cordwood.cluster.metadata.raft.entry import decode as decode_entry
-from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
+from cordwood.cluster.metadata.raft.handshake import Peer
 from cordwood.cluster.metadata.raft.machine import ENTRY_BYTES_MAX, Machine
-from cordwood.cluster.metadata.raft.messages import MalformedMessage, Propose
+from cordwood.cluster.metadata.raft.messages import Declined, MalformedMessage, Propose
 from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.transport import Transport
+from cordwood.cluster.metadata.raft.voter_log import change_in
+from cordwood.cluster.metadata.raft.voter_proposals import VoterProposals
 
 _events = structlog.get_logger("quorum")
 
@@ -31,6 +34,7 @@ class ProposalForwarder:
         self._node, self._machine, self._transport = node, machine, transport
         self._waiting: list[bytes] = []
         self._sent_to: tuple[BrokerId, int] | None = None
+        self._voter_proposals = VoterProposals(node, options.voters, self._decline)
 
     def submit(self, entry: bytes) -> None:
         """Take an entry of this voter. The machine keeps the entry until it is answered."""
@@ -48,8 +52,8 @@ class ProposalForwarder:
             _events.warning("proposal.refused", broker=peer.broker_id, reason=str(refusal))
             return
         if self._node.is_leader:
-            self._waiting.append(proposal.entry)
-        elif peer.role is PeerRole.OBSERVER and self._node.leader is not None:
+            self._append_soon(proposal.entry, peer.broker_id)
+        elif not peer.keeps_log and self._node.leader is not None:
             # Forward only an observer's proposal, so that no proposal loops while voters disagree on the leader.
             self._transport.send(self._node.leader, proposal)
 
@@ -63,6 +67,8 @@ class ProposalForwarder:
         The leader may have some of them already: a duplicate entry is applied once (`recent.py`).
         """
         leader = self._node.leader
+        if not self._node.is_leader:
+            self._voter_proposals.clear()
         if leader is None:
             self._waiting.clear()
             self._sent_to = None
@@ -71,11 +77,32 @@ class ProposalForwarder:
             self._sent_to = leader, self._node.term
             self._waiting = list(self._machine.unanswered())
         if self._node.is_leader:
-            if self._waiting:
-                self._node.append(*self._waiting)
-            self._waiting.clear()
+            own, self._waiting = self._waiting, []
+            for entry in own:
+                self._append_soon(entry, None)
+            self._voter_proposals.decide(self._machine.image, asyncio.get_running_loop().time())
+            if self._waiting and self._node.is_leader and not self._voter_proposals.holds_back:
+                appended, self._waiting = self._waiting, []
+                self._node.append(*appended)
         else:
             self._waiting = [entry for entry in self._waiting if not self._transport.send(leader, Propose(entry))]
+
+    def declined(self, message: Declined) -> None:
+        """Answer a proposal that the leader has refused."""
+        _answer_declined(self._machine, message)
+
+    def _append_soon(self, entry: bytes, sender: BrokerId | None) -> None:
+        change = change_in(entry)
+        if change is None:
+            self._waiting.append(entry)
+        else:
+            self._voter_proposals.take(entry, change, sender, asyncio.get_running_loop().time())
+
+    def _decline(self, sender: BrokerId | None, tag: bytes, refusal: CommandRefused) -> None:
+        if sender is None:
+            self._machine.decline(tag, refusal)
+        else:
+            self._transport.send(sender, Declined(tag, refusal.code, refusal.message))
 
     def _check(self, sender: BrokerId, proposed: bytes) -> None:
         """Raises MalformedMessage, UnknownCommand, CommandRefused."""
@@ -84,7 +111,7 @@ class ProposalForwarder:
         entry = decode_entry(proposed)
         if entry.command:
             command = decode(entry.command)
-            if not may_propose(command, sender, self._options.voters):
+            if not may_propose(command, sender, self._node.voters):
                 message = f"{type(command).__name__} is not for broker {sender} to propose."
                 raise CommandRefused(ErrorCode.cluster_authorization_failed, message)
             check_level(command, self._machine.image)
@@ -117,3 +144,15 @@ class ObserverProposals:
             self._sent_to = receiver, term
             for entry in self._machine.unanswered():
                 self._transport.send(receiver, Propose(entry))
+
+    def declined(self, message: Declined) -> None:
+        """Answer a proposal that the leader has refused."""
+        _answer_declined(self._machine, message)
+
+
+def _answer_declined(machine: Machine, message: Declined) -> None:
+    try:
+        code = ErrorCode(message.code)
+    except ValueError:
+        raise MalformedMessage(f"error code {message.code}") from None
+    machine.decline(message.tag, CommandRefused(code, message.reason))

@@ -162,7 +162,7 @@ class RaftDisk:
             self.files.snapshot_bytes = await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
             self._snapshot_index = index
             if index > node.commit_index:
-                node.installed(index, term)
+                node.installed(index, term, taken.image.voters)
                 self._machine.install(taken.image, term)
                 self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
             snapshot.remove_all_but_newest(self._disk, self._directory)

@@ -23,12 +23,20 @@ class Standings:
         own: Standing,
         others: Sequence[BrokerId],
         changed: Callable[[Standing], None],
+        *,
+        may_found: bool = True,
     ) -> None:
+        """`others` are the other voters. Only a broker that controller.quorum.voters names `may_found` a cluster."""
         self._disk, self._directory = disk, directory
-        self._others, self._changed = others, changed
+        self._others, self._changed, self._may_found = others, changed, may_found
+        self._is_voter = may_found
         self._heard: dict[BrokerId, Standing] = {}
         self._is_stuck = False
         self.own = own
+
+    def voters_changed(self, others: Sequence[BrokerId], *, is_voter: bool) -> None:
+        """Take the voters in force."""
+        self._others, self._is_voter = others, is_voter
 
     def heard(self, voter: BrokerId, standing: int) -> None:
         """Record a peer's standing, and decide this voter's again. Raises MalformedMessage."""
@@ -44,7 +52,9 @@ class Standings:
     def decide(self) -> None:
         """Decide this voter's standing from all known standings."""
         self._tell_whether_stuck()
-        self.become(decide(self.own, self._others, self._heard))
+        decided = decide(self.own, self._others, self._heard)
+        if self._may_found or decided is not Standing.FOUNDING:
+            self.become(decided)
 
     def advance(self, term: int, log_end: int) -> None:
         """Decide again while this is open, and make a founder that has voted or has entries a member."""
@@ -65,7 +75,8 @@ class Standings:
 
     def _tell_whether_stuck(self) -> None:
         """Log a lost quorum once each time that it occurs."""
-        was_stuck, self._is_stuck = self._is_stuck, is_stuck(self.own, self._others, self._heard)
+        is_lost = self._is_voter and is_stuck(self.own, self._others, self._heard)
+        was_stuck, self._is_stuck = self._is_stuck, is_lost
         if self._is_stuck and not was_stuck:
             forgetful = {voter: standing.name.lower() for voter, standing in sorted(self._heard.items())}
             _events.error(

@@ -13,6 +13,7 @@ from cordwood.cluster.metadata.journal import Content, Journal
 from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.messages import Standing
+from cordwood.cluster.metadata.raft.voter_log import VoterLog
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
@@ -152,14 +153,15 @@ def _log(written: Journal, known: Snapshot | None) -> RaftLog:
     """Return the log. Its base is the entry before the journal's first, or the first one if the snapshot has it."""
     if known is None:
         return RaftLog(written)
+    voter_log = VoterLog(known.image.index, known.image.voters)
     index, term = known.image.index, known.term
     if len(written) and written[0].index <= index:
         position = index - written[0].index
         if position < len(written) and written[position].term == term:
-            return RaftLog(written, written[0].index, written[0].term)
+            return RaftLog(written, written[0].index, written[0].term, voter_log)
         # An image was installed, and the journal that it replaces was not dropped yet.
         written.drop_before(len(written))
-    return RaftLog(written, index, term)
+    return RaftLog(written, index, term, voter_log)
 
 
 def _mark(disk: Disk, directory: str) -> Standing | None:

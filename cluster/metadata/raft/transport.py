@@ -1,7 +1,7 @@
 """The quorum transport: one connection to each peer, dialled again after it breaks."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -53,15 +53,17 @@ class PeerEvents(Protocol):
 
 
 class Transport:
-    """The connections of one broker. A voter dials the voters of lower ids, an observer dials all voters."""
+    """The connections of one broker. A voter dials the voters of lower ids, others dial all voters."""
 
-    def __init__(self, options: QuorumOptions, image: Callable[[], Image], events: PeerEvents) -> None:
-        """`image` returns the newest image, which has no cluster id before the cluster is formed."""
-        self._options, self._image, self._events = options, image, events
-        self._me, self._voters = options.node_id, options.voters
-        self._dials = set(options.others)
-        if self._me in self._voters:
-            self._dials = {voter for voter in self._dials if voter < self._me}
+    def __init__(self, options: QuorumOptions, cluster_id: Callable[[], str], events: PeerEvents) -> None:
+        """`cluster_id` returns the id in the newest image, which is empty before the cluster is formed."""
+        self._options, self._cluster_id, self._events = options, cluster_id, events
+        self._me, self._voters, self._hints = options.node_id, options.voters, dict(options.voters)
+        self._role = PeerRole.OBSERVER
+        self._are_configured = True
+        self._dialling: dict[BrokerId, asyncio.Task[None]] | None = None
+        """By voter to dial; None before `start`."""
+        self._suspects: set[BrokerId] = set()
         self._connections: dict[BrokerId, RaftConnection] = {}
         self._strangers: dict[RaftConnection, BrokerId | None] = {}
         """Connections before the end of the handshake, each with the voter that was dialled, or None."""
@@ -82,9 +84,23 @@ class Transport:
         return bound
 
     def start(self) -> None:
-        for voter in sorted(self._dials):
-            self._keep_dialled(voter)
+        self._dialling = {}
+        self._dial_voters()
         self._tasks.repeat(self._keep_alive, "quorum: keep alive")
+
+    def voters_are(self, voters: Mapping[BrokerId, Address], role: PeerRole, *, are_configured: bool) -> None:
+        """Connect to these voters, in this role. Connections with others last as long as they do."""
+        self._voters, self._role, self._are_configured = voters, role, are_configured
+        self._hints.update(voters)
+        self._refusals = {voter: reason for voter, reason in self._refusals.items() if voter in voters}
+        self._dial_voters()
+
+    def hint(self, voters: Mapping[BrokerId, Address]) -> None:
+        """Dial the brokers that a peer takes for voters, too: this broker may lag behind the changes of the voters."""
+        self._hints.update(voters)
+        self._suspects.update(voters)
+        self._are_configured = False
+        self._dial_voters()
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -101,6 +117,10 @@ class Transport:
 
     def is_connected(self, peer: BrokerId) -> bool:
         return peer in self._connections
+
+    def connected(self) -> list[BrokerId]:
+        """Return the connected peers that keep the log."""
+        return [peer for peer, at in self._connections.items() if at.peer is not None and at.peer.keeps_log]
 
     def connected_voters(self) -> list[BrokerId]:
         return [voter for voter in self._voters if voter in self._connections]
@@ -121,13 +141,15 @@ class Transport:
         nonce = new_nonce(self._options.rng, self._options.levels)
         if dialled is None:
             self._make_room()
-        return Handshake(Membership.of(self._options, self._image()), dialled, nonce, send)
+        voters = self._voters.keys()
+        me = Membership.of(self._options, self._role, self._cluster_id(), voters, self._are_configured)
+        return Handshake(me, dialled, nonce, send)
 
     def tls_for(self, connection: RaftConnection) -> TlsStream | None:
         tls, dialled = self._options.tls, connection.dialled
         if tls is None or dialled in self._without_tls:
             return None
-        return TlsStream(tls, None if dialled is None else self._voters[dialled][0])
+        return TlsStream(tls, None if dialled is None else self._hints[dialled][0])
 
     def may_be_plaintext(self) -> bool:
         tls = self._options.tls
@@ -136,7 +158,7 @@ class Transport:
     def established(self, connection: RaftConnection) -> None:
         peer = connection.peer
         assert peer is not None, "the handshake is over"
-        is_new = peer.role is PeerRole.OBSERVER and peer.broker_id not in self._connections
+        is_new = peer.broker_id not in self._voters and peer.broker_id not in self._connections
         if is_new and len(self._connections) >= PEERS_MAX:
             raise HandshakeRefused(f"broker {self._me} has {PEERS_MAX} observers already")
         self._strangers.pop(connection)
@@ -197,9 +219,8 @@ class Transport:
 
     def _suspect(self) -> None:
         """Dial every voter that is not dialled yet: if this broker's configuration is wrong, those voters refuse it."""
-        for voter in set(self._voters) - self._dials - {self._me}:
-            self._dials.add(voter)
-            self._keep_dialled(voter)
+        self._suspects.update(self._voters)
+        self._dial_voters()
 
     def _tell(self, event: str, connection: RaftConnection, reason: Exception) -> None:
         """Log one warning for each host and reason, however often the host reconnects."""
@@ -210,11 +231,19 @@ class Transport:
             self._told.add(f"{host} {event} {reason}")
             _events.warning(event, address=connection.address, reason=str(reason))
 
-    def _keep_dialled(self, voter: BrokerId) -> None:
-        self._tasks.repeat(partial(self._dial, voter), f"quorum: dial {voter}")
+    def _dial_voters(self) -> None:
+        """Dial the voters that have to be dialled, and no others any more."""
+        if self._dialling is None:
+            return
+        wanted = {voter for voter in self._voters if self._role is not PeerRole.VOTER or voter < self._me}
+        wanted = (wanted | self._suspects) - {self._me}
+        for gone in set(self._dialling) - wanted:
+            self._dialling.pop(gone).cancel()
+        for voter in sorted(wanted - set(self._dialling)):
+            self._dialling[voter] = self._tasks.repeat(partial(self._dial, voter), f"quorum: dial {voter}")
 
     async def _dial(self, voter: BrokerId) -> None:
-        host, port = self._voters[voter]
+        host, port = self._hints[voter]
         if voter not in self._connections and voter not in self._strangers.values():
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(DIAL_TIMEOUT_S):

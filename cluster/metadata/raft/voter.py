@@ -27,6 +27,7 @@ from cordwood.cluster.metadata.raft.messages import (
     Alive,
     Append,
     Committed,
+    Declined,
     Follow,
     Install,
     MalformedMessage,
@@ -34,8 +35,9 @@ from cordwood.cluster.metadata.raft.messages import (
     MyStanding,
     Propose,
     Standing,
+    VotersAre,
 )
-from cordwood.cluster.metadata.raft.node import RaftNode
+from cordwood.cluster.metadata.raft.node import RaftMessage, RaftNode
 from cordwood.cluster.metadata.raft.packed_image import PackedImage
 from cordwood.cluster.metadata.raft.proposal_forwarder import ProposalForwarder
 from cordwood.cluster.metadata.raft.raft_disk import RaftDisk
@@ -46,6 +48,8 @@ from cordwood.cluster.metadata.raft.ticker import Ticker
 from cordwood.cluster.metadata.raft.transport import Transport
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
+
+MemberMessage = MyStanding | Declined | VotersAre | RaftMessage
 
 _events = structlog.get_logger("quorum")
 
@@ -61,12 +65,19 @@ class RaftQuorum:
 
     def __init__(self, disk: Disk, directory: str, stored: Stored, options: QuorumOptions) -> None:
         """Use `open`."""
-        self._options, self._node_id, self._others = options, options.node_id, options.others
+        self._options, self._node_id = options, options.node_id
         self._failure: QuorumFailed | None = None
         self._log = stored.log
         self._machine = Machine(stored.image, stored.image_term, options.rng)
         self._raft_disk = RaftDisk(disk, directory, stored.log, self._machine, options)
-        self._standings = Standings(disk, directory, stored.standing, self._others, self._standing_changed)
+        self._standings = Standings(
+            disk,
+            directory,
+            stored.standing,
+            options.others,
+            self._standing_changed,
+            may_found=options.node_id in options.voters,
+        )
         self.damage = stored.damage
         """The damage that `open` found. The damaged files are in quarantine."""
         self.files = self._raft_disk.files
@@ -75,6 +86,7 @@ class RaftQuorum:
         self._leadership = Leadership()
         self._formatted_in_term = 0
         self._applied_by: dict[BrokerId, int] = {}
+        self._voters_index = -1
 
     @classmethod
     def open(cls, disk: Disk, directory: str, options: QuorumOptions) -> "RaftQuorum":
@@ -106,6 +118,7 @@ class RaftQuorum:
         self._node.may_vote = self._standings.own.may_vote
         self._forwarding = ProposalForwarder(options, self._node, machine, self._transport, self._ticker.wake)
         self._streams = ObserverStreams(self._node, host)
+        self._take_voters()
         port = await self._transport.listen(options.bind)
         self._keeping = loop.create_task(self._keep(), name="metadata disk")
         self._standings.decide()
@@ -148,7 +161,7 @@ class RaftQuorum:
         return await self._machine.propose(command, self._forwarding.submit)
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
-        for voter in self._others:
+        for voter in self._node.others:
             self._transport.send(voter, Alive.of(heartbeat))
         self._heard(heartbeat)
 
@@ -162,24 +175,27 @@ class RaftQuorum:
         self._leadership.subscribe(callback)
 
     def status(self) -> QuorumStatus:
-        statuses = {self._node_id: VoterStatus(self._node_id, self._log.end, True, 0)}
-        for voter in self._others:
-            progress = self._node.progress_of(voter)
-            statuses[voter] = self._transport.status(voter, None if progress is None else progress.stored)
-        voters = tuple(statuses[voter] for voter in self._options.voters)
-        observers = tuple(
-            self._transport.status(observer, self._applied_by.get(observer))
-            for observer in self._transport.connected_observers()
-        )
-        return QuorumStatus(self._node.leader, self.term, self._node.commit_index, voters, observers)
+        node = self._node
+        voters = tuple(map(self._status_of, node.voters))
+        others = [*self._transport.connected_observers(), *(() if node.is_voter else (self._node_id,))]
+        observers = tuple(map(self._status_of, sorted(others)))
+        return QuorumStatus(node.leader, self.term, node.commit_index, voters, observers)
+
+    def _status_of(self, broker_id: BrokerId) -> VoterStatus:
+        if broker_id == self._node_id:
+            return VoterStatus(broker_id, self._log.end, True, 0)
+        progress = self._node.progress_of(broker_id)
+        log_end = self._applied_by.get(broker_id) if broker_id not in self._node.voters else None
+        return self._transport.status(broker_id, log_end if progress is None else progress.stored)
 
     async def scrub(self) -> list[DamagedLog]:
         """Compare the files on disk with memory, and rewrite those that differ. Return the damage."""
         return await self._raft_disk.scrub(self._node)
 
     def connected(self, peer: Peer) -> None:
-        if peer.role is PeerRole.VOTER:
+        if peer.keeps_log:
             self._transport.send(peer.broker_id, MyStanding(self._standings.own))
+            self._send_voters(peer.broker_id)
             self._guarded(self._node.connected, peer.broker_id)
             self._forwarding.send_again()
 
@@ -187,7 +203,7 @@ class RaftQuorum:
         self._streams.end(peer.broker_id)
         for listener in self._hang_up_listeners:
             listener(peer.broker_id)
-        if peer.role is PeerRole.VOTER:
+        if peer.keeps_log:
             self._standings.lost(peer.broker_id)
             self._guarded(self._node.disconnected, peer.broker_id)
 
@@ -212,21 +228,33 @@ class RaftQuorum:
                 self._streams.follow(peer.broker_id, message.index)
             case Committed():
                 raise MalformedMessage("a voter follows no observer's stream")
-            case _ if peer.role is not PeerRole.VOTER:
+            case _ if not peer.keeps_log:
                 raise MalformedMessage(f"{type(message).__name__} from an observer")
+            case _:
+                self._take_from_member(peer.broker_id, message)
+        self._ticker.wake()
+
+    def _take_from_member(self, sender: BrokerId, message: MemberMessage) -> None:
+        match message:
             case MyStanding():
-                self._standings.heard(peer.broker_id, message.standing)
+                self._standings.heard(sender, message.standing)
+            case Declined():
+                self._forwarding.declined(message)
+            case VotersAre():
+                if message.index > self._log.voter_log.index:
+                    self._transport.hint(message.addresses())
             case _:
                 if isinstance(message, Append | Install) and self._standings.own is Standing.EMPTY:
                     # A leader exists, so the cluster exists, whether or not this voter was a member.
                     self._standings.become(Standing.AMNESIAC)
-                self._node.receive(peer.broker_id, message)
-        self._ticker.wake()
+                self._node.receive(sender, message)
 
     def _tick(self) -> None:
         node = self._node
         self._forwarding.send()
         node.tick()
+        if self._voters_index != self._log.voter_log.index:
+            self._take_voters()
         if node.commit_index > node.applied_index:
             self._ticker.wake()
         self._standings.advance(node.term, node.log.end)
@@ -249,8 +277,23 @@ class RaftQuorum:
 
     def _standing_changed(self, standing: Standing) -> None:
         self._node.may_vote = standing.may_vote
-        for other in self._others:
+        for other in self._transport.connected():
             self._transport.send(other, MyStanding(standing))
+
+    def _take_voters(self) -> None:
+        """Take the voters in force: connect to them, and tell peers that lag."""
+        node, voters, self._voters_index = self._node, self._log.voter_log.voters, self._log.voter_log.index
+        addresses = {voter_id: voter.address for voter_id, voter in voters.items()} or self._options.voters
+        role = PeerRole.VOTER if node.is_voter else PeerRole.LEARNER
+        self._transport.voters_are(addresses, role, are_configured=not voters)
+        self._standings.voters_changed(node.others, is_voter=node.is_voter)
+
+    def _send_voters(self, peer: BrokerId) -> None:
+        """Send a peer the voters in force, which may have changed while it was away."""
+        voters = self._log.voter_log.voters
+        if voters:
+            addresses = {voter_id: voter.address for voter_id, voter in voters.items()}
+            self._transport.send(peer, VotersAre.of(self._log.voter_log.index, addresses))
 
     async def _keep(self) -> None:
         try:

@@ -248,7 +248,7 @@ def test_entries_that_are_being_applied_give_way_to_an_image(raft: NodeFixture) 
     raft.pauses = 1
     raft.follow(TWO, 1, 1, 1, commit_index=2).tick()
     raft.receive(TWO, Install(1, 7, 1, b"image"))
-    raft.node.installed(7, 1)
+    raft.node.installed(7, 1, {})
     raft.tick()
     assert (raft.applied, raft.node.applied_index) == ([], 7)
 
@@ -262,7 +262,7 @@ def test_an_image_never_takes_a_follower_back(raft: NodeFixture) -> None:
 def test_an_image_takes_the_place_of_a_log_that_it_is_ahead_of(raft: NodeFixture) -> None:
     raft.follow(TWO, 1, 1)
     raft.receive(TWO, Install(1, 7, 1, b"image"))
-    raft.node.installed(7, 1)
+    raft.node.installed(7, 1, {})
     assert (raft.log.base_index, raft.log.end, raft.node.commit_index) == (7, 7, 7)
     assert raft.sent[-1] == (TWO, AppendReply(1, 7, True))
 
@@ -270,7 +270,7 @@ def test_an_image_takes_the_place_of_a_log_that_it_is_ahead_of(raft: NodeFixture
 def test_entries_after_an_image_are_kept_where_they_fit(raft: NodeFixture) -> None:
     raft.follow(TWO, 1, 1, 1, 1, 1)
     raft.receive(TWO, Install(1, 2, 1, b"image"))
-    raft.node.installed(2, 1)
+    raft.node.installed(2, 1, {})
     assert (raft.log.base_index, raft.log.end) == (2, 4)
 
 
