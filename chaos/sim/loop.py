@@ -99,6 +99,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._task_count = 0
         self._tasks: dict[int, NumberedTask] = {}
         """Tasks by number. The task of a dead process never ends, and is kept until the end of the run."""
+        self.on_step: Callable[[], None] | None = None
+        """Called after every callback, outside any process."""
         self.at_end: list[Callable[[], None]] = []
         """Called at the end of the run, before all tasks are abandoned."""
 
@@ -186,6 +188,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if step.is_cancelled:
                 continue
             self._run(step)
+            if self.on_step is not None:
+                self.on_step()
 
     def _run(self, step: SimulatedHandle) -> None:
         """Run a step of a living process, park it if the process is paused, and drop it if the process is dead."""

@@ -5,7 +5,9 @@ import contextlib
 import random
 from collections.abc import Callable, Coroutine
 from functools import partial
+from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
@@ -13,7 +15,16 @@ from cordwood.chaos.sim.loop import run as run
 from cordwood.chaos.sim.network import SimulatedNetwork
 from cordwood.chaos.sim.raft_rules import counted_in_vain, first_truncation, rows_of, truncated_without_reason
 from cordwood.cluster.metadata import journal
-from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, Command, ConfigChange, ResourceType
+from cordwood.cluster.metadata.commands import (
+    AddVoter,
+    AlterConfigs,
+    BrokerId,
+    Command,
+    ConfigChange,
+    RegisterBroker,
+    RemoveVoter,
+    ResourceType,
+)
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
@@ -42,7 +53,10 @@ class QuorumViolation(AssertionError):
 
 
 class SimulatedQuorum:
-    """Voters 1 to `voters`, each a process with its own disk. Time passes only inside awaited verbs."""
+    """Voters 1 to `voters`, each a process with its own disk. Time passes only inside awaited verbs.
+
+    Further `members` keep the log as learners until they are added as voters.
+    """
 
     def __init__(self, seed: int = 1, voters: int = 3, snapshot_interval_bytes: int = 1 << 20) -> None:
         loop = asyncio.get_running_loop()
@@ -51,6 +65,9 @@ class SimulatedQuorum:
         self.rng = random.Random(seed)
         self.network = SimulatedNetwork(loop, random.Random(seed + 1))
         self.addresses = {BrokerId(voter): (host(voter), PORT) for voter in range(1, voters + 1)}
+        self.members = dict(self.addresses)
+        self.directories = {member: f"{host(member)}:1" for member in self.members}
+        """The id of each member's directory: another one after its disk was lost."""
         self.disks: dict[int, SimulatedDisk] = {
             voter: SimulatedDisk(random.Random(seed * 100 + voter)) for voter in self.addresses
         }
@@ -81,7 +98,7 @@ class SimulatedQuorum:
 
     def start(self, *brokers: int, **options: Any) -> "SimulatedQuorum":
         """Start these voters, or all that are not running."""
-        for broker in brokers or [voter for voter in self.addresses if voter not in self.quorums]:
+        for broker in brokers or [member for member in self.members if member not in self.quorums]:
             process = self.processes[broker] = Process(host(broker))
             self.disks[broker].on_sync = partial(self._check_replaced, broker)
             self.quorums[broker] = process.context().run(self._open, broker, options)
@@ -91,6 +108,14 @@ class SimulatedQuorum:
             self._spawn(process, self.quorums[broker].start())
             self._checked[broker] = self.quorums[broker].image.index
         return self
+
+    def join(self, *brokers: int) -> "SimulatedQuorum":
+        """Start further brokers, which controller.quorum.voters does not name, as learners with empty disks."""
+        for broker in brokers:
+            self.members[BrokerId(broker)] = (host(broker), PORT)
+            self.directories[BrokerId(broker)] = f"{host(broker)}:1"
+            self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
+        return self.start(*brokers)
 
     def observe(self, broker: int, **options: Any) -> Observer:
         process = self.processes[broker] = Process(host(broker))
@@ -119,6 +144,8 @@ class SimulatedQuorum:
         self.kill(*brokers)
         for broker in brokers:
             self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
+            name, _, count = self.directories[BrokerId(broker)].rpartition(":")
+            self.directories[BrokerId(broker)] = f"{name}:{int(count) + 1}"
             self._confirmed.pop(broker, None)
             self._wiped.add(broker)
 
@@ -138,7 +165,7 @@ class SimulatedQuorum:
 
     def cut_off(self, broker: int) -> None:
         """Cut all links of a voter."""
-        for other in self.addresses:
+        for other in self.members:
             if other != broker:
                 self.network.cut(host(broker), host(other))
 
@@ -167,6 +194,28 @@ class SimulatedQuorum:
         found: Image = await self._in_process(broker, proposing.propose(command))
         return found
 
+    async def register(self, *brokers: int) -> None:
+        """Register brokers with the directories that they have now."""
+        for broker in brokers:
+            incarnation = UUID(int=self.rng.getrandbits(128))
+            directories = (self.directories[BrokerId(broker)],)
+            await self.propose(broker, RegisterBroker(BrokerId(broker), incarnation, (), None, directories))
+
+    async def add(self, through: int, broker: int) -> Image:
+        """Add a voter, with the directory that it has now."""
+        directory_id = self.directories[BrokerId(broker)]
+        return await self.propose(through, AddVoter(BrokerId(broker), directory_id, *self.members[BrokerId(broker)]))
+
+    async def remove(self, through: int, broker: int) -> Image:
+        """Remove a voter, with the directory that the proposing broker knows."""
+        known = self._everyone[through].image.voters.get(BrokerId(broker))
+        directory_id = self.directories[BrokerId(broker)] if known is None else known.directory_id
+        return await self.propose(through, RemoveVoter(BrokerId(broker), directory_id))
+
+    def voters(self, broker: int) -> tuple[int, ...]:
+        """Return the voters that are in force for this broker."""
+        return self.quorums[broker]._node.voters
+
     async def take_back(self, broker: int, key: str) -> Image:
         """Propose the removal of a key through this broker."""
         return await self.propose(broker, setting(key, None))
@@ -176,7 +225,7 @@ class SimulatedQuorum:
         leaders = [at for at, voter in self.quorums.items() if voter.is_leader]
         if leaders and self._final:
             entry, _ = self._final[rng.choice(sorted(self._final))]
-            sender = rng.choice([voter for voter in self.addresses if voter != leaders[0]])
+            sender = rng.choice([member for member in self.members if member != leaders[0]])
             if len(entry) >= TAG_BYTES:
                 take = self.quorums[leaders[0]].received
                 self.processes[leaders[0]].context().run(take, Peer(sender, PeerRole.VOTER), Propose(entry))
@@ -229,9 +278,10 @@ class SimulatedQuorum:
             for row in node.log.between(known, node.commit_index):
                 self._agree(broker, row)
             if node.is_leader and node.commit_index > self._committed:
-                self._check_majority(node.commit_index)
+                self._check_majority(node)
             self._checked[broker] = max(known, node.commit_index)
             self._check_truncation(broker, node)
+            self._check_voters(broker, node)
             self._check_kept(broker, node)
             self._check_wiped(broker)
         self._check_counted()
@@ -260,16 +310,26 @@ class SimulatedQuorum:
         if standing is not Standing.AMNESIAC and Standing.MEMBER in others:
             raise QuorumViolation(f"broker {broker} has lost its disk, and stands as {standing.name}")
 
-    def _check_majority(self, index: int) -> None:
-        """Check that a committed entry is flushed on a majority that counts. Voters that do not run may have it."""
-        self._committed = index
-        lacking = [
+    def _check_majority(self, leader: RaftNode) -> None:
+        """Check that a committed entry is flushed on a majority that counts. Voters that do not run may have it.
+
+        The voters may have changed since the commit, once.
+        """
+        index = self._committed = leader.commit_index
+        sets = [set(leader.voters), set(leader.log.voter_log.before or self.addresses)]
+        lacking = {
             at
             for at, quorum in self.quorums.items()
             if quorum._log.flushed_end < index or self.standing(at) is Standing.AMNESIAC
-        ]
-        if len(lacking) > (len(self.addresses) - 1) // 2:
+        }
+        if all(len(lacking & voters) > (len(voters) - 1) // 2 for voters in sets):
             raise QuorumViolation(f"entry {index} is committed, and on brokers {lacking} it is not, or does not count")
+
+    def _check_voters(self, broker: int, node: RaftNode) -> None:
+        """Check that each set of voters differs from the one before by one voter, so that their majorities overlap."""
+        for before, after in pairwise(set(voters or self.addresses) for voters in node.log.voter_log.sets()):
+            if len(before ^ after) > 1 or not after:
+                raise QuorumViolation(f"broker {broker} has voters {sorted(after)} in its log after {sorted(before)}")
 
     def _check_own_term(self, broker: int, quorum: RaftQuorum, _old: Image, new: Image) -> None:
         """Check that a leader commits entries of earlier terms only with one of its own (Raft, 5.4.2)."""

@@ -37,6 +37,10 @@ class VoterLog:
         """The set before the one in force."""
         return self._sets[-2 if len(self._sets) > 1 else -1][1]
 
+    def sets(self) -> tuple[Voters, ...]:
+        """Return the sets in their order, from that of the image on."""
+        return tuple(voters for _, voters in self._sets)
+
     def extend(self, rows: Iterable[Row]) -> bool:
         """Put the sets of new entries in force. Return whether there were any."""
         count = len(self._sets)
