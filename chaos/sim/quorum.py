@@ -183,14 +183,16 @@ class SimulatedQuorum:
 
     async def put(self, broker: int, *keys: str) -> Image:
         """Propose configs through this broker. The keys are visible in the image."""
-        image = self._everyone[broker].image
+        image = Image()
         for key in keys:
             image = await self.propose(broker, setting(key))
         return image
 
     async def propose(self, broker: int, command: Command) -> Image:
-        """Propose a command through this broker. Raises as Quorum.propose does."""
-        proposing = self._everyone[broker]
+        """Propose a command through this broker. Raises as Quorum.propose does, and QuorumFailed if it does not run."""
+        proposing = self._everyone.get(broker)
+        if proposing is None:
+            raise QuorumFailed(f"broker {broker} does not run")
         found: Image = await self._in_process(broker, proposing.propose(command))
         return found
 
@@ -208,7 +210,8 @@ class SimulatedQuorum:
 
     async def remove(self, through: int, broker: int) -> Image:
         """Remove a voter, with the directory that the proposing broker knows."""
-        known = self._everyone[through].image.voters.get(BrokerId(broker))
+        proposing = self._everyone.get(through)
+        known = None if proposing is None else proposing.image.voters.get(BrokerId(broker))
         directory_id = self.directories[BrokerId(broker)] if known is None else known.directory_id
         return await self.propose(through, RemoveVoter(BrokerId(broker), directory_id))
 

@@ -35,8 +35,8 @@ ANY = BrokerId(-1)
 class PeerRole(IntEnum):
     VOTER = 1
     OBSERVER = 2
-    LEARNER = 3
-    """Keeps the log as a voter does, and is none by its own log."""
+    MEMBER = 3
+    """Keeps the log as a voter does. Whether it is one is in the log, which it may lag behind."""
 
 
 class _Kind(IntEnum):
@@ -56,7 +56,7 @@ class Peer:
 
     @property
     def keeps_log(self) -> bool:
-        """True for a voter and for a learner: either may become the other while the connection lasts."""
+        """True for a voter and for a learner: one may become the other while the connection lasts."""
         return self.role is not PeerRole.OBSERVER
 
 
@@ -183,7 +183,7 @@ class Handshake:
         match role:
             case PeerRole.VOTER:
                 return is_voter or not me.are_configured or bool(cluster_id and not me.cluster_id)
-            case PeerRole.LEARNER:
+            case PeerRole.MEMBER:
                 return not is_voter or bool(me.cluster_id)
             case _:
                 return not is_voter

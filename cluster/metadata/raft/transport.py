@@ -235,7 +235,7 @@ class Transport:
         """Dial the voters that have to be dialled, and no others any more."""
         if self._dialling is None:
             return
-        wanted = {voter for voter in self._voters if self._role is not PeerRole.VOTER or voter < self._me}
+        wanted = {voter for voter in self._voters if self._me not in self._voters or voter < self._me}
         wanted = (wanted | self._suspects) - {self._me}
         for gone in set(self._dialling) - wanted:
             self._dialling.pop(gone).cancel()

@@ -284,7 +284,7 @@ class RaftQuorum:
         """Take the voters in force: connect to them, and tell peers that lag."""
         node, voters, self._voters_index = self._node, self._log.voter_log.voters, self._log.voter_log.index
         addresses = {voter_id: voter.address for voter_id, voter in voters.items()} or self._options.voters
-        role = PeerRole.VOTER if node.is_voter else PeerRole.LEARNER
+        role = PeerRole.VOTER if node.is_voter and not voters else PeerRole.MEMBER
         self._transport.voters_are(addresses, role, are_configured=not voters)
         self._standings.voters_changed(node.others, is_voter=node.is_voter)
 
