@@ -71,6 +71,8 @@ class SimulatedQuorum:
         self.disks: dict[int, SimulatedDisk] = {
             voter: SimulatedDisk(random.Random(seed * 100 + voter)) for voter in self.addresses
         }
+        self.has_joined = False
+        """Whether controller.quorum.bootstrap.servers is set, as it has to be once other voters are added."""
         self.snapshot_interval_bytes = snapshot_interval_bytes
         self.flush_s = (0.0001, 0.002)
         self.tells_late = False
@@ -111,6 +113,7 @@ class SimulatedQuorum:
 
     def join(self, *brokers: int) -> "SimulatedQuorum":
         """Start further brokers, which controller.quorum.voters does not name, as learners with empty disks."""
+        self.has_joined = True
         for broker in brokers:
             self.members[BrokerId(broker)] = (host(broker), PORT)
             self.directories[BrokerId(broker)] = f"{host(broker)}:1"
@@ -421,6 +424,8 @@ class SimulatedQuorum:
             on_failure=lambda failure: self.failures.append((broker, failure)),
             on_refused=lambda reason: self.refusals.append((broker, reason)),
             voters=self.addresses,
+            bootstrap=tuple(self.members.values()) if self.has_joined else (),
+            may_found=not self.has_joined,
             bind=(host(broker), PORT),
             snapshot_interval_bytes=self.snapshot_interval_bytes,
             **{"run_blocking": self._run_blocking, **options},

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import random
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -93,6 +93,10 @@ class QuorumOptions:
     """Called when a majority of the voters refuse this broker: it has to stop."""
     voters: Mapping[BrokerId, Address] = field(default_factory=dict)
     """All voters, with this broker if it is one."""
+    bootstrap: Sequence[Address] = ()
+    """Where a broker that reaches no voter finds one: controller.quorum.bootstrap.servers."""
+    may_found: bool = True
+    """Whether a voter with an empty disk may found a cluster: not with controller.quorum.bootstrap.servers."""
     bind: Address = ("", 0)
     """Where a voter listens."""
     cluster_id: str = ""

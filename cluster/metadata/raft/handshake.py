@@ -184,7 +184,7 @@ class Handshake:
             case PeerRole.VOTER:
                 return is_voter or not me.are_configured or bool(cluster_id and not me.cluster_id)
             case PeerRole.MEMBER:
-                return not is_voter or bool(me.cluster_id)
+                return not is_voter or bool(cluster_id or me.cluster_id)
             case _:
                 return not is_voter
 

@@ -206,6 +206,8 @@ class VotersAre:
     """The sender's voters in force, packed, for a peer that has to find them. It dials them, and nothing more."""
 
     KIND: ClassVar[int] = 16
+    LEVEL: ClassVar[int] = 2
+    """The metadata.version from which on every broker knows the message."""
     index: int
     rows: bytes
 
@@ -252,7 +254,9 @@ def _allowed(annotation: Any) -> tuple[type, ...]:
 
 
 _SHAPES = {
-    kind.KIND: tuple(_allowed(annotation) for name, annotation in get_type_hints(kind).items() if name != "KIND")
+    kind.KIND: tuple(
+        _allowed(annotation) for name, annotation in get_type_hints(kind).items() if name not in ("KIND", "LEVEL")
+    )
     for kind in get_args(Message)
 }
 

@@ -59,6 +59,12 @@ class RaftNode(Follower):
         """Return the progress of a follower; None unless this node leads."""
         return self._progress.get(follower) if self.is_leader else None
 
+    def is_caught_up(self, follower: BrokerId, missing_max: int) -> bool:
+        """Return whether a connected follower counts, and lacks no more entries than these. Only for a leader."""
+        progress = self.progress_of(follower)
+        is_connected = progress is not None and follower in self._connected
+        return is_connected and progress is not None and self.log.end - progress.counted <= missing_max
+
     @property
     def has_applied_all(self) -> bool:
         """True if the image of this node, which leads, has every entry of its log."""

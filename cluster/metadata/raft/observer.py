@@ -148,8 +148,11 @@ class Observer:
 
     def _image_changed(self, old: Image, new: Image) -> None:
         if new.voters is not old.voters and new.voters:
-            self._voters = {voter_id: voter.address for voter_id, voter in sorted(new.voters.items())}
-            self._transport.voters_are(self._voters, PeerRole.OBSERVER, are_configured=False)
+            self._take_voters({voter_id: voter.address for voter_id, voter in sorted(new.voters.items())})
+
+    def _take_voters(self, voters: Mapping[BrokerId, Address]) -> None:
+        self._voters = voters
+        self._transport.voters_are(voters, PeerRole.OBSERVER, are_configured=False)
 
     def _take(self, message: Message) -> None:
         if self._installing is not None or self._next_step is not None:
@@ -171,7 +174,12 @@ class Observer:
                     self._unhandled.appendleft(replace(message, entries=message.entries[len(entries) :]))
                 self._apply(replace(message, entries=entries))
                 return
-            case MyStanding() | VotersAre():
+            case MyStanding():
+                return
+            case VotersAre():
+                if not self.image.voters and not self._options.voters:
+                    self._take_voters(message.addresses())
+                self._transport.hint(message.addresses())
                 return
             case Declined():
                 self._proposals.declined(message)

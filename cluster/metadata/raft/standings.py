@@ -30,6 +30,7 @@ class Standings:
         self._disk, self._directory = disk, directory
         self._others, self._changed, self._may_found = others, changed, may_found
         self._is_voter = may_found
+        self._has_waited = False
         self._heard: dict[BrokerId, Standing] = {}
         self._is_stuck = False
         self.own = own
@@ -37,6 +38,11 @@ class Standings:
     def voters_changed(self, others: Sequence[BrokerId], *, is_voter: bool) -> None:
         """Take the voters in force."""
         self._others, self._is_voter = others, is_voter
+
+    def waited(self) -> None:
+        """Let the only configured voter found a cluster: none of an existing cluster has dialled it."""
+        self._has_waited = True
+        self.decide()
 
     def heard(self, voter: BrokerId, standing: int) -> None:
         """Record a peer's standing, and decide this voter's again. Raises MalformedMessage."""
@@ -53,7 +59,7 @@ class Standings:
         """Decide this voter's standing from all known standings."""
         self._tell_whether_stuck()
         decided = decide(self.own, self._others, self._heard)
-        if self._may_found or decided is not Standing.FOUNDING:
+        if decided is not Standing.FOUNDING or (self._may_found and (self._others or self._has_waited)):
             self.become(decided)
 
     def advance(self, term: int, log_end: int) -> None:

@@ -13,6 +13,8 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Address, QuorumOptions, VoterStatus
 from cordwood.cluster.metadata.raft.connection import RaftConnection
 from cordwood.cluster.metadata.raft.handshake import (
+    ANY,
+    NONCE_BYTES,
     Handshake,
     HandshakeRefused,
     Membership,
@@ -27,6 +29,7 @@ from cordwood.replication.tasks import Tasks, report
 
 REDIAL_INTERVAL_S = 0.1
 REDIAL_REFUSED_INTERVAL_S = 1.0
+REDIAL_LATE_INTERVAL_S = 1.0
 DIAL_TIMEOUT_S = 1.0
 SILENCE_MAX_S = 3.0
 """The idle timeout of a connection."""
@@ -86,6 +89,8 @@ class Transport:
     def start(self) -> None:
         self._dialling = {}
         self._dial_voters()
+        if self._options.bootstrap:
+            self._tasks.repeat(self._look_for_voters, "quorum: bootstrap")
         self._tasks.repeat(self._keep_alive, "quorum: keep alive")
 
     def voters_are(self, voters: Mapping[BrokerId, Address], role: PeerRole, *, are_configured: bool) -> None:
@@ -235,21 +240,42 @@ class Transport:
         """Dial the voters that have to be dialled, and no others any more."""
         if self._dialling is None:
             return
-        wanted = {voter for voter in self._voters if self._me not in self._voters or voter < self._me}
+        wanted = {voter for voter in self._voters if not (self._are_configured and self._is_dialled_by(voter))}
         wanted = (wanted | self._suspects) - {self._me}
         for gone in set(self._dialling) - wanted:
             self._dialling.pop(gone).cancel()
         for voter in sorted(wanted - set(self._dialling)):
             self._dialling[voter] = self._tasks.repeat(partial(self._dial, voter), f"quorum: dial {voter}")
 
+    def _is_dialled_by(self, voter: BrokerId) -> bool:
+        """Return whether a voter dials this broker: of two voters, the one of the higher id."""
+        return self._me in self._voters and voter > self._me
+
     async def _dial(self, voter: BrokerId) -> None:
         host, port = self._hints[voter]
+        if self._is_dialled_by(voter):
+            # It dials this broker, unless this broker is no voter any more and does not know it.
+            await asyncio.sleep(REDIAL_LATE_INTERVAL_S)
         if voter not in self._connections and voter not in self._strangers.values():
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     await asyncio.get_running_loop().create_connection(lambda: RaftConnection(self, voter), host, port)
         is_refused = voter in self._refusals or (voter in self._tls_failed and not self.may_be_plaintext())
         await asyncio.sleep(REDIAL_REFUSED_INTERVAL_S if is_refused else REDIAL_INTERVAL_S)
+
+    async def _look_for_voters(self) -> None:
+        """While no voter is connected, ask the bootstrap servers, one after the other. They answer with `VotersAre`."""
+        for host, port in self._options.bootstrap:
+            if any(peer in self._connections for peer in self._voters if peer != self._me):
+                break
+            if ANY not in self._strangers.values():
+                self._hints[ANY] = host, port
+                with suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(DIAL_TIMEOUT_S):
+                        loop = asyncio.get_running_loop()
+                        await loop.create_connection(lambda: RaftConnection(self, ANY), host, port)
+            await asyncio.sleep(REDIAL_INTERVAL_S)
+        await asyncio.sleep(REDIAL_LATE_INTERVAL_S)
 
     async def _keep_alive(self) -> None:
         await asyncio.sleep(KEEP_ALIVE_INTERVAL_S)

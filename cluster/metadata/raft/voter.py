@@ -1,7 +1,7 @@
 """A voter of the metadata quorum: Raft on this broker's disk and network, with the interface of Quorum."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import structlog
@@ -11,6 +11,7 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.postponed_work import postponed
 from cordwood.cluster.metadata.quorum import (
+    Address,
     Heartbeat,
     QuorumFailed,
     QuorumOptions,
@@ -49,6 +50,9 @@ from cordwood.cluster.metadata.raft.transport import Transport
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 
+FOUND_ALONE_S = 1.5
+"""The time after which the only configured voter founds a cluster, unless voters of an existing one dial it."""
+
 MemberMessage = MyStanding | Declined | VotersAre | RaftMessage
 
 _events = structlog.get_logger("quorum")
@@ -76,7 +80,7 @@ class RaftQuorum:
             stored.standing,
             options.others,
             self._standing_changed,
-            may_found=options.node_id in options.voters,
+            may_found=options.may_found and options.node_id in options.voters,
         )
         self.damage = stored.damage
         """The damage that `open` found. The damaged files are in quarantine."""
@@ -119,6 +123,7 @@ class RaftQuorum:
         self._forwarding = ProposalForwarder(options, self._node, machine, self._transport, self._ticker.wake)
         self._streams = ObserverStreams(self._node, host)
         self._take_voters()
+        loop.call_later(FOUND_ALONE_S, self._standings.waited)
         port = await self._transport.listen(options.bind)
         self._keeping = loop.create_task(self._keep(), name="metadata disk")
         self._standings.decide()
@@ -193,9 +198,9 @@ class RaftQuorum:
         return await self._raft_disk.scrub(self._node)
 
     def connected(self, peer: Peer) -> None:
+        self._send_voters(peer.broker_id)
         if peer.keeps_log:
             self._transport.send(peer.broker_id, MyStanding(self._standings.own))
-            self._send_voters(peer.broker_id)
             self._guarded(self._node.connected, peer.broker_id)
             self._forwarding.send_again()
 
@@ -241,7 +246,7 @@ class RaftQuorum:
             case Declined():
                 self._forwarding.declined(message)
             case VotersAre():
-                if message.index > self._log.voter_log.index:
+                if message.index > self._log.voter_log.index or not self._node.voters:
                     self._transport.hint(message.addresses())
             case _:
                 if isinstance(message, Append | Install) and self._standings.own is Standing.EMPTY:
@@ -281,19 +286,21 @@ class RaftQuorum:
             self._transport.send(other, MyStanding(standing))
 
     def _take_voters(self) -> None:
-        """Take the voters in force: connect to them, and tell peers that lag."""
+        """Take the voters in force, and connect to them."""
         node, voters, self._voters_index = self._node, self._log.voter_log.voters, self._log.voter_log.index
-        addresses = {voter_id: voter.address for voter_id, voter in voters.items()} or self._options.voters
         role = PeerRole.VOTER if node.is_voter and not voters else PeerRole.MEMBER
-        self._transport.voters_are(addresses, role, are_configured=not voters)
+        self._transport.voters_are(self._addresses, role, are_configured=not voters)
         self._standings.voters_changed(node.others, is_voter=node.is_voter)
 
-    def _send_voters(self, peer: BrokerId) -> None:
-        """Send a peer the voters in force, which may have changed while it was away."""
+    @property
+    def _addresses(self) -> Mapping[BrokerId, Address]:
         voters = self._log.voter_log.voters
-        if voters:
-            addresses = {voter_id: voter.address for voter_id, voter in voters.items()}
-            self._transport.send(peer, VotersAre.of(self._log.voter_log.index, addresses))
+        return {voter_id: voter.address for voter_id, voter in voters.items()} or self._options.voters
+
+    def _send_voters(self, peer: BrokerId) -> None:
+        """Send a peer the voters in force, which it may not know. The previous release does not know the message."""
+        if self.image.metadata_version >= VotersAre.LEVEL and self._addresses:
+            self._transport.send(peer, VotersAre.of(self._log.voter_log.index, self._addresses))
 
     async def _keep(self) -> None:
         try:

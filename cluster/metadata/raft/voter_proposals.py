@@ -99,22 +99,21 @@ class VoterProposals:
         if not isinstance(change, AddVoter) or change.broker_id in self._node.voters:
             return ""
         progress = self._node.progress_of(change.broker_id)
+        if self._node.is_caught_up(change.broker_id, CAUGHT_UP_ENTRIES):
+            return ""
         if progress is None:
             return (
                 f"Broker {change.broker_id} is not connected to the leader of the metadata quorum: start it with a"
                 " controller listener, and with controller.quorum.bootstrap.servers or controller.quorum.voters."
             )
-        missing = self._node.log.end - progress.counted
-        return f"Broker {change.broker_id} lacks {missing} metadata entries." if missing > CAUGHT_UP_ENTRIES else ""
+        return f"Broker {change.broker_id} lacks {self._node.log.end - progress.counted} metadata entries."
 
     def _check_majority(self, voters: Mapping[BrokerId, object]) -> None:
         """Raise CommandRefused if a removal could not be committed, because too many of the remaining voters lag."""
-        log_end = self._node.log.end
         lagging = [
             voter
             for voter in voters
-            if voter in self._node.others
-            and ((progress := self._node.progress_of(voter)) is None or log_end - progress.counted > CAUGHT_UP_ENTRIES)
+            if voter in self._node.others and not self._node.is_caught_up(voter, CAUGHT_UP_ENTRIES)
         ]
         if len(lagging) > (len(voters) - 1) // 2:
             message = (
