@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.quorum import SimulatedQuorum
-from cordwood.chaos.sim.quorum_scenario import READMITTED_S, QuorumFaultInjector
+from cordwood.chaos.sim.quorum_scenario import HELD_UP_S, READMITTED_S, QuorumFaultInjector
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
@@ -176,6 +176,11 @@ class VoterFaultInjector(QuorumFaultInjector):
         self.changes = 0
         self._changing = random.Random(seed * 3671)
         self._changed_at = float("-inf")
+
+    async def end(self) -> None:
+        """As for fixed voters, once no fault is outstanding: of two voters, neither does without the other."""
+        await self.quorum.wait(HELD_UP_S[1])
+        await super().end()
 
     def do_harm(self) -> None:
         if self._changing.random() < 0.5:

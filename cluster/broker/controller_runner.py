@@ -14,6 +14,7 @@ from cordwood.cluster.metadata.cuts import DropCut
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
 from cordwood.cluster.metadata.token_expiry import TokenExpiry
+from cordwood.cluster.metadata.voter_changes import replaced_directory
 
 LOOKS_PER_SESSION = 10
 REFUSED_S = 0.4
@@ -116,6 +117,8 @@ class ControllerRunner:
         if (removal := self._token_expiry.decide(image, now_s, self._wall_clock())) is not None:
             commands.append(removal)
         commands += self._cut_expiry.decide(image, now_s, self._wall_clock())
+        if (update := replaced_directory(image)) is not None:
+            commands.append(update)
         if commands:
             self._turn = self._loop.create_task(self._take_turn(commands), name="controller")
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from cordwood.cluster.broker.identity import cluster_of, refuse_to_found
 from cordwood.cluster.broker.restore_mark import refuse_unrestored
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.config.voters import metadata_address, voters_of
+from cordwood.cluster.config.voters import bootstrap_of, metadata_address, voters_of
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions, QuorumTls, SingleVoter, Timing
+from cordwood.cluster.metadata.raft.conversion import convert
 from cordwood.cluster.metadata.raft.observer import Observer
+from cordwood.cluster.metadata.raft.storage import is_of_quorum
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
 from cordwood.cluster.proposals.admission import admission
 from cordwood.cluster.security.audit.event import FAILED, AuditEvent
@@ -52,7 +54,9 @@ def open_quorum(
         audit.note(AuditEvent(JOIN_QUORUM, Identity(host=host), "", FAILED, reason, is_refusal=True))
 
     refuse_unrestored(disk, settings.log_dirs)
-    if not voters:
+    bootstrap, address = bootstrap_of(settings), metadata_address(settings)
+    is_single = not voters and not bootstrap and not is_of_quorum(disk, directory)
+    if is_single:
         refuse_to_found(disk, directory, settings.log_dirs)
     options = QuorumOptions(
         node_id=node_id,
@@ -62,17 +66,23 @@ def open_quorum(
         on_refused=failed,
         on_stranger=on_stranger,
         voters=voters,
-        bind=metadata_address(settings) if node_id in voters else ("", 0),
-        cluster_id=settings.cluster_id or (cluster_of(disk, settings.log_dirs) if voters else ""),
+        bootstrap=bootstrap,
+        may_found=not bootstrap,
+        bind=address or ("", 0),
+        cluster_id=settings.cluster_id or ("" if is_single else cluster_of(disk, settings.log_dirs)),
         secret=settings.controller_quorum_secret,
         tls=tls,
         snapshot_interval_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
         timing=Timing(election_s / 2, election_s, election_s / 10),
         admit=admission(settings),
     )
-    if not voters:
+    if is_single:
         return SingleVoter.open(disk, directory, options)
-    return RaftQuorum.open(disk, directory, options) if node_id in voters else Observer(options)
+    if address is None:
+        return Observer(options)
+    if set(voters) == {node_id}:
+        convert(disk, directory, options)
+    return RaftQuorum.open(disk, directory, options)
 
 
 async def begin(quorum: AnyQuorum) -> None:

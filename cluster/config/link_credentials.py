@@ -15,7 +15,8 @@ def credentials_of(settings: Settings) -> "SaslCredentials | None":
     Raises ListenerMistake.
     """
     listener = inter_broker_listener(settings)
-    if not (settings.controller_quorum_voters and protocol_of(settings, listener).startswith("SASL_")):
+    has_peers = settings.controller_quorum_voters or settings.controller_quorum_bootstrap_servers
+    if not (has_peers and protocol_of(settings, listener).startswith("SASL_")):
         return None
     # Of no use to a broker without SASL.
     from cordwood.client.security import client_security

@@ -70,7 +70,14 @@ class Settings(ThrottleSettings):
     controller_quorum_voters: tuple[str, ...] = setting(
         (),
         words(),
-        "ID@HOST:PORT of each of the 1, 3 or 5 voters of the metadata quorum; empty for a cluster of one broker.",
+        "ID@HOST:PORT of each of the 1, 3 or 5 voters that found the metadata quorum; empty for a cluster of one"
+        " broker. Once voters were added or removed, the metadata names them.",
+    )
+    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
+        (),
+        words(),
+        "HOST:PORT of voters that a broker asks for all voters, if it knows none that answers. With it, a broker never"
+        " founds a new cluster.",
     )
     controller_quorum_secret: str = setting(
         "",

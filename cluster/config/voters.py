@@ -18,6 +18,8 @@ SIZES = (1, 3, 5)
 
 _VOTER = re.compile(r"(?P<id>[0-9]{1,9})@(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:@\[\]]+)):(?P<port>[0-9]{1,5})")
 
+_SERVER = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:@\[\]]+)):(?P<port>[0-9]{1,5})")
+
 Address = tuple[str, int]
 
 
@@ -43,12 +45,23 @@ def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
     return voters
 
 
+def bootstrap_of(settings: Settings) -> tuple[Address, ...]:
+    """Return the addresses at which a broker looks for the voters. Raises VoterMistake."""
+    found = []
+    for text in settings.controller_quorum_bootstrap_servers:
+        match = _SERVER.fullmatch(text)
+        if match is None or int(match["port"]) > 65535:
+            raise VoterMistake(f"controller.quorum.bootstrap.servers has {text!r}: write it as HOST:PORT.")
+        found.append((match["v6"] or match["host"], int(match["port"])))
+    return tuple(found)
+
+
 def check_secret(settings: Settings) -> None:
     """Raise VoterMistake if other machines can reach the quorum's ports, and neither secret nor certificate is asked.
 
     Raises ListenerMistake for a malformed listener.security.protocol.map.
     """
-    hosts = [host for host, _ in voters_of(settings).values()]
+    hosts = [host for host, _ in (*voters_of(settings).values(), *bootstrap_of(settings))]
     if not hosts:
         return
     protocol = protocol_of(settings, controller_name(settings))
@@ -69,14 +82,16 @@ def check_secret(settings: Settings) -> None:
         )
 
 
-def metadata_address(settings: Settings) -> Address:
-    """Return the address where this broker, which must be a voter, listens for others. Raises VoterMistake."""
-    own = voters_of(settings)[BrokerId(settings.node_id)]
+def metadata_address(settings: Settings) -> Address | None:
+    """Return the address where this broker listens as a voter, or as one that may become a voter; None for others.
+
+    Raises VoterMistake.
+    """
     try:
         listener = controller_listener(settings)
     except ListenerMistake as mistake:
         raise VoterMistake(str(mistake)) from None
-    return own if listener is None else listener
+    return voters_of(settings).get(BrokerId(settings.node_id)) if listener is None else listener
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,7 +7,7 @@ from cordwood.cluster.kafka.call import ServedApi
 from cordwood.cluster.kafka.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
-    alter_client_quotas,
+    add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -58,14 +58,14 @@ from cordwood.cluster.kafka.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
-    push_telemetry,
+    remove_raft_voter,
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
     txn_offset_commit,
     unregister_broker,
-    update_features,
+    update_raft_voter,
     write_txn_markers,
 )
 
@@ -128,6 +128,9 @@ HANDLERS: tuple[ModuleType, ...] = (
     renew_delegation_token,
     expire_delegation_token,
     describe_delegation_token,
+    add_raft_voter,
+    remove_raft_voter,
+    update_raft_voter,
 )
 
 OWN_HANDLERS: tuple[ModuleType, ...] = (create_cut, describe_cuts, drop_cut)

@@ -312,6 +312,19 @@ class SingleVoter:
         self._failure = self._failure or "the metadata is closed"
         self._journal.close()
 
+    def end_in_snapshot(self) -> int:
+        """Write everything to a snapshot, leave an empty journal, and close it. Return the last index. Blocks.
+
+        Raises OSError.
+        """
+        snapshot.write(self._disk, self._directory, Snapshot(self._image, self._journal.term))
+        self._journal.drop_before(len(self._journal))
+        self._journal.synced(self._journal.end, self._image.index)
+        self._journal.file.sync()
+        snapshot.remove_all_but_newest(self._disk, self._directory)
+        self._journal.close()
+        return self._image.index
+
     async def _write_waiting(self) -> None:
         batch: list[_Proposal] = []
         try:

@@ -238,9 +238,21 @@ def _of_brokers(named: Fields) -> Cases:
             )
         ],
         ApiKey.UNREGISTER_BROKER: [Case({"broker_id": 9}, {CLUSTER_31: 1})],
-        ApiKey.UPDATE_FEATURES: [
+        **_of_voters(),
+    }
+
+
+def _of_voters() -> Cases:
+    """Return the requests that change the voters of the metadata quorum."""
+    voter = {"cluster_id": None, "voter_id": 9, "voter_directory_id": UUID(int=9)}
+    listeners = ({"name": "CONTROLLER", "host": "localhost", "port": 9093},)
+    kraft = {"min_supported_version": 0, "max_supported_version": 1}
+    return {
+        ApiKey.ADD_RAFT_VOTER: [Case({**voter, "timeout": 0, "listeners": listeners}, {CLUSTER_31: 1})],
+        ApiKey.REMOVE_RAFT_VOTER: [Case(voter, {CLUSTER_31: 1})],
+        ApiKey.UPDATE_RAFT_VOTER: [
             Case(
-                {"feature_updates": ({"feature": "metadata.version", "max_version_level": 1},), "validate_only": True},
+                {**voter, "current_leader_epoch": 0, "listeners": listeners, "k_raft_version_feature": kraft},
                 {CLUSTER_31: 1},
             )
         ],

@@ -6,6 +6,7 @@ returns what it knows.
 """
 
 from itertools import islice
+from uuid import UUID
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.request import PartitionData as AskedPartition
@@ -25,13 +26,18 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.metadata.image import BrokerImage
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumStatus, VoterStatus
+from cordwood.cluster.metadata.voter_changes import metadata_directory
 
 KEY, VERSIONS = ApiKey.DESCRIBE_QUORUM, range(3)
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 METADATA_TOPIC = "__cluster_metadata"
+
+CONTROLLER = "CONTROLLER"
+"""The name of the voters' listener in responses. Each broker may have another one for it."""
 
 _UNKNOWN = -1
 
@@ -43,9 +49,9 @@ async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumRe
         # As in Kafka, a request that names anything but the one metadata partition gets only errors.
         return _response(rows(_unknown_topic, request.topics))
     status, image = call.services.quorum.status(), call.services.quorum.image
-    voters = [image.brokers[voter.broker_id] for voter in status.voters if voter.broker_id in image.brokers]
-    metadata = _metadata(status, call.services.wall_clock())
-    return _response((TopicData(topic_name=METADATA_TOPIC, partitions=(metadata,)),), tuple(map(_node, voters)))
+    metadata = _metadata(status, image, call.services.wall_clock())
+    nodes = tuple(_node(voter.broker_id, image) for voter in status.voters if _has_address(voter.broker_id, image))
+    return _response((TopicData(topic_name=METADATA_TOPIC, partitions=(metadata,)),), nodes)
 
 
 def _is_for_metadata(request: DescribeQuorumRequest) -> bool:
@@ -63,12 +69,20 @@ def _response(
     return DescribeQuorumResponse(error_code=code, error_message=message, topics=topics, nodes=nodes)
 
 
-def _node(broker: BrokerImage) -> Node:
-    listeners = tuple(Listener(name=at.listener, host=at.host, port=at.port) for at in broker.endpoints)
-    return Node(node_id=broker.id, listeners=listeners)
+def _has_address(voter_id: BrokerId, image: Image) -> bool:
+    return voter_id in image.brokers or voter_id in image.voters
 
 
-def _metadata(status: QuorumStatus, now_ms: int) -> PartitionData:
+def _node(voter_id: BrokerId, image: Image) -> Node:
+    """Return a voter's addresses: that for other voters, where the metadata has it, and those for clients."""
+    broker, voter = image.brokers.get(voter_id), image.voters.get(voter_id)
+    listeners = [] if voter is None else [Listener(name=CONTROLLER, host=voter.host, port=voter.port)]
+    if broker is not None:
+        listeners += [Listener(name=at.listener, host=at.host, port=at.port) for at in broker.endpoints]
+    return Node(node_id=voter_id, listeners=tuple(listeners))
+
+
+def _metadata(status: QuorumStatus, image: Image, now_ms: int) -> PartitionData:
     return PartitionData(
         partition_index=0,
         error_code=ErrorCode.none,
@@ -76,21 +90,31 @@ def _metadata(status: QuorumStatus, now_ms: int) -> PartitionData:
         leader_id=_UNKNOWN if status.leader_id is None else status.leader_id,
         leader_epoch=status.term,
         high_watermark=status.commit_index,
-        current_voters=tuple(_replica(voter, status.commit_index, now_ms) for voter in status.voters),
-        observers=tuple(_replica(observer, status.commit_index, now_ms) for observer in status.observers),
+        current_voters=tuple(_replica(voter, status.commit_index, image, now_ms) for voter in status.voters),
+        observers=tuple(_replica(observer, status.commit_index, image, now_ms) for observer in status.observers),
     )
 
 
-def _replica(known: VoterStatus, commit_index: int, now_ms: int) -> ReplicaState:
+def _replica(known: VoterStatus, commit_index: int, image: Image, now_ms: int) -> ReplicaState:
     log_end = _UNKNOWN if known.log_end is None else known.log_end
     heard_ms = _UNKNOWN if known.last_heard_ms_ago is None else now_ms - known.last_heard_ms_ago
     return ReplicaState(
         replica_id=known.broker_id,
-        replica_directory_id=None,
+        replica_directory_id=_directory(known.broker_id, image),
         log_end_offset=log_end,
         last_fetch_timestamp=heard_ms,
         last_caught_up_timestamp=heard_ms if log_end >= commit_index else _UNKNOWN,
     )
+
+
+def _directory(broker_id: BrokerId, image: Image) -> UUID | None:
+    """Return the id of a voter's metadata directory as the voters have it, or else as the broker has registered it."""
+    voter = image.voters.get(broker_id)
+    directory_id = metadata_directory(image, broker_id) if voter is None else voter.directory_id
+    try:
+        return None if directory_id is None else UUID(directory_id)
+    except ValueError:
+        return None
 
 
 def _unknown_topic(asked: AskedTopic) -> TopicData:

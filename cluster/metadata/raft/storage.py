@@ -47,8 +47,9 @@ def read(disk: Disk, directory: str) -> Stored:
         sync_directory(disk, parent)
     if disk.exists(copy_of(directory)):
         raise WrongMetadata(
-            f"{directory} has the metadata of a cluster of one broker, which cannot join a quorum: start the"
-            " broker without controller.quorum.voters, or give it an empty log.dirs."
+            f"{directory} has the metadata of a cluster of one broker, which cannot join another quorum: set"
+            " controller.quorum.voters to this broker alone and add other voters afterwards, or give it an empty"
+            " log.dirs."
         )
     # A killed process may have left entries only in the page cache. Sync them before they count.
     sync_directory(disk, directory)
@@ -58,6 +59,11 @@ def read(disk: Disk, directory: str) -> Stored:
         write_standing(disk, directory, Standing.AMNESIAC)
         put_aside(disk, directory)
         return _read(disk, directory, [damage])
+
+
+def is_of_quorum(disk: Disk, directory: str) -> bool:
+    """Return whether a voter or a learner has written its metadata there."""
+    return disk.exists(f"{directory}/{STANDING}") and not disk.exists(copy_of(directory))
 
 
 def write_standing(disk: Disk, directory: str, standing: Standing) -> None:
