@@ -26,7 +26,7 @@ from cordwood.cluster.cli import (
     log,
     partition,
     produce,
-    quota,
+    quorum,
     serve,
     status,
     token,
@@ -131,6 +131,7 @@ app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
+app.add_typer(quorum.app, name="quorum")
 app.add_typer(archive.app, name="archive")
 app.add_typer(cut.app, name="cut")
 app.add_typer(audit.app, name="audit")

@@ -63,7 +63,7 @@ class Transport:
         self._options, self._cluster_id, self._events = options, cluster_id, events
         self._me, self._voters, self._hints = options.node_id, options.voters, dict(options.voters)
         self._role = PeerRole.OBSERVER
-        self._are_configured = True
+        self._are_configured = bool(options.voters)
         self._dialling: dict[BrokerId, asyncio.Task[None]] | None = None
         """By voter to dial; None before `start`."""
         self._suspects: set[BrokerId] = set()
@@ -131,7 +131,7 @@ class Transport:
         return [voter for voter in self._voters if voter in self._connections]
 
     def connected_observers(self) -> list[BrokerId]:
-        return [peer for peer in self._connections if peer not in self._voters]
+        return [peer for peer in self._connections if peer not in self._voters and peer not in self._suspects]
 
     def status(self, peer: BrokerId, log_end: int | None) -> VoterStatus:
         """Return the status of another voter or an observer."""

@@ -1,7 +1,7 @@
 """A voter of the metadata quorum: Raft on this broker's disk and network, with the interface of Quorum."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -91,6 +91,8 @@ class RaftQuorum:
         self._formatted_in_term = 0
         self._applied_by: dict[BrokerId, int] = {}
         self._voters_index = -1
+        self._found: Mapping[BrokerId, Address] = {}
+        """The voters according to a peer, while neither the log nor the configuration names any."""
 
     @classmethod
     def open(cls, disk: Disk, directory: str, options: QuorumOptions) -> "RaftQuorum":
@@ -166,8 +168,9 @@ class RaftQuorum:
         return await self._machine.propose(command, self._forwarding.submit)
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
-        for voter in self._node.others:
-            self._transport.send(voter, Alive.of(heartbeat))
+        for voter in self._voters:
+            if voter != self._node_id:
+                self._transport.send(voter, Alive.of(heartbeat))
         self._heard(heartbeat)
 
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
@@ -181,7 +184,7 @@ class RaftQuorum:
 
     def status(self) -> QuorumStatus:
         node = self._node
-        voters = tuple(map(self._status_of, node.voters))
+        voters = tuple(map(self._status_of, self._voters))
         others = [*self._transport.connected_observers(), *(() if node.is_voter else (self._node_id,))]
         observers = tuple(map(self._status_of, sorted(others)))
         return QuorumStatus(node.leader, self.term, node.commit_index, voters, observers)
@@ -190,7 +193,7 @@ class RaftQuorum:
         if broker_id == self._node_id:
             return VoterStatus(broker_id, self._log.end, True, 0)
         progress = self._node.progress_of(broker_id)
-        log_end = self._applied_by.get(broker_id) if broker_id not in self._node.voters else None
+        log_end = self._applied_by.get(broker_id) if broker_id not in self._voters else None
         return self._transport.status(broker_id, log_end if progress is None else progress.stored)
 
     async def scrub(self) -> list[DamagedLog]:
@@ -247,7 +250,8 @@ class RaftQuorum:
                 self._forwarding.declined(message)
             case VotersAre():
                 if message.index > self._log.voter_log.index or not self._node.voters:
-                    self._transport.hint(message.addresses())
+                    self._found = message.addresses()
+                    self._transport.hint(self._found)
             case _:
                 if isinstance(message, Append | Install) and self._standings.own is Standing.EMPTY:
                     # A leader exists, so the cluster exists, whether or not this voter was a member.
@@ -289,8 +293,13 @@ class RaftQuorum:
         """Take the voters in force, and connect to them."""
         node, voters, self._voters_index = self._node, self._log.voter_log.voters, self._log.voter_log.index
         role = PeerRole.VOTER if node.is_voter and not voters else PeerRole.MEMBER
-        self._transport.voters_are(self._addresses, role, are_configured=not voters)
+        are_configured = bool(self._options.voters) and not voters
+        self._transport.voters_are(self._addresses, role, are_configured=are_configured)
         self._standings.voters_changed(node.others, is_voter=node.is_voter)
+
+    @property
+    def _voters(self) -> Sequence[BrokerId]:
+        return self._node.voters or tuple(sorted(self._found))
 
     @property
     def _addresses(self) -> Mapping[BrokerId, Address]:
