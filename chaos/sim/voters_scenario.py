@@ -119,7 +119,7 @@ async def _interrupted(story: VoterStory, victims: tuple[int, ...], step: int, s
 
 
 async def _change(quorum: SimulatedQuorum, story: VoterStory, through: int) -> None:
-    with contextlib.suppress(QuorumFailed):
+    with contextlib.suppress(QuorumFailed, CommandRefused):
         if story.added is not None:
             await quorum.add(through, story.added)
         elif story.removed is not None:

@@ -13,8 +13,6 @@ from cordwood.cluster.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from kio.schema.describe_quorum.v2.response import PartitionData, ReplicaState
 
-    from cordwood.client.blocking import BlockingConnection
-
 METADATA_TOPIC = "__cluster_metadata"
 BROKER_CONFIGS = 4
 ANSWER_S = 30.0
@@ -43,8 +41,7 @@ def status(
     as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS, command_config: CommandConfig = None
 ) -> None:
     """Show the leader, the voters, and the brokers that follow the metadata without a vote."""
-    with blocking_connection(target_of(servers, command_config), ANSWER_S) as connection:
-        quorum = _described(connection)
+    quorum = _described(_leader_of(target_of(servers, command_config)))
     rows = [
         *(_row(replica, quorum, "voter") for replica in quorum.current_voters),
         *(_row(replica, quorum, "observer") for replica in quorum.observers),
@@ -86,8 +83,7 @@ def replace_voter(
 ) -> None:
     """Add a voter, and then remove another. If NEW cannot become a voter, nothing has changed."""
     target = target_of(servers, command_config)
-    with blocking_connection(target, ANSWER_S) as connection:
-        _voter(_described(connection), old)
+    _voter(_described(_leader_of(target)), old)
     _add(target, new, address, timeout_s)
     _remove(target, old)
 
@@ -97,9 +93,8 @@ def _add(target: Target, broker: int, address: str | None, timeout_s: float) -> 
 
     from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest, Listener
 
-    with blocking_connection(target, ANSWER_S) as connection:
-        quorum = _described(connection)
-        found = parse_servers(address)[0] if address else _controller_address(connection, target, broker)
+    quorum = _described(_leader_of(target))
+    found = parse_servers(address)[0] if address else _controller_address(target, broker)
     member = next((one for one in (*quorum.current_voters, *quorum.observers) if one.replica_id == broker), None)
     if member is None or member.replica_directory_id is None:
         raise Failure(f"broker {broker} does not follow the metadata quorum: start it first.")
@@ -119,10 +114,9 @@ def _add(target: Target, broker: int, address: str | None, timeout_s: float) -> 
 def _remove(target: Target, broker: int) -> None:
     from kio.schema.remove_raft_voter.v0 import RemoveRaftVoterRequest
 
+    directory_id = _voter(_described(_leader_of(target)), broker).replica_directory_id
+    request = RemoveRaftVoterRequest(cluster_id=None, voter_id=broker, voter_directory_id=directory_id)
     with blocking_connection(target, ANSWER_S) as connection:
-        voter = _voter(_described(connection), broker)
-        directory_id = voter.replica_directory_id
-        request = RemoveRaftVoterRequest(cluster_id=None, voter_id=broker, voter_directory_id=directory_id)
         _check(connection.ask(request))
     typer.echo(f"Broker {broker} is no voter any more")
 
@@ -134,14 +128,34 @@ def _voter(quorum: "PartitionData", broker: int) -> "ReplicaState":
     return voter
 
 
-def _described(connection: "BlockingConnection") -> "PartitionData":
+def _leader_of(target: Target) -> Target:
+    """Return the leader of the quorum: only the leader knows how far the others are. Without one, return `target`."""
+    leader = _described(target).leader_id
+    if leader == UNKNOWN:
+        return target
+    return _broker_of(target, leader) or target
+
+
+def _described(target: Target) -> "PartitionData":
     from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 
     asked = TopicData(topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=0),))
-    response = connection.ask(DescribeQuorumRequest(topics=(asked,)))
+    with blocking_connection(target, ANSWER_S) as connection:
+        response = connection.ask(DescribeQuorumRequest(topics=(asked,)))
     _check(response)
     described: PartitionData = response.topics[0].partitions[0]
     return described
+
+
+def _broker_of(target: Target, broker: int) -> Target | None:
+    """Return one broker as the target of requests; None if it is not in service."""
+    from kio.schema.describe_cluster.v1 import DescribeClusterRequest
+
+    with blocking_connection(target, ANSWER_S) as connection:
+        cluster = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=1))
+    _check(cluster)
+    found = next((one for one in cluster.brokers if one.broker_id == broker), None)
+    return None if found is None else replace(target, servers=address_text(found.host, found.port))
 
 
 def _row(replica: "ReplicaState", quorum: "PartitionData", role: str) -> dict[str, Any]:
@@ -155,41 +169,37 @@ def _row(replica: "ReplicaState", quorum: "PartitionData", role: str) -> dict[st
     }
 
 
-def _controller_address(connection: "BlockingConnection", target: Target, broker: int) -> tuple[str, int]:
+def _controller_address(target: Target, broker: int) -> tuple[str, int]:
     """Return host and port of a broker's controller listener, by its own configuration."""
-    from kio.schema.describe_cluster.v1 import DescribeClusterRequest
-
-    cluster = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=1))
-    _check(cluster)
-    found = next((one for one in cluster.brokers if one.broker_id == broker), None)
-    if found is None:
-        raise Failure(f"there is no broker {broker}.")
-    with blocking_connection(replace(target, servers=address_text(found.host, found.port)), ANSWER_S) as own:
-        configs = _configs(own, broker)
+    own = _broker_of(target, broker)
+    if own is None:
+        raise Failure(f"broker {broker} is not in service: start it first.")
+    [(own_host, _)] = parse_servers(own.servers)
+    configs = _configs(own, broker)
     names = {name.strip().upper() for name in configs["controller.listener.names"].split(",")}
     for listener in configs["listeners"].split(","):
         name, _, address = listener.strip().partition("://")
         host, _, port = address.rpartition(":")
         if name.upper() in names and port.isdecimal():
-            return found.host if host.strip("[]") in ALL_INTERFACES else host.strip("[]"), int(port)
+            return own_host if host.strip("[]") in ALL_INTERFACES else host.strip("[]"), int(port)
     for voter in configs["controller.quorum.voters"].split(","):
         voter_id, _, address = voter.strip().partition("@")
         if voter_id == str(broker):
             return parse_servers(address)[0]
     raise Failure(
-        f"broker {broker} has no controller listener: add one such as CONTROLLER://{found.host}:9093 to its listeners"
+        f"broker {broker} has no controller listener: add one such as CONTROLLER://{own_host}:9093 to its listeners"
         " and restart it.",
     )
 
 
-def _configs(connection: "BlockingConnection", broker: int) -> dict[str, str]:
+def _configs(own: Target, broker: int) -> dict[str, str]:
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
     names = ("listeners", "controller.listener.names", "controller.quorum.voters")
     wanted = DescribeConfigsResource(resource_type=BROKER_CONFIGS, resource_name=str(broker), configuration_keys=names)
-    response = connection.ask(
-        DescribeConfigsRequest(resources=(wanted,), include_synonyms=False, include_documentation=False)
-    )
+    request = DescribeConfigsRequest(resources=(wanted,), include_synonyms=False, include_documentation=False)
+    with blocking_connection(own, ANSWER_S) as connection:
+        response = connection.ask(request)
     (result,) = response.results
     _check(result)
     return dict.fromkeys(names, "") | {row.name: row.value or "" for row in result.configs}

@@ -265,10 +265,12 @@ class Transport:
 
     async def _look_for_voters(self) -> None:
         """While no voter is connected, ask the bootstrap servers, one after the other. They answer with `VotersAre`."""
+        own = {self._options.bind, self._hints.get(self._me)}
         for host, port in self._options.bootstrap:
-            if any(peer in self._connections for peer in self._voters if peer != self._me):
+            others = set(self._voters) - {self._me}
+            if (self._voters and not others) or not others.isdisjoint(self._connections):
                 break
-            if ANY not in self._strangers.values():
+            if (host, port) not in own and ANY not in self._strangers.values():
                 self._hints[ANY] = host, port
                 with suppress(OSError, TimeoutError):
                     async with asyncio.timeout(DIAL_TIMEOUT_S):
