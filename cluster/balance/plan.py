@@ -81,8 +81,8 @@ class Plan:
     counted: frozenset[int]
     """The brokers among which the load is evened out."""
     problems: tuple[str, ...] = ()
-    elections: int = 0
-    """Partitions that the preferred replica does not lead after the moves unless it is elected."""
+    led_by_others: tuple[tuple[str, int], ...] = ()
+    """Partitions that another than the preferred replica leads, unless it is elected after the moves."""
 
     @property
     def copied_bytes(self) -> int:
@@ -97,7 +97,7 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.moves and not self.elections
+        return not self.moves and not self.led_by_others
 
     @property
     def is_even(self) -> bool:

@@ -156,11 +156,12 @@ def _shift(layout: Layout, what: int, broker: int, without_gain: set[tuple[int, 
 
 
 def _result(cluster: ClusterLoad, layout: Layout, targets: Set[int], problems: Iterable[str]) -> Plan:
-    moves, after, elections = [], [], 0
+    moves, after, led_by_others = [], [], []
     for partition, replicas in zip(cluster.partitions, map(tuple, layout.replicas), strict=True):
         if replicas != partition.replicas:
             moves.append(Move(partition.topic, partition.index, partition.replicas, replicas, partition.size_bytes))
-        elections += partition.leader not in (None, replicas[0]) and not partition.is_moving
+        if partition.leader not in (None, replicas[0]) and not partition.is_moving:
+            led_by_others.append((partition.topic, partition.index))
         after.append(replace(partition, replicas=replicas))
     before, then = shares_of(cluster), shares_of(cluster, after)
     # Moves without data first: they relieve the leaders at once.
@@ -174,7 +175,7 @@ def _result(cluster: ClusterLoad, layout: Layout, targets: Set[int], problems: I
         evenness(then, counted),
         counted,
         tuple(problems),
-        elections,
+        tuple(led_by_others),
     )
 
 

@@ -17,6 +17,8 @@ from cordwood.cluster.cli import (
     acl,
     archive,
     audit,
+    balance,
+    broker,
     cert,
     cluster,
     consume,
@@ -126,6 +128,8 @@ app.command()(serve.serve)
 app.command()(serve.ready)
 app.add_typer(topic.app, name="topic")
 app.add_typer(partition.app, name="partition")
+app.add_typer(broker.app, name="broker")
+app.command()(balance.balance)
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")

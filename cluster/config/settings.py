@@ -138,6 +138,25 @@ class Settings(ThrottleSettings):
     auto_leader_rebalance_enable: bool = setting(
         True, boolean(), "Whether the controller elects preferred leaders automatically."
     )
+    auto_balance: str = setting(
+        "leaders",
+        string("off", "leaders", "all"),
+        "What the controller evens out by itself. leaders: preferred leaders, if auto.leader.rebalance.enable is set."
+        " all: also the replicas of brokers that have been down for auto.balance.grace.ms, and bytes on disk.",
+        dynamic=True,
+    )
+    auto_balance_grace_ms: int = setting(
+        1800 * SECOND_MS,
+        long(1),
+        "How long the set of live brokers must have been the same before auto.balance=all moves replicas.",
+    )
+    cordoned_log_dirs: tuple[str, ...] = setting(
+        (),
+        words(),
+        "Log directories that get no new replicas (KIP-1066), set dynamically for one broker; * for all of them. The"
+        " replicas that they have stay.",
+        dynamic=True,
+    )
     leader_imbalance_check_interval_seconds: int = setting(
         300, long(1), "The interval of the checks for leader imbalance."
     )

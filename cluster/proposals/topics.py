@@ -12,6 +12,7 @@ from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreatePartitions, CreateTopic
+from cordwood.cluster.metadata.cordons import open_brokers
 from cordwood.cluster.metadata.elections import target_of
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 from cordwood.cluster.resources.turns import Steps
@@ -96,7 +97,7 @@ def more_partitions(
         raise Refused(ErrorCode.invalid_partitions, message)
     factor = len(target_of(topic.partitions[0]))
     if assignments is None:
-        placed = yield from place(image.brokers.values(), count - have, factor, rng.randrange(1 << 16))
+        placed = yield from _place_on_open(image, count - have, factor, rng.randrange(1 << 16))
         return CreatePartitions(topic.id, have, placed)
     if len(assignments) != count - have:
         message = f"{count - have} partition(s) would be added, but {len(assignments)} assignment(s) were specified."
@@ -108,7 +109,7 @@ def more_partitions(
 def place(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, first: int
 ) -> Steps[tuple[Assignment, ...]]:
-    """Place replicas round-robin on the live brokers, beginning with `first`, in steps. Raises Refused.
+    """Place replicas round-robin on the live ones of these brokers, beginning with `first`, in steps. Raises Refused.
 
     Leaders go round the brokers; followers do too, one step further in each round. So every broker leads as many
     partitions as the next, and a lost broker's load is spread over all others. The replicas of a partition are in as
@@ -133,6 +134,18 @@ def place(
             alike[leader, shift] = _spread(_candidates(ring, leader, shift), rack_of, rack_count, replication_factor)
         placed.append(alike[leader, shift])
     return tuple(placed)
+
+
+def _place_on_open(image: Image, partitions: int, replication_factor: int, first: int) -> Steps[tuple[Assignment, ...]]:
+    """Place replicas as `place` on the brokers that are not cordoned. Raises Refused."""
+    brokers = list(open_brokers(image))
+    try:
+        return (yield from place(brokers, partitions, replication_factor, first))
+    except Refused as refusal:
+        if cordoned := len(image.brokers) - len(brokers):
+            message = f"{refusal.message} {cordoned} more broker(s) are cordoned."
+            raise Refused(refusal.code, message) from None
+        raise
 
 
 def _check_replication_factor(replication_factor: int, registered: int, alive: int) -> None:
@@ -213,7 +226,7 @@ def _placed(
         raise Refused(ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value.")
     if partitions > PARTITIONS_PER_REQUEST_MAX:
         raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
-    return (yield from place(image.brokers.values(), partitions, replication_factor, rng.randrange(1 << 16)))
+    return (yield from _place_on_open(image, partitions, replication_factor, rng.randrange(1 << 16)))
 
 
 def _checked_assignments(assignments: Mapping[int, Assignment], image: Image) -> Steps[tuple[Assignment, ...]]:
