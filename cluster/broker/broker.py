@@ -161,7 +161,7 @@ class Broker:
         self.watched = watched
         for repaired in quorums.damage_of(self._quorum):
             self._reports.repaired(repaired)
-        self._controller_runner.start()
+        self._controller_runner.start(self._marker_client, self._turns)
         self._directory_ids = claim_all(
             self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._reports.repaired
         )

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from cordwood.cluster.broker.auto_balancing import AutoBalancing
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.metadata.commands import BeginControlledShutdown, BrokerId, Command, FenceBroker, UnfenceBroker
 from cordwood.cluster.metadata.controller import Controller, Rules
 from cordwood.cluster.metadata.cut_expiry import CutExpiry
@@ -14,7 +16,7 @@ from cordwood.cluster.metadata.cuts import DropCut
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
 from cordwood.cluster.metadata.token_expiry import TokenExpiry
-from cordwood.cluster.metadata.voter_changes import replaced_directory
+from cordwood.cluster.resources.turns import Turns
 
 LOOKS_PER_SESSION = 10
 REFUSED_S = 0.4
@@ -49,9 +51,16 @@ class ControllerRunner:
         self._turn: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._settings = settings
+        self._balancing: AutoBalancing | None = None
 
-    def start(self) -> None:
-        """Subscribe to heartbeats and leadership, and decide whenever this is the active controller."""
+    def start(self, client: ClusterClient, turns: Turns) -> None:
+        """Subscribe to heartbeats and leadership, and decide whenever this is the active controller.
+
+        auto.balance asks other brokers with `client`.
+        """
+        self._balancing = AutoBalancing(self._quorum, self._settings, client, turns)
+        self._balancing.start()
         self._quorum.on_heartbeat(self._heard)
         self._quorum.on_hang_up(self._hung_up)
         self._look()
@@ -60,6 +69,8 @@ class ControllerRunner:
     async def close(self) -> None:
         """Cancel the commands in flight. They may be applied nevertheless."""
         self._is_closed = True
+        if self._balancing is not None:
+            await self._balancing.close()
         if self._timer is not None:
             self._timer.cancel()
         under_way = [*self._probes.values(), *([] if self._turn is None else [self._turn])]
@@ -149,6 +160,7 @@ def rules_of(settings: Settings) -> Rules:
         is_rebalancing=settings.auto_leader_rebalance_enable,
         rebalance_interval_s=settings.leader_imbalance_check_interval_seconds,
         imbalance_percentage_max=settings.leader_imbalance_per_broker_percentage,
+        auto_balance=settings.auto_balance,
     )
 
 

@@ -138,7 +138,7 @@ def run_plan(admin: "KafkaAdminClient", target: Target, plan: "Plan", throttle: 
     elect_preferred(admin, list(plan.led_by_others))
     passed_s = time.monotonic() - began_s
     typer.echo(
-        f"{len(plan.moves)} moves are complete after {passed_s / MINUTE_S:.1f} minutes"
+        f"{len(plan.moves)} moves are complete after {passed_s / MINUTE_S:.2f} minutes"
         f" (expected: {_expected_minutes(plan, rate)})."
     )
 
@@ -162,7 +162,7 @@ def _take_back(admin: "KafkaAdminClient", target: Target, journal: Path, throttl
 
 def _minutes_text(plan: "Plan", rate: int | None) -> str:
     minutes = _expected_minutes(plan, rate)
-    return "unknown time without a throttle" if minutes is None else f"about {minutes} minutes"
+    return "an unknown time without a throttle" if minutes is None else f"about {minutes} minutes"
 
 
 def _expected_minutes(plan: "Plan", rate: int | None) -> float | None:
@@ -170,7 +170,7 @@ def _expected_minutes(plan: "Plan", rate: int | None) -> float | None:
 
     if not rate:
         return None
-    return round(plan.expected_s(rate, COPIES_PER_BROKER) / MINUTE_S, 1)
+    return round(plan.expected_s(rate, COPIES_PER_BROKER) / MINUTE_S, 2)
 
 
 def _plan_json(plan: "Plan", rate: int | None) -> dict[str, Any]:

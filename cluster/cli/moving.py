@@ -68,7 +68,8 @@ def way_back(admin: "KafkaAdminClient", moves: Sequence[Move]) -> tuple[list[Mov
         at = now.get(place)
         if at == move.before and place not in running:
             continue
-        if at == move.after or place in running:
+        # A cancelled move leaves the replicas in another order.
+        if at == move.after or place in running or (at is not None and sorted(at) == sorted(move.before)):
             back.append(Move(move.topic, move.index, move.after, move.before))
         else:
             others.append(move.name)
@@ -176,7 +177,8 @@ def _copied(admin: "KafkaAdminClient", running: Mapping[Place, Move]) -> int:
 def _cancel(admin: "KafkaAdminClient", run: Execution) -> int:
     from kafka import TopicPartition
 
-    wanted = {TopicPartition(move.topic, move.index): None for move in run.stop()}
+    # The replicas before as the new target, and not a cancellation: that would leave them in another order.
+    wanted = {TopicPartition(move.topic, move.index): list(move.before) for move in run.stop()}
     if not wanted:
         return 0
     results = answer_of(lambda: admin.alter_partition_reassignments(wanted), _deadline())

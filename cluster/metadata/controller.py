@@ -22,6 +22,7 @@ from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image
 from cordwood.cluster.metadata.liveness import Liveness
 from cordwood.cluster.metadata.quorum import Heartbeat
 
+AUTO_BALANCE = "auto.balance"
 ELECTIONS_MAX = 100
 """Preferred leader elections in one decision: the clients of every moved partition refresh their metadata."""
 
@@ -34,6 +35,7 @@ class Rules:
     is_rebalancing: bool = True
     rebalance_interval_s: float = 300
     imbalance_percentage_max: int = 10
+    auto_balance: str = "leaders"
 
 
 class Controller:
@@ -95,7 +97,8 @@ class Controller:
         return None
 
     def _rebalance(self, image: Image, now_s: float) -> list[Command]:
-        if not self._rules.is_rebalancing or now_s < self._rebalance_at_s:
+        is_off = image.configs_of_all_brokers.get(AUTO_BALANCE, self._rules.auto_balance) == "off"
+        if is_off or not self._rules.is_rebalancing or now_s < self._rebalance_at_s:
             return []
         astray = list(_astray(image, self._rules.imbalance_percentage_max))
         if len(astray) <= ELECTIONS_MAX:
