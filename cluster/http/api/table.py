@@ -4,6 +4,7 @@ from typing import Any
 
 from cordwood.cluster.http.api import (
     archive,
+    balance,
     brokers,
     cluster,
     configs,
@@ -29,6 +30,7 @@ ROUTES: tuple[Route[Any, Any], ...] = (
     *partitions.ROUTES,
     *configs.ROUTES,
     *leaders.ROUTES,
+    *balance.ROUTES,
     *groups.ROUTES,
     *transactions.ROUTES,
     *cuts.ROUTES,

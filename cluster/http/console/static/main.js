@@ -1,6 +1,7 @@
 // Entry point of the console: the router from the URL hash to a view, and the redraw after each change.
 
 import { archiveView } from "./archive.js";
+import { balanceView } from "./balance.js";
 import { brokerView, brokersView } from "./brokers.js";
 import { cutsView } from "./cuts.js";
 import { h, patch } from "./dom.js";
@@ -28,6 +29,7 @@ const VIEWS = {
   cuts: { all: cutsView },
   quotas: { all: quotasView },
   brokers: { all: brokersView, one: brokerView },
+  balance: { all: balanceView },
   moves: { all: movesView },
   archive: { all: archiveView },
 };
