@@ -1,0 +1,1 @@
+"""Hosts with several brokers: what each more process costs, and what a second process gains."""
