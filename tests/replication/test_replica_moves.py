@@ -4,10 +4,11 @@ import asyncio
 import os
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 
 import pytest
-from replica_fixture import ME, NOW_MS, TOPIC_ID, log_directory, run_here, surroundings_of
+from replica_fixture import ME, NOW_MS, TOPIC_ID, log_directory, surroundings_of
 from virtual_time import run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -21,13 +22,15 @@ from cordwood.replication.syncers import OnSynced, sync_all
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import split
 from cordwood.storage.config import FlushPolicy, LogConfig
-from cordwood.storage.disk import Syncable
+from cordwood.storage.disk import Syncable, sync_directory
 from cordwood.storage.log_copy import commit
 from cordwood.storage.records import Record, decode, encode
+from cordwood.storage.rolling import directories_to
 
 PATHS = ("/data-a", "/data-b")
 PLACE = TopicIdPartition("t", 0, TOPIC_ID)
-SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=200)
+"""A segment takes as long as a switch, at least."""
 STEPS_MAX, SWITCH_STEPS = 1000, 60
 STRIDE = int(os.environ.get("MOVE_STRIDE", "4"))
 """Steps from one crash to the next in the switch; before it there are fewer crashes. With 1 it takes minutes."""
@@ -168,32 +171,75 @@ def test_a_replica_moves_while_it_is_written() -> None:
     run(scenario())
 
 
+async def held_switch(broker: MovingBroker, *, is_committed: bool) -> asyncio.Event:
+    """Move the replica under load, and hold the move before or after its commit. Return the event that lets it go on.
+
+    What was appended while the checkpoint of the copy was written is copied last, and flushed in the former copy.
+    """
+    partition, target = broker.partition, broker.directories[1]
+    may_go_on, is_held = asyncio.Event(), asyncio.Event()
+
+    async def run_blocking(function: Callable[..., object], *arguments: object) -> object:
+        if function is commit:
+            if is_committed:
+                function(*arguments)
+            is_held.set()
+            await may_go_on.wait()
+            return None if is_committed else function(*arguments)
+        return await run_slowly(function, *arguments)
+
+    target.run_blocking = run_blocking
+    await broker.load(30, "before")
+    await broker.settled()
+    broker.moves.move(partition, target)
+    while not is_held.is_set():
+        broker.send(f"meanwhile-{broker.sent}")
+        await asyncio.sleep(0.001)
+    assert partition.directory is target
+    return may_go_on
+
+
 def test_nothing_is_acknowledged_before_the_copy_counts() -> None:
     async def scenario() -> None:
         broker = MovingBroker(SimulatedDisk(random.Random(1)))
-        partition, target = broker.open(), broker.directories[1]
-        may_commit = asyncio.Event()
-
-        async def run_blocking(function: Callable[..., object], *arguments: object) -> object:
-            if function is commit:
-                await may_commit.wait()
-            return await run_here(function, *arguments)
-
-        target.run_blocking = run_blocking
-        await broker.load(30, "before")
-        broker.moves.move(partition, target)
-        while partition.directory is not target:
-            broker.send("meanwhile")
-            await asyncio.sleep(0.001)
+        partition = broker.open()
+        may_go_on = await held_switch(broker, is_committed=False)
         acknowledged = list(broker.acknowledged)
         await broker.load(10, "waits")
         await asyncio.sleep(5)
         later, flushed_end = list(broker.acknowledged), partition.log.flushed_end
-        may_commit.set()
+        may_go_on.set()
         assert later == acknowledged
         assert flushed_end == len(acknowledged) < partition.log.log_end
         await broker.settled()
         assert broker.acknowledged == broker.values()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_power_cut_may_take_the_end_of_a_copy_that_does_not_count(*, is_committed: bool) -> None:
+    """The names of the copy are on disk, and of its content what was synced."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk(random.Random(1))
+        broker = MovingBroker(disk)
+        place = broker.directories[1].partition_path(TOPIC_ID, 0)
+        broker.open()
+        await held_switch(broker, is_committed=is_committed)
+        acknowledged = list(broker.acknowledged)
+        assert len(acknowledged) > 30
+        with closing(disk.open(f"{place}/moved")) as mark:
+            mark.sync()
+        for name in (*directories_to(place), "/data-b/moves"):
+            sync_directory(disk, name)
+        broker.syncer.is_dead = True
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        disk.power_cut(0.0)
+        again = MovingBroker(disk)
+        assert again.open(2).directory is again.directories[int(is_committed)]
+        assert again.values()[: len(acknowledged)] == acknowledged
 
     run(scenario())
 
@@ -294,10 +340,10 @@ async def _crash_at(step: int, policy: FlushPolicy, keep: float | None, *, is_in
     With `is_in_switch` steps count from the checkpoint of the copy on.
     """
     disk = SimulatedDisk(random.Random(step))
-    config = LogConfig(segment_bytes=1000, index_interval_bytes=200, flush_policy=policy)
+    config = replace(SMALL, flush_policy=policy)
     broker = MovingBroker(disk, config)
     partition = broker.open()
-    await broker.load(30, "before")
+    await broker.load(80, "before")
     await broker.settled()
     loop = asyncio.get_running_loop()
     crashed = loop.create_future()
