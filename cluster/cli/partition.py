@@ -105,6 +105,30 @@ def move(
     typer.echo(f"{topic}-{partition}: {'the move was cancelled' if cancel else done}")
 
 
+@app.command(name="move-dir")
+def move_dir(
+    topic: Topic,
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    broker: Annotated[int, typer.Option("--broker", metavar="ID", min=0, help="The broker that has the replica.")],
+    to: Annotated[str, typer.Option("--to", metavar="DIRECTORY", help="One of the broker's log.dirs.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the replica is there.")] = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+    command_config: CommandConfig = None,
+) -> None:
+    """Move a replica to another log directory of its broker, while clients use it.
+
+    The directory that it is in cancels a move.
+    """
+    from cordwood.cluster.cli.admin import cluster_admin
+    from cordwood.cluster.cli.replica_directories import is_moving, move_replica
+
+    with cluster_admin(target_of(servers, command_config)) as admin:
+        move_replica(admin, topic, partition, broker, to)
+        while wait and is_moving(admin, topic, partition, broker):
+            time.sleep(POLL_S)
+    typer.echo(f"{topic}-{partition} on broker {broker}: {'moved' if wait else 'is being moved'} to {to}")
+
+
 @app.command(name="list-moves")
 def list_moves(
     as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS, command_config: CommandConfig = None
