@@ -192,9 +192,11 @@ async def held_switch(broker: MovingBroker, *, is_committed: bool) -> asyncio.Ev
     await broker.load(30, "before")
     await broker.settled()
     broker.moves.move(partition, target)
-    while not is_held.is_set():
+    for _ in range(1000):
         broker.send(f"meanwhile-{broker.sent}")
         await asyncio.sleep(0.001)
+        if is_held.is_set():
+            break
     assert partition.directory is target
     return may_go_on
 
