@@ -78,7 +78,7 @@ class ClientThrottle:
         self.is_active = False
         """Whether there are quotas of users or client ids."""
         self.limits_addresses = False
-        self.measures = measures or ThrottleMeasures()
+        self.measures = measures or ThrottleMeasures(lambda: 0.0)
         self._now: Callable[[], float] = lambda: 0.0
         self._produced, self._fetched = Limiter(_found_by(PRODUCER_BYTE_RATE)), Limiter(_found_by(CONSUMER_BYTE_RATE))
         self._requests, self._mutations = Limiter(_percentage), Limiter(_found_by(CONTROLLER_MUTATION_RATE))

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from time import perf_counter
 from typing import Any, NamedTuple
 
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -49,7 +48,7 @@ class Held(NamedTuple):
 class ThrottleMeasures:
     """The metrics of client quotas, by the key of the limit."""
 
-    def __init__(self, clock: Clock = perf_counter) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.requests: Counter[str] = Counter()
         """Throttled requests and delayed connections."""
