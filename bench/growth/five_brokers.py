@@ -117,9 +117,11 @@ def _failover_s(cluster: LocalCluster, views: Sequence[PartitionView]) -> float:
         if view.leader == victim
     ]
     frames = _frames_by_leader(moved)
+    # The last partition of each leader first, so that the questions take little of the brokers' time.
+    last = _frames_by_leader({view.leader: view for view in moved}.values())
     began = time.perf_counter()
     cluster.brokers[victim].kill()
-    for leader, frame in frames.items():
+    for leader, frame in (*last.items(), *frames.items()):
         if not wait_for(partial(_serves, addresses[leader - 1], frame), READY_S):
             raise NotLedAgain(f"broker {leader} did not lead all of its new partitions within {READY_S:.0f} s")
     return time.perf_counter() - began

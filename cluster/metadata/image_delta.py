@@ -114,13 +114,15 @@ class ImageDelta:
         topic = self.topic(topic_id)
         if topic is None:
             return
-        partitions, least = list(topic.partitions), self.rest.min_isr(topic)
+        partitions, least, is_changed = list(topic.partitions), self.rest.min_isr(topic), False
         for index, change in changes:
             if 0 <= index < len(partitions):
                 if self._is_part_full():
                     yield
-                partitions[index] = self._changed(partitions[index], change, least)
-        if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
+                before = partitions[index]
+                partitions[index] = self._changed(before, change, least)
+                is_changed |= partitions[index] is not before
+        if is_changed:
             self.put_topic(replace(topic, partitions=tuple(partitions)))
 
     def _changed(self, before: PartitionImage, change: Change, min_isr: int) -> PartitionImage:
