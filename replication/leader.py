@@ -173,10 +173,13 @@ class LeaderView:
         return len(self.isr) < len(self.assignment.replicas) - self.assignment.removing
 
     def is_complete(self, log_end: int) -> bool:
-        """Return whether all replicas are in sync and have the whole log: then no follower has to be watched."""
-        ends = self.followers
-        return len(self.isr) == len(self.assignment.replicas) and all(
-            other in ends and ends[other].flushed_end >= log_end for other in self._others
+        """Return whether all that is in sync has the whole log, and no other replica is connected.
+
+        Then no follower has to be watched: one that connects is considered when it reports.
+        """
+        followers, others = self.followers, self._others
+        return len(followers) <= len(others) and all(
+            other in followers and followers[other].flushed_end >= log_end for other in others
         )
 
     def may_grow(self, follower: int, high_watermark: int) -> bool:
