@@ -223,3 +223,15 @@ def test_a_follower_that_comes_back_empty_is_believed() -> None:
     led.follows(3, 0)
     assert led.proposes() is None
     assert led.high_watermark == 100
+
+
+def test_only_what_may_change_the_isr_is_watched() -> None:
+    led = Led(isr=(1, 2))
+    assert not led.view.is_complete(led.log_end), "broker 2 has not reported"
+    led.follows(2, 100)
+    assert led.view.is_complete(led.log_end), "broker 3 is not connected: it is considered when it reports"
+    led.follows(3, 100)
+    assert not led.view.is_complete(led.log_end), "broker 3 may join"
+    led.view.follower_detached(3)
+    assert led.view.is_complete(led.log_end)
+    assert not led.view.is_complete(led.log_end + 1), "broker 2 may lag"
