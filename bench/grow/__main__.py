@@ -35,7 +35,7 @@ class Result:
         self.figures[name] = value
         if not is_met:
             self.missed.append(f"{name}: {value} (goal: {goal})")
-        print(f"{name:44} {value}{'' if is_met else f'   MISSED: {goal}'}", flush=True)
+        _say(f"{name:44} {value}{'' if is_met else f'   MISSED: {goal}'}")
 
 
 class Cluster:
@@ -57,7 +57,7 @@ class Cluster:
             check=False,
         )
         if done.returncode:
-            print(done.stdout, file=sys.stderr)
+            sys.stderr.write(done.stdout)
             done.check_returncode()
         return done.stdout
 
@@ -127,7 +127,7 @@ def _story(cluster: Cluster, result: Result, options: argparse.Namespace) -> Non
     wrong = anomalies(cluster.servers, load, begins)
     result.note("anomalies", len(wrong), "0", is_met=not wrong)
     for sentence in [*load.errors[:5], *wrong[:5]]:
-        print(f"  {sentence}")
+        _say(f"  {sentence}")
 
 
 def _moved(
@@ -163,6 +163,11 @@ def _check_even(cluster: Cluster, result: Result, expected: set[int], what: str)
         mean = sum(values) / len(values)
         off = max(abs(value - mean) for value in values) / mean
         result.note(f"{key} from even after {what}", round(off, 3), f"{EVEN_MAX:.0%}", is_met=off <= EVEN_MAX)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _options() -> argparse.Namespace:

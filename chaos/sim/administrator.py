@@ -6,7 +6,7 @@ A refused request is not repeated; the administrator continues with the next cho
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,15 @@ from kio.schema.errors import ErrorCode
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC, Chore, Due
 from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.plan import MIN_ISR, TOPIC
+from cordwood.cluster.balance import planner
+from cordwood.cluster.balance.execution import Execution
+from cordwood.cluster.balance.load import ClusterLoad
+from cordwood.cluster.balance.plan import Plan
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.cordons import ALL_DIRECTORIES, CORDONED
 from cordwood.cluster.metadata.image import PartitionImage
+from cordwood.cluster.proposals.cluster_load import load_of
 
 if TYPE_CHECKING:
     from cordwood.chaos.sim.world import World
@@ -33,6 +39,7 @@ OF_TOPIC, OF_BROKER = 2, 4
 """Resource types of IncrementalAlterConfigs."""
 SET = 0
 PARTITIONS_MAX = 5
+COPIES_AT_ONCE = 2
 
 Doing = Callable[[random.Random], Coroutine[Any, Any, bool]]
 """One chore. Returns whether it was done, or refused by the broker."""
@@ -244,20 +251,25 @@ class Administrator:
         return await self._ask(message(api, resources=(resource,), validate_only=False))
 
     async def _unregister(self, dice: random.Random) -> bool:
-        """Move all replicas away from a broker that is not a voter, kill it, unregister it, and start it again."""
+        """Cordon and drain a broker that is not a voter, kill it, unregister it, start it again, and give it replicas."""
         world = self._world
         others = [broker for broker in world.plan.broker_ids if broker > world.plan.voters]
         if not others:
             return False
         broker = dice.choice(others)
-        if not await self._drain(broker) or not world.hosts[broker].is_running:
-            return False
-        self._hold(broker)
-        request = message(ApiKey.UNREGISTER_BROKER, broker_id=BrokerId(broker))
+        await self._configure(OF_BROKER, str(broker), {CORDONED: ALL_DIRECTORIES})
         try:
-            return await self._until_done(lambda: self._ask(request))
+            if not await self._drain(broker) or not world.hosts[broker].is_running:
+                return False
+            self._hold(broker)
+            request = message(ApiKey.UNREGISTER_BROKER, broker_id=BrokerId(broker))
+            try:
+                return await self._until_done(lambda: self._ask(request))
+            finally:
+                world.start(broker)
         finally:
-            world.start(broker)
+            await self._until_done(lambda: self._configure(OF_BROKER, str(broker), {CORDONED: ""}))
+            await self._make(planner.balance)
 
     async def _change_directories(self, dice: random.Random) -> bool:
         """Move some replicas of a broker to other log directories."""
@@ -274,25 +286,21 @@ class Administrator:
         return await self._ask(message(api, dirs=tuple(rows)), host.address)
 
     async def _drain(self, broker: int) -> bool:
-        """Move all replicas of a broker to brokers without one. Return whether it has none left."""
+        """Move all replicas of a broker away, as plans of drains say. Return whether it has none left."""
         deadline_s = self._world.now_s + WAIT_S
         while self._world.now_s < deadline_s and not self.is_resting:
-            held = [
-                (topic.name, index, partition)
-                for topic in self._world.image.topics_by_id.values()
-                for index, partition in enumerate(topic.partitions)
-                if broker in partition.replicas
-            ]
-            if not held:
+            topics = self._world.image.topics_by_id.values()
+            if not any(broker in partition.replicas for topic in topics for partition in topic.partitions):
                 return True
-            for name, index, partition in held:
-                replicas = [int(replica) for replica in partition.replicas]
-                spare = [other for other in self._world.plan.broker_ids if other not in replicas]
-                if not spare:
-                    return False
-                await self._move(name, index, [spare[0] if one == broker else one for one in replicas])
+            await self._make(lambda load: planner.drain(load, [broker]))
             await asyncio.sleep(1.0)
         return False
+
+    async def _make(self, plan_of: Callable[[ClusterLoad], Generator[None, None, Plan]]) -> None:
+        """Begin the first moves of a plan."""
+        load = planner.whole(load_of(self._world.image, {}, {}))
+        for move in Execution(planner.whole(plan_of(load)).moves, COPIES_AT_ONCE).begin():
+            await self._move(move.topic, move.index, list(move.after))
 
     def _hold(self, broker: int) -> None:
         """Kill a broker, and keep it down."""

@@ -23,7 +23,7 @@ def image(*replicas: tuple[int, ...], alive: tuple[int, ...] = (1, 2, 3), adding
             tuple(map(BrokerId, each)),
             tuple(map(BrokerId, each)),
             BrokerId(each[0]),
-            adding=tuple(map(BrokerId, adding)),
+            adding=added,
         )
         for each in replicas
     )
