@@ -251,7 +251,7 @@ class Administrator:
         return await self._ask(message(api, resources=(resource,), validate_only=False))
 
     async def _unregister(self, dice: random.Random) -> bool:
-        """Cordon and drain a broker that is not a voter, kill it, unregister it, start it again, and give it replicas."""
+        """Cordon and drain a broker that is not a voter, kill it, unregister it, start it again, and balance."""
         world = self._world
         others = [broker for broker in world.plan.broker_ids if broker > world.plan.voters]
         if not others:

@@ -132,7 +132,13 @@ def up(
                 raise
 
 
-def down(data_dir: DataDir = Path("cordwood-cluster")) -> None:
+def down(
+    data_dir: DataDir = Path("cordwood-cluster"),
+    only: Annotated[
+        list[int] | None,
+        typer.Option("--broker", metavar="ID", help="Stop this broker only; may be repeated. The default is all."),
+    ] = None,
+) -> None:
     """Stop the brokers of a cluster that `cordwood up` started. Removes no file.
 
     A broker that does not stop in 30 s is killed. Its acknowledged records are on disk.
@@ -146,10 +152,10 @@ def down(data_dir: DataDir = Path("cordwood-cluster")) -> None:
     running = {
         member.broker_id: (member, pids[member.broker_id])
         for member in members
-        if processes.is_running(member, pids.get(member.broker_id))
+        if processes.is_running(member, pids.get(member.broker_id)) and member.broker_id in (only or [member.broker_id])
     }
     if not running:
-        typer.echo(f"No broker of {data_dir} is running.")
+        typer.echo(f"No {'such ' if only else ''}broker of {data_dir} is running.")
     for sentence in processes.stop(running):
         typer.echo(sentence)
 
