@@ -76,7 +76,7 @@ class Cluster:
         def is_down() -> bool:
             return any(row["id"] == broker_id and row["state"] == "down" for row in self.brokers())
 
-        wait_for(is_down, STOP_S)
+        assert wait_for(is_down, STOP_S), f"broker {broker_id} is not down after {STOP_S:.0f} s"
 
     def down(self) -> None:
         self.run("down", "-d", "cluster")
@@ -113,7 +113,7 @@ def _story(cluster: Cluster, result: Result, options: argparse.Namespace) -> Non
     cluster.up(5)
     _moved(cluster, result, load, options, "growth", baseline_ms, ("balance",))
     _check_even(cluster, result, {1, 2, 3, 4, 5}, "growth")
-    # The logs that the growth has removed are kept for file.delete.delay.ms, and a replica that returns begins with them.
+    # Removed logs are kept for file.delete.delay.ms, and a replica that returns begins with its old one.
     time.sleep(DELETE_DELAY_S)
     _moved(cluster, result, load, options, "shrinking", baseline_ms, ("broker", "drain", "4", "5"))
     for broker_id in (4, 5):
