@@ -423,7 +423,7 @@ class SimulatedQuorum:
             rng=random.Random(self.rng.random()),
             on_failure=lambda failure: self.failures.append((broker, failure)),
             on_refused=lambda reason: self.refusals.append((broker, reason)),
-            voters=self.addresses if broker in self.addresses or broker in self.observers else {},
+            voters={} if broker in self.members.keys() - self.addresses.keys() else self.addresses,
             bootstrap=tuple(self.members.values()) if self.has_joined else (),
             may_found=not self.has_joined,
             bind=(host(broker), PORT),

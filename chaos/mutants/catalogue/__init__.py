@@ -32,6 +32,7 @@ from cordwood.chaos.mutants.catalogue import (
     tls,
     tokens,
     transactions,
+    voters,
 )
 from cordwood.chaos.mutants.mutant import Mutant
 
@@ -67,6 +68,7 @@ _MODULES = (
     tokens,
     tls,
     transactions,
+    voters,
 )
 ALL: tuple[Mutant, ...] = tuple(mutant for module in _MODULES for mutant in module.MUTANTS)
 

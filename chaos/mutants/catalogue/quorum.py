@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         "leader-counts-itself-too-early",
         "cluster/metadata/raft/node.py",
-        "        ends = [self.log.flushed_end, *(",
-        "        ends = [self.log.end, *(",
+        "            ends += [self.log.flushed_end]\n",
+        "            ends += [self.log.end]\n",
         "The Raft leader counts only its own flushed entries.",
         LOST,
         Scenario.QUORUM,
@@ -119,8 +119,8 @@ MUTANTS = (
     Mutant(
         "no-pre-vote",
         "cluster/metadata/raft/election.py",
-        "            if self.may_vote:\n                self._ask_who_is_willing()\n",
-        "            if self.may_vote:\n                self._shall_stand = True\n",
+        "            if self.may_vote and self._may_stand:\n                self._ask_who_is_willing()\n",
+        "            if self.may_vote and self._may_stand:\n                self._shall_stand = True\n",
         "A voter wins a pre-vote before it starts an election.",
         "A voter that was partitioned deposes a live leader.",
         Scenario.QUORUM,

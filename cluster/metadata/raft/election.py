@@ -151,6 +151,8 @@ class Elector(Library):
 
         The library counts this node's own vote. A voter that is being removed has none: it needs its majority first.
         """
+        if sender not in self.others:
+            return
         if self._voted_term != self.term:
             self._voted_for_us, self._voted_term = set(), self.term
         if self.role is Role.CANDIDATE and vote.term == self.term and sender not in self._voted_for_us:

@@ -1,5 +1,6 @@
 """Voters that are added and removed while the quorum runs (KIP-853, docs/adr/0042)."""
 
+import asyncio
 import random
 
 import pytest
@@ -76,6 +77,7 @@ def test_a_new_voter_counts_and_a_removed_one_does_not() -> None:
         await quorum.wait(5)
         assert not any(voter.is_leader for voter in quorum.quorums.values()), "one of two voters leads"
         quorum.start(3)
+        await quorum.wait(0.1)
         await quorum.put(await quorum.leader(), "b")
         await quorum.formed()
         assert quorum.voters(2) == (1, 3)
@@ -138,6 +140,32 @@ def test_a_broker_that_does_not_follow_is_not_added() -> None:
         with pytest.raises(CommandRefused, match="Broker 3 is not connected to the leader"):
             await quorum.add(1, 3)
         assert quorum.voters(1) == (1, 2)
+
+    run(story())
+
+
+def test_two_changes_at_once_are_made_one_after_the_other() -> None:
+    async def story() -> None:
+        quorum = await formed(voters=1)
+        quorum.join(2, 3)
+        await quorum.until(lambda: all(quorum.standing(member) is Standing.MEMBER for member in (2, 3)))
+        await quorum.register(1, 2, 3)
+        await asyncio.gather(quorum.add(1, 2), quorum.add(1, 3))
+        assert quorum.voters(1) == (1, 2, 3)
+
+    run(story())
+
+
+def test_with_bootstrap_servers_an_empty_disk_founds_no_cluster() -> None:
+    async def story() -> None:
+        quorum = await grown(3)
+        quorum.kill(2, 3)
+        quorum.wipe(1)
+        quorum.start(1)
+        await quorum.wait(5)
+        assert quorum.standing(1) is Standing.EMPTY
+        quorum.start(2, 3)
+        await quorum.until(lambda: quorum.standing(1) is Standing.MEMBER)
 
     run(story())
 
