@@ -225,5 +225,5 @@ def test_a_crash_while_damage_is_put_aside_leaves_an_amnesiac(steps: int) -> Non
 def test_the_metadata_of_a_broker_without_peers_is_not_a_voters() -> None:
     disk = SimulatedDisk(random.Random(1))
     disk.make_directories(f"{DIRECTORY}/copy")
-    with pytest.raises(storage.WrongMetadata, match="set controller.quorum.voters to this broker alone"):
+    with pytest.raises(storage.WrongMetadata, match=r"set controller\.quorum\.voters to this broker alone"):
         storage.read(disk, DIRECTORY)
