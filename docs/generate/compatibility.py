@@ -31,10 +31,10 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "StreamsGroupHeartbeat",
         "StreamsGroupDescribe",
     ),
-    ("Changes of the voters at run time (KIP-853) are not supported: `controller.quorum.voters` is fixed."): (
-        "AddRaftVoter",
-        "RemoveRaftVoter",
-        "UpdateRaftVoter",
+    ("Client metrics (KIP-714) and changes of feature levels are not supported: clients work without them."): (
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
+        "UpdateFeatures",
     ),
 }
 """What a client could ask for and does not get, under the sentence that says why."""

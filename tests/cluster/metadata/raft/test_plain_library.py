@@ -4,6 +4,7 @@ If one of these tests fails with another version, an override may have become un
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +98,37 @@ def test_it_stands_without_asking_and_so_deposes_a_leader_that_is_well() -> None
     plain.append((b"\1", 2, 7), term=7)
     plain.receive(3, type="request_vote", term=8, last_log_index=9, last_log_term=7)
     assert plain.library.raftCurrentTerm == 8
+
+
+def changing(journal: str) -> SyncObj:
+    """Return PySyncObj's own node 1, with node 2, whose voters may change."""
+    configuration = SyncObjConf(
+        autoTick=False, appendEntriesUseBatch=True, dynamicMembershipChange=True, journalFile=journal
+    )
+    return SyncObj(Node(1), [Node(2)], configuration, transport=Silence(), nodeClass=Node)
+
+
+def test_after_a_crash_a_new_voter_in_its_log_does_not_count(tmp_path: Path) -> None:
+    library = changing(str(tmp_path / "journal"))
+    library._SyncObj__onNodeConnected(Node(2))
+    library._SyncObj__raftElectionDeadline = -1.0
+    library.doTick(0)
+    library._SyncObj__onMessageReceived(Node(2), {"type": "response_vote", "term": library.raftCurrentTerm})
+    assert library._isLeader()
+    library._SyncObj__raftCommitIndex = library._SyncObj__noopIDx
+    library.doTick(0)
+    library.addNodeToCluster(3)
+    library.doTick(0)
+    assert {node.id for node in library.otherNodes} == {2, 3}
+    log_end = library._SyncObj__getCurrentLogIndex()
+    library._SyncObj__raftLog._destroy()
+    restarted = changing(str(tmp_path / "journal"))
+    assert restarted._SyncObj__getCurrentLogIndex() == log_end, "the change is in its log"
+    assert {node.id for node in restarted.otherNodes} == {2}, (
+        "and not in force: two of three voters count as two of two"
+    )
+
+
+def test_a_leader_cannot_be_removed() -> None:
+    plain = Plain(voters=2)
+    assert not plain.private("doChangeCluster")(["rem", 1, Node(1)])
