@@ -31,7 +31,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
     "archive.cache.bytes": str(CACHE_BYTES),
 }
-VERIFIED_S = 600.0
+VERIFIED_S = READING_LIMIT_S = 900.0
 
 
 def main(
@@ -45,6 +45,9 @@ def main(
         Path | None, typer.Option(exists=True, file_okay=False, help="The directory for all data during the run.")
     ] = None,
     home: Annotated[Path, typer.Option(help="Where the programs are built.")] = PROGRAMS,
+    reader_mb_s: Annotated[
+        float, typer.Option("--reader-mb-s", min=0, help="Largest rate of the reader beside others; 0 for none.")
+    ] = 0,
     warm_gib: Annotated[int, typer.Option(help="Memory to touch first.")] = 0,
     recorded: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Record the figures as a result file, at a commit.")
@@ -52,8 +55,14 @@ def main(
 ) -> None:
     """Measure the archive. Prints the figures as one line of JSON; exits with 1 if a phase failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    work = Work(size, local or max(size // LOCAL_SHARE, LOCAL_BYTES_MIN), outage)
-    about = {"bytes": work.archived_bytes, "local_bytes": work.local_bytes, "outage_s": outage, "store": store}
+    work = Work(size, local or max(size // LOCAL_SHARE, LOCAL_BYTES_MIN), outage, reader_mb_s)
+    about = {
+        "bytes": work.archived_bytes,
+        "local_bytes": work.local_bytes,
+        "outage_s": outage,
+        "store": store,
+        "reader_mb_s": reader_mb_s,
+    }
     record = begun(recorded, KIND, about)
     try:
         load = load_generator(home, _say)
@@ -76,7 +85,7 @@ def _measured(work: Work, server: ObjectServer, load: Generator, place: Path) ->
     brokers.prepare()
     directory = place / "brokers"
     directory.mkdir()
-    distant = Generator(load.name, (*DISTANT, *load.command), load.ca)
+    distant = Generator(load.name, (*DISTANT, *load.command), load.ca, READING_LIMIT_S)
     with brokers.running(directory) as running:
         bench = Bench(work, brokers, running, server, load, distant, _say)
         bench.create_topics()

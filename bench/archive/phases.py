@@ -26,6 +26,8 @@ SEGMENTS = 6
 ROUND_BYTES_MAX = 1_000_000_000
 """What is produced in one go: the generator gives up after some minutes."""
 PLAIN_ROUNDS_MAX = 5
+BESIDE_BYTES_MAX = 1_000_000_000
+"""What the cold reader reads again and again: more than the brokers' caches have room for."""
 OTHERS_RATE, OTHERS_S = 1000, 15.0
 OUTAGE_RATE = 3000
 """Records a second while the store is stopped, so that the disks have room for a long outage."""
@@ -48,6 +50,8 @@ class Work:
     local_bytes: int
     """What each broker's disk keeps of the archived topic."""
     outage_s: float
+    reader_mb_s: float = 0.0
+    """Largest rate of the reader beside others; 0 for none."""
 
     @property
     def segment_bytes(self) -> int:
@@ -150,8 +154,8 @@ class Bench:
         for number in range(2):
             for name, reader in (
                 ("alone", None),
-                ("beside_a_reader", _consume(PLAIN, self.work.local_bytes // 2 // RECORD_BYTES)),
-                ("beside_a_cold_reader", _consume(ARCHIVED, cold)),
+                ("beside_a_reader", self._paced(PLAIN, self.work.local_bytes // 2)),
+                ("beside_a_cold_reader", self._paced(ARCHIVED, min(cold * RECORD_BYTES, BESIDE_BYTES_MAX))),
             ):
                 with self._repeated(reader) as rates:
                     outcome = self._run(line)
@@ -170,6 +174,10 @@ class Bench:
             assert isinstance(alone, float)
             assert isinstance(beside, float)
             self.figures[f"{what}_p99_ratio"] = round(beside / alone, 2)
+
+    def _paced(self, topic: str, size: int) -> LoadLine:
+        rate = int(self.work.reader_mb_s * MB / RECORD_BYTES)
+        return replace(_consume(topic, size // RECORD_BYTES), rate=rate)
 
     def outage(self) -> None:
         """Stop the store, produce, start it again, and wait until everything is archived."""
