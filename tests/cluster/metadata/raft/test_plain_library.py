@@ -124,9 +124,7 @@ def test_after_a_crash_a_new_voter_in_its_log_does_not_count(tmp_path: Path) -> 
     library._SyncObj__raftLog._destroy()
     restarted = changing(str(tmp_path / "journal"))
     assert restarted._SyncObj__getCurrentLogIndex() == log_end, "the change is in its log"
-    assert {node.id for node in restarted.otherNodes} == {2}, (
-        "and not in force: two of three voters count as two of two"
-    )
+    assert {node.id for node in restarted.otherNodes} == {2}, "and not in force: two of three count as two of two"
 
 
 def test_a_leader_cannot_be_removed() -> None:
