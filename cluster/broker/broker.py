@@ -22,7 +22,7 @@ from cordwood.cluster.broker.identity import claim_all, scrub_identities
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.links import link_security, quorum_tls
-from cordwood.cluster.broker.log_care import log_cleaner_of, log_maintenance_of
+from cordwood.cluster.broker.log_care import close_logs, log_cleaner_of, log_maintenance_of, scrubber_of
 from cordwood.cluster.broker.log_directories import DirectoryCare, open_directories
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
@@ -82,7 +82,6 @@ from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.recovery import Recovery
 from cordwood.replication.replicas import LeftOut, Replicas
-from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.open_segments import OpenSegments
@@ -373,8 +372,7 @@ class Broker:
         self._assignments = Assignments(
             self._replicas, self._log_maintenance, self._repairs.follow, settings, self._wall_clock, self._roles_taken
         )
-        rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
-        self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._reports.undecodable, interval_s)
+        self._scrubber = scrubber_of(settings, self._replicas, self._scrub_the_rest, self._reports.undecodable)
 
     def _roles_taken(self) -> None:
         image = self._quorum.image

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -13,6 +13,8 @@ from cordwood.replication.log_cleaner import CleanerLimits, LogCleaner
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.scrubber import Scrubber
+from cordwood.storage.scrub import Undecodable
 
 _events = structlog.get_logger("broker")
 
@@ -43,7 +45,27 @@ def log_cleaner_of(
     return LogCleaner(replicas, log_maintenance, wall_clock, limits, rng, coordinated)
 
 
-def close_log(partition: Partition) -> Partition | None:
+def scrubber_of(
+    settings: Settings,
+    replicas: Replicas,
+    scrub_the_rest: Callable[[], Awaitable[None]],
+    found_undecodable: Callable[[Partition, Undecodable], None],
+) -> Scrubber:
+    rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
+    return Scrubber(replicas, rate, scrub_the_rest, found_undecodable, interval_s)
+
+
+async def close_logs(replicas: Replicas) -> None:
+    """Flush and close all logs, so that the next start recovers nothing."""
+    await asyncio.gather(*(directory.flusher.drain() for directory in replicas.directories))
+    closing = [partition.directory.run_blocking(_close, partition) for partition in replicas]
+    unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
+    for directory in replicas.directories:
+        if directory not in unclosed:
+            directory.stopped()
+
+
+def _close(partition: Partition) -> Partition | None:
     """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
     if not partition.directory.is_offline:
         try:

@@ -135,6 +135,20 @@ def _of_topics(named: Fields) -> Cases:
         ApiKey.ALTER_CONFIGS: [Case({"resources": (topic_config, broker_config)}, of_config)],
         ApiKey.INCREMENTAL_ALTER_CONFIGS: [Case({"resources": (topic_config, broker_config)}, of_config)],
         ApiKey.LIST_CONFIG_RESOURCES: [Case({}, {CLUSTER_31: 1})],
+        # Every client may push its own metrics, if it says which instance it is.
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: [Case({"client_instance_id": None})],
+        ApiKey.PUSH_TELEMETRY: [
+            Case(
+                {
+                    "client_instance_id": None,
+                    "subscription_id": 1,
+                    "terminating": False,
+                    "compression_type": 0,
+                    "metrics": b"",
+                },
+                {ErrorCode.invalid_request: 1},
+            )
+        ],
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: [
             Case({"topics": ({"name": topic},), "response_partition_limit": 10}, {TOPIC_29: 1})
         ],

@@ -29,7 +29,16 @@ from cordwood.cluster.security.authorizer import OPERATIONS_ON
 
 FIRST_STEPS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 """What a client may send before it is authenticated."""
-NOT_REFUSED = frozenset({ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+NOT_REFUSED = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    }
+)
 """APIs that require no right. Those of SASL are attempts of their own."""
 WITHOUT_RIGHTS = "eve"
 LACKING = "lacking"
