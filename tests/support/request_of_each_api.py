@@ -262,7 +262,7 @@ def _of_voters() -> Cases:
     listeners = ({"name": "CONTROLLER", "host": "localhost", "port": 9093},)
     kraft = {"min_supported_version": 0, "max_supported_version": 1}
     return {
-        ApiKey.ADD_RAFT_VOTER: [Case({**voter, "timeout": 0, "listeners": listeners}, {CLUSTER_31: 1})],
+        ApiKey.ADD_RAFT_VOTER: [Case({**voter, "timeout": MINUTE, "listeners": listeners}, {CLUSTER_31: 1})],
         ApiKey.REMOVE_RAFT_VOTER: [Case(voter, {CLUSTER_31: 1})],
         ApiKey.UPDATE_RAFT_VOTER: [
             Case(
