@@ -85,6 +85,7 @@ async def quorum_of(story: VoterStory, seed: int) -> SimulatedQuorum:
     await quorum.formed()
     quorum.join(*(member for member in story.members if member != 1))
     await quorum.until(lambda: all(quorum.standing(member) is Standing.MEMBER for member in story.members))
+    await quorum.formed()
     await quorum.register(*story.members)
     for voter in story.before[1:]:
         await quorum.add(1, voter)
@@ -243,6 +244,7 @@ async def _scenario(seed: int) -> float:
     members = rng.choice((4, 5, 6))
     quorum.join(*range(2, members + 1))
     await quorum.until(lambda: all(quorum.standing(member) is Standing.MEMBER for member in quorum.quorums))
+    await quorum.formed()
     await quorum.register(*quorum.members)
     for voter in range(2, rng.choice((2, 3, 3, 4)) + 1):
         await quorum.add(1, voter)

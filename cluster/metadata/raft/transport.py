@@ -131,7 +131,7 @@ class Transport:
         return [voter for voter in self._voters if voter in self._connections]
 
     def connected_observers(self) -> list[BrokerId]:
-        return [peer for peer in self._connections if peer not in self._voters and peer not in self._suspects]
+        return [peer for peer in self._connections if peer not in self._voters]
 
     def status(self, peer: BrokerId, log_end: int | None) -> VoterStatus:
         """Return the status of another voter or an observer."""

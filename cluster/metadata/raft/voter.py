@@ -185,8 +185,8 @@ class RaftQuorum:
     def status(self) -> QuorumStatus:
         node = self._node
         voters = tuple(map(self._status_of, self._voters))
-        others = [*self._transport.connected_observers(), *(() if node.is_voter else (self._node_id,))]
-        observers = tuple(map(self._status_of, sorted(others)))
+        others = {*self._transport.connected_observers(), *(() if node.is_voter else (self._node_id,))}
+        observers = tuple(map(self._status_of, sorted(others - set(self._voters))))
         return QuorumStatus(node.leader, self.term, node.commit_index, voters, observers)
 
     def _status_of(self, broker_id: BrokerId) -> VoterStatus:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from raft_node_fixture import FOUR, THREE, TWO, NodeFixture, entry, node_in_no_time
+from raft_node_fixture import FIVE, FOUR, THREE, TWO, NodeFixture, entry, node_in_no_time
 
 from cordwood.cluster.metadata.command_codec import encode
 from cordwood.cluster.metadata.commands import AddVoter, BrokerId, RemoveVoter, VoterRow
@@ -63,8 +63,9 @@ def test_voters_of_truncated_entries_are_in_force_no_more(raft: NodeFixture) -> 
 def test_a_learner_counts_for_nothing(raft: NodeFixture) -> None:
     raft.elected()
     raft.node.connected(FOUR)
+    raft.node.connected(FIVE)
     raft.node.append(entry(2, 1))
-    raft.flush().confirm(FOUR, end=2)
+    raft.flush().confirm(FOUR, FIVE, end=2)
     assert raft.node.commit_index < 2
     raft.node.receive(FOUR, Vote(1))
     raft.confirm(TWO, end=2)

@@ -43,6 +43,7 @@ async def grown(voters: int = 3) -> SimulatedQuorum:
     quorum = SimulatedQuorum(voters=1).start()
     await quorum.formed()
     quorum.join(*range(2, voters + 1))
+    await quorum.formed()
     await quorum.register(*quorum.members)
     for voter in range(2, voters + 1):
         await quorum.add(1, voter)
@@ -108,6 +109,7 @@ def test_what_is_no_change_by_one_voter_is_refused_with_a_sentence() -> None:
         quorum = await grown(2)
         quorum.join(3)
         await quorum.until(lambda: quorum.standing(3) is Standing.MEMBER)
+        await quorum.formed()
         for through in (1, 2):
             with pytest.raises(CommandRefused, match="Broker 2 is a voter already"):
                 await quorum.add(through, 2)
@@ -134,6 +136,7 @@ def test_a_broker_that_does_not_follow_is_not_added() -> None:
         quorum = await grown(2)
         quorum.join(3)
         await quorum.until(lambda: quorum.standing(3) is Standing.MEMBER)
+        await quorum.formed()
         await quorum.register(3)
         quorum.cut_off(3)
         await quorum.wait(4)
@@ -149,6 +152,7 @@ def test_two_changes_at_once_are_made_one_after_the_other() -> None:
         quorum = await formed(voters=1)
         quorum.join(2, 3)
         await quorum.until(lambda: all(quorum.standing(member) is Standing.MEMBER for member in (2, 3)))
+        await quorum.formed()
         await quorum.register(1, 2, 3)
         await asyncio.gather(quorum.add(1, 2), quorum.add(1, 3))
         assert quorum.voters(1) == (1, 2, 3)
@@ -176,6 +180,7 @@ def test_observers_follow_the_voters_to_other_brokers() -> None:
         quorum.observe(9)
         await quorum.formed(9)
         quorum.join(2)
+        await quorum.formed()
         await quorum.register(1, 2)
         await quorum.add(1, 2)
         await quorum.remove(1, 1)
