@@ -196,6 +196,7 @@ class Declined:
     """The leader's refusal of a proposed change of the voters, which is not in the log. `code` is Kafka's."""
 
     KIND: ClassVar[int] = 15
+    LEVEL: ClassVar[int] = 2
     tag: bytes
     code: int
     reason: str
