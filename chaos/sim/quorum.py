@@ -25,7 +25,6 @@ from cordwood.cluster.metadata.commands import (
     RemoveVoter,
     ResourceType,
 )
-from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, SUPPORTED
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
@@ -205,9 +204,7 @@ class SimulatedQuorum:
         for broker in brokers:
             incarnation = UUID(int=self.rng.getrandbits(128))
             directories = (self.directories[BrokerId(broker)],)
-            levels = SUPPORTED if self._everyone[broker].image.metadata_version > FIRST_LEVEL else OF_FIRST_RELEASE
-            registration = RegisterBroker(BrokerId(broker), incarnation, (), None, directories, levels=levels)
-            await self.propose(broker, registration)
+            await self.propose(broker, RegisterBroker(BrokerId(broker), incarnation, (), None, directories))
 
     async def add(self, through: int, broker: int) -> Image:
         """Add a voter, with the directory that it has now."""
