@@ -77,11 +77,17 @@ class Elector(Library):
             self._shall_stand = False
             self.forget_leader()
             self.deadline_s = float("-inf")
-        elif self.role is not Role.LEADER and self.deadline_s < self._host.now_s():
+            self.doTick(0.0)
+            return
+        if self.role is not Role.LEADER and self.deadline_s < self._host.now_s():
             self.put_off_election()
             if self.may_vote and self._may_stand:
                 self._ask_who_is_willing()
+        # The library reads the clock again: a deadline that passes in between must not make a candidate of a voter that
+        # has not asked who is willing, or that may not vote.
+        deadline_s, self.deadline_s = self.deadline_s, float("inf")
         self.doTick(0.0)
+        self.deadline_s = deadline_s
 
     def stand_no_more(self) -> None:
         """Cancel a pre-vote: there is a leader, and pre-votes granted before may no longer hold."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from pysyncobj import syncobj
 from raft_node_fixture import FIVE, FOUR, THREE, TWO, NodeFixture, entry, node_in_no_time
 
 from cordwood.chaos.sim.faults import Died
@@ -97,6 +98,17 @@ def test_who_has_forgotten_its_votes_neither_votes_nor_stands(raft: NodeFixture)
     raft.sent.clear()
     raft.tick(5.0).tick(5.0)
     assert raft.sent == []
+
+
+@pytest.mark.parametrize("may_vote", [True, False])
+def test_no_voter_stands_because_its_time_is_over_within_a_tick(
+    raft: NodeFixture, monkeypatch: pytest.MonkeyPatch, may_vote: bool
+) -> None:
+    raft.node.may_vote = may_vote
+    deadline_s = raft.node.deadline_s
+    monkeypatch.setattr(syncobj, "monotonicTime", lambda: deadline_s + 0.001)
+    raft.tick(0.0)
+    assert (raft.node.term, raft.sent, raft.node.deadline_s) == (0, [], deadline_s)
 
 
 def test_what_is_not_on_disk_is_not_confirmed(raft: NodeFixture) -> None:
