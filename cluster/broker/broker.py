@@ -352,27 +352,27 @@ class Broker:
                 peers.dial_s,
             )
 
-        self._truncations = Truncations()
-        self._archived_leaders = ArchivedLeaders(self._truncations, self._roles_taken)
+        self._truncations = truncations = Truncations()
+        self._archived_leaders = ArchivedLeaders(truncations, self._roles_taken)
         self._leader_connections = LeaderConnections(leader_connection)
-        self._log_maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
-        self._directories = DirectoryCare(quorum, settings, self._replicas, self._log_maintenance)
-        self._log_cleaner = log_cleaner_of(settings, self._replicas, self._log_maintenance, self._wall_clock, self._rng)
+        self._log_maintenance = maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
+        self._directories = DirectoryCare(quorum, settings, self._replicas, maintenance)
+        self._log_cleaner = log_cleaner_of(settings, self._replicas, maintenance, self._wall_clock, self._rng)
         self._repairs = Repairs(
             quorum,
             settings.node_id,
             self._replicas,
             self._leader_connections,
-            self._log_maintenance,
-            self._truncations,
+            maintenance,
+            truncations,
             lambda: self._assignments.open_more(quorum.image),
             self._damage,
             lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial, peers.dial_s),
         )
-        self._assignments = Assignments(
-            self._replicas, self._log_maintenance, self._repairs.follow, settings, self._wall_clock, self._roles_taken
-        )
-        self._scrubber = scrubber_of(settings, self._replicas, self._scrub_the_rest, self._reports.undecodable)
+        follow, wall_clock = self._repairs.follow, self._wall_clock
+        self._assignments = Assignments(self._replicas, maintenance, follow, settings, wall_clock, self._roles_taken)
+        rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
+        self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._reports.undecodable, interval_s)
 
     def _roles_taken(self) -> None:
         image = self._quorum.image
