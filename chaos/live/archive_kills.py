@@ -61,7 +61,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 def main(
     rounds: Annotated[int, typer.Option(min=2, help="Kills, three in ten of them of restorations.")] = 20,
     seed: Seed = 1,
-    per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 100,
+    per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 40,
     keep: Keep = None,
     recorded: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Record the verdict as a result file, at a commit.")
