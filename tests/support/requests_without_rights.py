@@ -72,6 +72,9 @@ def refused_in(api: ApiKey, version: int, case: Case, *, is_known: bool = True) 
     if api is ApiKey.FIND_COORDINATOR and version == 0:
         # It knows only groups.
         refused = Counter({GROUP_30: 1})
+    if api is ApiKey.UPDATE_FEATURES and version < 2:
+        # The error of the whole request is also that of each feature.
+        refused = Counter({CLUSTER_31: 2})
     if (api, version) in {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}:
         # They have no field for an error.
         refused = Counter()

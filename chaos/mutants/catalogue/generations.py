@@ -144,8 +144,8 @@ MUTANTS = (
     Mutant(
         "clean-ends-pass-truncations",
         "storage/compaction/round.py",
-        "        if log.truncations != self._truncations:\n            return False\n        log.clean_end",
-        "        log.clean_end",
+        "        if log.truncations != self._truncations:\n            return False\n        if not self.begin",
+        "        if not self.begin",
         "A round raises the clean end only if the log was not truncated meanwhile.",
         "Replaced records stay for ever.",
         Scenario.LOGS,

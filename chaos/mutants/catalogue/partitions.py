@@ -57,8 +57,8 @@ MUTANTS = (
     Mutant(
         "followers-take-records",
         "replication/partition.py",
-        "        self.leading = self.following = None\n",
-        "        self.following = None\n",
+        "        self.leading = self.following = self.awaited = None\n",
+        "        self.following = self.awaited = None\n",
         "Only the leader accepts a produce.",
         "Two brokers assign the same offsets.",
     ),

@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "a-removed-leader-leads-on",
         "cluster/metadata/raft/node.py",
-        "        if self.is_leader and not self.is_voter and ",
+        "        if not self.is_voter and self.is_leader and ",
         "        if False and ",
         "A leader steps down once its removal is committed.",
         "A broker without a vote is the active controller.",
