@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 from uuid import UUID
 
 from quorum_in_memory import MetadataLog
@@ -11,6 +12,7 @@ from cordwood.cluster.broker.lifecycle import Lifecycle
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint
 from cordwood.cluster.metadata.image import PartitionImage
+from cordwood.cluster.resources.turns import Turns
 
 TOPIC = UUID(int=1)
 SESSION_S = 1.0
@@ -29,7 +31,8 @@ class Member:
 
         self.controlling = ControllerRunner(self.quorum, known, is_refused, lambda: 0)
         self.lifecycle = Lifecycle(self.quorum, known, UUID(int=incarnation), self.failures.append)
-        self.controlling.start()
+        # Without auto.balance=all no broker is asked for its directories.
+        self.controlling.start(cast(Any, None), Turns(asyncio.get_running_loop().time))
 
     async def join(self) -> "Member":
         await self.lifecycle.register((Endpoint("PLAINTEXT", f"host-{self.broker}", 9092),), ("disk",))

@@ -57,7 +57,7 @@ class SaslFixture(HandlersStory):
         super().__init__()
         services = self.services
         services.settings = replace(services.settings, sasl_enabled_mechanisms=(*ALL, "SCRIPTED"), **settings)
-        services.served_apis, services.features = served_apis(), ()
+        services.served_apis = served_apis()
         self.audited: list[AuditEvent] = []
         services.audit = self
         kinds = list(ScramMechanism)

@@ -44,6 +44,9 @@ class Admin:
         assert config_filter == "all"
         return self._answer("configs", {"topic": {"t": {"min.insync.replicas": {"value": "2"}}}})
 
+    def list_partition_reassignments(self) -> dict[Any, Any]:
+        return self._answer("moves", {})
+
     def describe_log_dirs(self, brokers: list[int]) -> list[dict[str, Any]]:
         return self._answer(f"directories of {brokers}", [{"log_dirs": []}])
 
@@ -65,7 +68,7 @@ def broker_1() -> Iterator[None]:
 def test_each_question_is_repeated_until_a_broker_answers() -> None:
     admin = Admin(2, NodeNotReadyError)
     view = view_of(cast(KafkaAdminClient, admin))
-    assert admin.asked == {"cluster": 3, "topics": 3, "quorum": 3, "configs": 3, "directories of [1]": 3}
+    assert admin.asked == {"cluster": 3, "topics": 3, "quorum": 3, "configs": 3, "moves": 3, "directories of [1]": 3}
     assert [broker.log_directories for broker in view.brokers] == [(), None]
     assert [broker.is_alive for broker in view.brokers] == [True, False]
     assert [partition.min_isr for partition in view.partitions] == [2]
@@ -89,4 +92,4 @@ def test_a_broker_that_cannot_be_reached_is_not_asked_for_its_directories() -> N
         CLUSTER["brokers"][0]["port"] = listener.getsockname()[1]
     admin = Admin(0, NodeNotReadyError)
     assert view_of(cast(KafkaAdminClient, admin)).brokers[0].log_directories is None
-    assert admin.asked == {"cluster": 1, "topics": 1, "quorum": 1, "configs": 1}
+    assert admin.asked == {"cluster": 1, "topics": 1, "quorum": 1, "configs": 1, "moves": 1}

@@ -137,7 +137,7 @@ def test_what_all_brokers_were_given_is_under_the_empty_name(admin: AdminFixture
         (BROKER, "²", ErrorCode.invalid_request),
         (BROKER, "9" * 5000, ErrorCode.invalid_request),
         (8, "1", ErrorCode.invalid_request),
-        (16, "metrics", ErrorCode.invalid_request),
+        (16, "", ErrorCode.invalid_request),
         (0, "", ErrorCode.invalid_request),
     ],
 )
