@@ -50,8 +50,8 @@ def can_stop(
     reasons = reasons_against(view, chosen)
     named = f"broker{'s' if len(chosen) > 1 else ''} {', '.join(map(str, sorted(chosen)))}"
     if as_json:
-        one = {"broker": min(chosen)} if len(chosen) == 1 else {}
-        print_json({**one, "brokers": sorted(chosen), "may_stop": not reasons, "reasons": reasons})
+        about = {"broker": min(chosen)} if len(chosen) == 1 else {"brokers": sorted(chosen)}
+        print_json({**about, "may_stop": not reasons, "reasons": reasons})
     elif reasons:
         typer.echo("\n".join(reasons))
     else:

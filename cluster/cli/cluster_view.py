@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NO_ERROR = 0
 ONE_BROKER_S = 5.0
-"""Time for a request to one particular broker, so that a hung one does not use up the whole time."""
+"""Time for a request to one particular broker, so that a hung one, or none, does not use up the whole time."""
 MIN_ISR = "min.insync.replicas"
 
 
@@ -117,8 +117,17 @@ def _min_isr(admin: "KafkaAdminClient", topics: list[dict[str, Any]], deadline_s
 
 
 def _removing(admin: "KafkaAdminClient", deadline_s: float) -> dict[tuple[str, int], int]:
-    """Return the number of replicas that reassignments remove, by topic and partition."""
-    moves = answer_of(admin.list_partition_reassignments, deadline_s)
+    """Return the number of replicas that reassignments remove, by topic and partition.
+
+    Without a controller nothing is known of reassignments, and nothing moves.
+    """
+    from kafka.errors import KafkaError
+
+    deadline_s = min(deadline_s, time.monotonic() + ONE_BROKER_S)
+    try:
+        moves = answer_of(admin.list_partition_reassignments, deadline_s)
+    except KafkaError:
+        return {}
     return {(where.topic, where.partition): len(move["removing_replicas"]) for where, move in moves.items()}
 
 

@@ -30,7 +30,8 @@ def voter_address(listeners: Sequence[VoterListener]) -> tuple[str, int]:
     """Return host and port of the first endpoint. Raises Refused."""
     if not listeners:
         raise Refused(ErrorCode.invalid_request, "The request names no endpoint of the voter.")
-    return listeners[0].host, int(listeners[0].port)
+    first = next(iter(listeners))
+    return first.host, int(first.port)
 
 
 def directory_of(directory_id: UUID | None) -> str:

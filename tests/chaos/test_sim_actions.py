@@ -49,14 +49,14 @@ def busy(seed: int) -> Plan:
         transactional=(),
         committed_readers=0,
         seekers=2,
-        chores=tuple(Due(CHORE_S * at, chore, at) for at, chore in enumerate(chores)),
+        chores=tuple(Due(CHORE_S * at, chore, 100 * seed + at) for at, chore in enumerate(chores)),
         faults=tuple(ScheduledFault(3.0 * at, FaultKind.KILL, TargetChoice.LEADER, 1.5, at) for at in range(1, 5)),
     )
 
 
 def test_what_never_happens_in_the_suite_is_known() -> None:
     actions: Counter[str] = Counter()
-    for seed in (1, 4, 7):
+    for seed in (1, 4, 10):
         plan = busy(seed)
         run = run_plan(plan, plan.faults)
         assert run.findings == ()

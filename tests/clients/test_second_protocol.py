@@ -76,9 +76,11 @@ def client(shared: RunningBroker, request: pytest.FixtureRequest) -> Iterator[Cl
 def test_the_cluster_announces_the_second_protocol(client: Client) -> None:
     answer = client.ask(ApiKey.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
     assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
-        ("transaction.version", 0, 2)
+        ("metadata.version", 1, 2),
+        ("transaction.version", 0, 2),
     ]
-    assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [("transaction.version", 2)]
+    levels = [("metadata.version", 2), ("transaction.version", 2)]
+    assert [(f.name, f.max_version_level) for f in answer.finalized_features] == levels
     newest = {api.api_key: api.max_version for api in answer.api_keys}
     assert newest[ApiKey.PRODUCE] >= 12
     assert newest[ApiKey.END_TXN] >= 5
