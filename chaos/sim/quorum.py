@@ -25,6 +25,7 @@ from cordwood.cluster.metadata.commands import (
     RemoveVoter,
     ResourceType,
 )
+from cordwood.cluster.metadata.features import SUPPORTED
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
@@ -204,7 +205,8 @@ class SimulatedQuorum:
         for broker in brokers:
             incarnation = UUID(int=self.rng.getrandbits(128))
             directories = (self.directories[BrokerId(broker)],)
-            await self.propose(broker, RegisterBroker(BrokerId(broker), incarnation, (), None, directories))
+            command = RegisterBroker(BrokerId(broker), incarnation, (), None, directories, levels=SUPPORTED)
+            await self.propose(broker, command)
 
     async def add(self, through: int, broker: int) -> Image:
         """Add a voter, with the directory that it has now."""

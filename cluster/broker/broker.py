@@ -27,6 +27,7 @@ from cordwood.cluster.broker.log_directories import DirectoryCare, open_director
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.quota_changes import enforce_quotas
+from cordwood.cluster.broker.throttling import follower_limits
 from cordwood.cluster.config.listeners import (
     HTTP,
     Listener,
@@ -73,8 +74,8 @@ from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.cluster.tiering.archiving import Archiving
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
+from cordwood.replication.archived_leaders import ArchivedLeaders
 from cordwood.replication.flusher import FlushMeasures
-from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
@@ -210,12 +211,7 @@ class Broker:
         await self._log_cleaner.close()
         await self._repairs.close()
         await self._log_maintenance.stop()
-        await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
-        closing = [partition.directory.run_blocking(close_log, partition) for partition in self._replicas]
-        unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
-        for directory in self._replicas.directories:
-            if directory not in unclosed:
-                directory.stopped()
+        await close_logs(self._replicas)
         self._lifecycle.close()
         await self._controller_runner.close()
         await self._quorum.close()
@@ -332,6 +328,7 @@ class Broker:
             lead_after_archive=lambda partition: self._archived_leaders.add(partition),
         )
         self._replicas = Replicas(directories, context, left_out)
+        is_rack_aware = settings.replica_selector_class == RACK_AWARE
         self._peer_directory = PeerDirectory(
             quorum, settings.node_id, inter_broker_listener(settings), self._incarnation, is_rack_aware=is_rack_aware
         )
@@ -369,10 +366,10 @@ class Broker:
             self._damage,
             lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial, peers.dial_s),
         )
-        follow, wall_clock = self._repairs.follow, self._wall_clock
-        self._assignments = Assignments(self._replicas, maintenance, follow, settings, wall_clock, self._roles_taken)
-        rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
-        self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._reports.undecodable, interval_s)
+        self._assignments = Assignments(
+            self._replicas, self._log_maintenance, self._repairs.follow, settings, self._wall_clock, self._roles_taken
+        )
+        self._scrubber = scrubber_of(settings, self._replicas, self._scrub_the_rest, self._reports.undecodable)
 
     def _roles_taken(self) -> None:
         image = self._quorum.image

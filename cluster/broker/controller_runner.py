@@ -16,6 +16,7 @@ from cordwood.cluster.metadata.cuts import DropCut
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
 from cordwood.cluster.metadata.token_expiry import TokenExpiry
+from cordwood.cluster.metadata.voter_changes import replaced_directory
 from cordwood.cluster.resources.turns import Turns
 
 LOOKS_PER_SESSION = 10

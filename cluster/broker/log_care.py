@@ -1,4 +1,4 @@
-"""Care of the logs as a broker's settings have it: maintenance, the log cleaner, and the close at the end."""
+"""Care of the logs as a broker's settings have it: maintenance, the log cleaner, and their end."""
 
 import asyncio
 import random

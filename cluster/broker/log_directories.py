@@ -1,15 +1,16 @@
 """Log directories of a broker: opened at start, but for those that cannot be; recorded; replicas move between them."""
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 
 import structlog
 
 from cordwood.cluster.broker.environment import Environment
 from cordwood.cluster.broker.replica_homes import ReplicaHomes
+from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.cordons import cordoned_directories
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.log_directory import LogDirectory
@@ -18,8 +19,6 @@ from cordwood.replication.replica_moves import ReplicaMoves
 from cordwood.replication.replicas import LeftOut, Replicas
 from cordwood.replication.waiters import EndOfTickScheduler
 
-CORDONED = "cordoned.log.dirs"
-"""Dynamic broker config with the paths of log directories that take no new replicas; `*` for all (KIP-1066)."""
 MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 """Dynamic broker config that limits moves of replicas between log directories (KIP-113)."""
 
@@ -65,6 +64,7 @@ class DirectoryCare:
 
     def __init__(self, quorum: Quorum, settings: Settings, replicas: Replicas, log_maintenance: LogMaintenance) -> None:
         self._quorum, self._me, self._replicas = quorum, BrokerId(settings.node_id), replicas
+        self._settings = settings
         self._homes = ReplicaHomes(quorum, settings.node_id, replicas)
         self._moves = ReplicaMoves(
             replicas,
@@ -96,14 +96,10 @@ class DirectoryCare:
         await self._moves.close()
         await self._homes.close()
 
-    def _config(self, key: str) -> str | None:
-        image = self._quorum.image
-        return image.configs_of_broker(self._me).get(key) or image.configs_of_all_brokers.get(key)
-
-    def _bytes_per_second(self) -> float:
-        text = self._config(MOVE_RATE) or ""
-        return int(text) if text.isdecimal() and int(text) else math.inf
+    def _bytes_per_second(self) -> int:
+        _, rate = broker_config(self._settings, self._quorum.image).found((MOVE_RATE,))
+        assert isinstance(rate, int), f"{MOVE_RATE} is a number"
+        return max(rate, 1)
 
     def _is_cordoned(self, directory: LogDirectory) -> bool:
-        cordoned = [path.strip() for path in (self._config(CORDONED) or "").split(",")]
-        return "*" in cordoned or directory.path in cordoned
+        return directory.path in cordoned_directories(self._quorum.image, self._me)

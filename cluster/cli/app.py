@@ -29,6 +29,7 @@ from cordwood.cluster.cli import (
     partition,
     produce,
     quorum,
+    quota,
     serve,
     status,
     token,

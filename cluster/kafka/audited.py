@@ -118,6 +118,11 @@ def _unregistered(request: Any, response: Any) -> Iterator[Act]:
     yield Act(f"BROKER:{request.broker_id}", response.error_code)
 
 
+def _features(request: Any, response: Any) -> Iterator[Act]:
+    for row in request.feature_updates:
+        yield Act(f"FEATURE:{row.feature}", response.error_code, f"level {row.max_version_level}")
+
+
 def _voter(request: Any, response: Any) -> Iterator[Act]:
     yield Act(f"VOTER:{request.voter_id}", response.error_code, f"directory {request.voter_directory_id}")
 
@@ -173,6 +178,7 @@ ACTS: Mapping[int, Acts] = {
     ApiKey.DELETE_GROUPS: _groups,
     ApiKey.OFFSET_DELETE: _deleted_offsets,
     ApiKey.UNREGISTER_BROKER: _unregistered,
+    ApiKey.UPDATE_FEATURES: _features,
     ApiKey.ADD_RAFT_VOTER: _voter,
     ApiKey.REMOVE_RAFT_VOTER: _voter,
     ApiKey.UPDATE_RAFT_VOTER: _voter,

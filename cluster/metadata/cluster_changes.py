@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import client_quotas
 from cordwood.cluster.metadata.client_quotas import ENTITIES_MAX, AlterClientQuotas, Entity
-from cordwood.cluster.metadata.features import METADATA_VERSION, NEWEST_LEVEL, UpdateFeatures
+from cordwood.cluster.metadata.features import LEVEL_MAX, METADATA_VERSION, UpdateFeatures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 
 

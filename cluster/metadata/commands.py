@@ -424,6 +424,8 @@ Command = (
 
 def level_of(command: Command) -> int:
     """Return the metadata.version that a cluster must have before the command may be proposed."""
-    if isinstance(command, AlterConfigs) and command.resource_type is ResourceType.CLIENT_METRICS:
+    has_levels = isinstance(command, RegisterBroker) and command.levels != OF_FIRST_RELEASE
+    is_of_client_metrics = isinstance(command, AlterConfigs) and command.resource_type is ResourceType.CLIENT_METRICS
+    if has_levels or is_of_client_metrics:
         return 2
     return getattr(command, "LEVEL", FIRST_LEVEL)

@@ -31,11 +31,6 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "StreamsGroupHeartbeat",
         "StreamsGroupDescribe",
     ),
-    ("Client metrics (KIP-714) and changes of feature levels are not supported: clients work without them."): (
-        "GetTelemetrySubscriptions",
-        "PushTelemetry",
-        "UpdateFeatures",
-    ),
 }
 """What a client could ask for and does not get, under the sentence that says why."""
 

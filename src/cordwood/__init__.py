@@ -1,3 +1,3 @@
 """Cordwood: a replicated, partitioned, append-only log that speaks the Kafka wire protocol."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -252,6 +252,12 @@ def _of_brokers(named: Fields) -> Cases:
             )
         ],
         ApiKey.UNREGISTER_BROKER: [Case({"broker_id": 9}, {CLUSTER_31: 1})],
+        ApiKey.UPDATE_FEATURES: [
+            Case(
+                {"feature_updates": ({"feature": "metadata.version", "max_version_level": 1},), "validate_only": True},
+                {CLUSTER_31: 1},
+            )
+        ],
         **_of_voters(),
     }
 

@@ -28,6 +28,8 @@ VERSION = 2
 FRAME_BYTES_MAX = 1024
 """The largest frame of a handshake, whose sender is not authenticated yet."""
 NONCE_BYTES = 16
+_LEVELS_MARK = b"mvls"
+_LEVELS_AT = NONCE_BYTES - 2
 ANY = BrokerId(-1)
 """The expected broker where its id is not known: at an address of controller.quorum.bootstrap.servers."""
 
@@ -69,16 +71,19 @@ class Membership:
     cluster_id: str
     voters: Collection[BrokerId]
     secret: bytes
+    level: int = FIRST_LEVEL
+    """The finalized metadata.version, as far as this broker knows."""
     are_configured: bool = True
     """Whether the voters are those of controller.quorum.voters. Otherwise they are in the metadata log, and change."""
 
     @classmethod
     def of(
-        cls, options: QuorumOptions, role: PeerRole, cluster_id: str, voters: Collection[BrokerId], are_configured: bool
+        cls, options: QuorumOptions, role: PeerRole, image: Image, voters: Collection[BrokerId], *, are_configured: bool
     ) -> "Membership":
-        """Return the membership of a broker whose image has this cluster id."""
-        secret = options.secret.encode()
-        return cls(options.node_id, role, cluster_id or options.cluster_id, voters, secret, are_configured)
+        """Return the membership of a broker that has this image."""
+        secret, cluster_id = options.secret.encode(), image.cluster_id or options.cluster_id
+        level = image.metadata_version
+        return cls(options.node_id, role, cluster_id, voters, secret, level, are_configured)
 
 
 class HandshakeRefused(Exception):
@@ -169,8 +174,11 @@ class Handshake:
                 f"broker {broker_id} belongs to cluster {cluster_id}, and broker {me.broker_id}, the other end of"
                 f" the connection, to cluster {me.cluster_id}"
             )
+        levels = _levels_in(nonce)
+        if why_not := levels.why_not(broker_id, me.level):
+            raise HandshakeRefused(why_not)
         try:
-            return Peer(BrokerId(broker_id), PeerRole(role))
+            return Peer(BrokerId(broker_id), PeerRole(role), levels)
         except ValueError:
             raise MalformedMessage(f"role {role}") from None
 

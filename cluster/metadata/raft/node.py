@@ -72,7 +72,7 @@ class RaftNode(Follower):
 
     def tick(self) -> None:
         super().tick()
-        if self.is_leader and not self.is_voter and self.log.voter_log.index <= self.commit_index:
+        if not self.is_voter and self.is_leader and self.log.voter_log.index <= self.commit_index:
             # The removal is committed. The others learn this with the next leader's first entry at the latest.
             self.replicate()
             self.resign()

@@ -66,8 +66,8 @@ class ProposalForwarder:
 
         The leader may have some of them already: a duplicate entry is applied once (`recent.py`).
         """
-        leader = self._node.leader
-        if not self._node.is_leader:
+        leader, is_leader = self._node.leader, self._node.is_leader
+        if not is_leader:
             self._voter_proposals.clear()
         if leader is None:
             self._waiting.clear()
@@ -76,11 +76,12 @@ class ProposalForwarder:
         if self._sent_to != (leader, self._node.term):
             self._sent_to = leader, self._node.term
             self._waiting = list(self._machine.unanswered())
-        if self._node.is_leader:
+        if is_leader:
             own, self._waiting = self._waiting, []
             for entry in own:
                 self._append_soon(entry, None)
-            self._voter_proposals.decide(self._machine.image, asyncio.get_running_loop().time())
+            if self._voter_proposals.is_waiting:
+                self._voter_proposals.decide(self._machine.image, asyncio.get_running_loop().time())
             if self._waiting and self._node.is_leader and not self._voter_proposals.holds_back:
                 appended, self._waiting = self._waiting, []
                 self._node.append(*appended)

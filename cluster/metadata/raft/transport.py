@@ -14,7 +14,6 @@ from cordwood.cluster.metadata.quorum import Address, QuorumOptions, VoterStatus
 from cordwood.cluster.metadata.raft.connection import RaftConnection
 from cordwood.cluster.metadata.raft.handshake import (
     ANY,
-    NONCE_BYTES,
     Handshake,
     HandshakeRefused,
     Membership,
@@ -58,9 +57,9 @@ class PeerEvents(Protocol):
 class Transport:
     """The connections of one broker. A voter dials the voters of lower ids, others dial all voters."""
 
-    def __init__(self, options: QuorumOptions, cluster_id: Callable[[], str], events: PeerEvents) -> None:
-        """`cluster_id` returns the id in the newest image, which is empty before the cluster is formed."""
-        self._options, self._cluster_id, self._events = options, cluster_id, events
+    def __init__(self, options: QuorumOptions, image: Callable[[], Image], events: PeerEvents) -> None:
+        """`image` returns the newest image, which has no cluster id before the cluster is formed."""
+        self._options, self._image, self._events = options, image, events
         self._me, self._voters, self._hints = options.node_id, options.voters, dict(options.voters)
         self._role = PeerRole.OBSERVER
         self._are_configured = bool(options.voters)
@@ -146,8 +145,8 @@ class Transport:
         nonce = new_nonce(self._options.rng, self._options.levels)
         if dialled is None:
             self._make_room()
-        voters = self._voters.keys()
-        me = Membership.of(self._options, self._role, self._cluster_id(), voters, self._are_configured)
+        voters, are_configured = self._voters.keys(), self._are_configured
+        me = Membership.of(self._options, self._role, self._image(), voters, are_configured=are_configured)
         return Handshake(me, dialled, nonce, send)
 
     def tls_for(self, connection: RaftConnection) -> TlsStream | None:

@@ -58,6 +58,11 @@ class VoterProposals:
         tag = entry_format.decode(entry).tag
         self._waiting.setdefault(tag, _Waiting(entry, change, sender, now_s))
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a change waits to be appended or refused."""
+        return bool(self._waiting)
+
     def clear(self) -> None:
         """Drop all proposals: another voter leads, and their proposers send them again."""
         self._waiting.clear()
