@@ -1,4 +1,4 @@
-"""Feature levels of the cluster (KIP-584): what every broker must understand before anybody may write it.
+"""Feature levels of the cluster (KIP-584): what every broker must understand before one of them may write it.
 
 `metadata.version` numbers the formats of the metadata log. Level 1 is that of release 0.1: commands 1 to 27. A command
 of a later level is proposed only once that level is finalized, because an older broker cannot read it.

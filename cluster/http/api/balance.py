@@ -53,7 +53,7 @@ class PlannedMove(Struct, frozen=True):
 
 
 class Balance(Struct, frozen=True):
-    """A plan of moves. It is made again for each request, and nobody has begun it."""
+    """A plan of moves. It is made again for each request, and none of its moves has begun."""
 
     verdict: str
     is_even: bool
