@@ -1,17 +1,20 @@
 """Execution of group effects: replies, writes, and timers for deadlines.
 
-There is one timer a group. A deadline that moves later leaves the timer as it is; the timer checks again when it fires.
+The deadlines of all groups are in one heap, and one timer of the loop waits for the earliest. A deadline that moves
+later leaves the timer as it is; the timer checks again when it fires.
 """
 
 import asyncio
 from collections.abc import Callable
-from itertools import count
+from itertools import count, islice
 from typing import Generic, TypeVar
 
 import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.clock import GroupClock
+from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import (
     JoinAnswer,
     JoinReply,
@@ -26,12 +29,10 @@ from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
-from cordwood.cluster.metadata.pause_detector import PauseDetector
 from cordwood.replication.tasks import Tasks
 
-LOOK_S = 0.1
-STILL_S = 2 * LOOK_S
-"""Gap between two looks above which the loop has paused. Heartbeats of a pause are read only after its timers."""
+TICKS_PER_ITERATION_MAX = 50
+"""Largest number of groups whose deadlines are handled in one event-loop iteration."""
 
 REASON_CHARS_MAX = 500
 """Characters of a client's reason (KIP-800) that go to the log."""
@@ -77,20 +78,22 @@ class EffectRunner:
         self.syncs: Waiting[SyncReply] = Waiting()
         self._state_store, self._tasks, self._wall_clock = state_store, tasks, wall_clock
         self._loop = asyncio.get_running_loop()
-        self._timers: dict[Group, asyncio.TimerHandle] = {}
+        self._clock = GroupClock(self._loop)
+        self._deadlines: Deadlines[Group] = Deadlines()
+        self._shards: dict[Group, Shard] = {}
+        """The shards of the groups that have a deadline."""
+        self._timer: asyncio.TimerHandle | None = None
         self._writes: dict[Group, asyncio.Task[ErrorCode]] = {}
-        self._pause_detector = PauseDetector(STILL_S)
-        self._looking: asyncio.TimerHandle | None = None
 
     def now_ms(self) -> int:
         """Return the time by which groups count their deadlines."""
-        return round(self._loop.time() * 1000)
+        return self._clock.now_ms()
 
     def let_go(self, shard: Shard) -> None:
         """Refuse the waiting requests with NOT_COORDINATOR, and forget the groups of a shard."""
         refusal = Refused(ErrorCode.not_coordinator)
         for group in shard.groups.values():
-            self._stop_timer(group)
+            self._drop_deadline(group)
             for member in group.members:
                 if member.joining is not None:
                     self.joins.refuse(member.joining, refusal)
@@ -123,7 +126,7 @@ class EffectRunner:
     def forget(self, shard: Shard, group_id: str) -> None:
         group = shard.forget(group_id)
         if group is not None:
-            self._stop_timer(group)
+            self._drop_deadline(group)
 
     async def written(self, group: Group) -> ErrorCode:
         """Wait until the group's latest record is written. Return the code of that write."""
@@ -171,39 +174,48 @@ class EffectRunner:
 
     def _await_deadline(self, shard: Shard, group: Group) -> None:
         deadline_ms = group.next_deadline()
-        timer = self._timers.get(group)
         if deadline_ms is None:
-            self._stop_timer(group)
+            self._drop_deadline(group)
             return
-        at = deadline_ms / 1000
-        if timer is not None:
-            if timer.when() <= at:
+        self._deadlines.put(group, deadline_ms)
+        self._shards[group] = shard
+        self._clock.watch()
+        self._set_timer()
+
+    def _drop_deadline(self, group: Group) -> None:
+        self._deadlines.remove(group)
+        self._shards.pop(group, None)
+        if not self._deadlines:
+            self._rest()
+
+    def _set_timer(self) -> None:
+        """Set the timer to the earliest deadline, unless it fires before that anyway."""
+        at_ms = self._deadlines.next()
+        if at_ms is None:
+            return
+        at = self._clock.loop_time(at_ms)
+        if self._timer is not None:
+            if self._timer.when() <= at:
                 return
-            timer.cancel()
-        self._timers[group] = self._loop.call_at(at, self._deadline, shard, group)
-        if self._looking is None:
-            self._look()
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._deadline)
 
-    def _look(self) -> None:
-        """Postpone all deadlines by a pause of the loop. Look again while any group has a deadline."""
-        still_s = self._pause_detector.look(self._loop.time())
-        for group in self._timers if still_s else ():
-            group.postpone(round(still_s * 1000))
-        if self._looking is not None:
-            self._looking.cancel()
-        self._looking = self._loop.call_later(LOOK_S, self._look) if self._timers else None
-        if self._looking is None:
-            self._pause_detector.rest()
+    def _deadline(self) -> None:
+        """Have the groups whose deadlines have passed handle them: some now, and the rest in the next iterations."""
+        self._timer = None
+        now_ms = self.now_ms()
+        for group in islice(self._deadlines.take_due(now_ms), TICKS_PER_ITERATION_MAX):
+            shard = self._shards.pop(group)
+            if shard.groups.get(group.group_id) is group:
+                group.tick(now_ms)
+                self.perform(shard, group)
+        if self._deadlines:
+            self._set_timer()
+        else:
+            self._rest()
 
-    def _deadline(self, shard: Shard, group: Group) -> None:
-        # After a pause this timer may fire before the next look, which has to postpone the deadlines first.
-        self._look()
-        self._timers.pop(group, None)
-        if shard.groups.get(group.group_id) is group:
-            group.tick(self.now_ms())
-            self.perform(shard, group)
-
-    def _stop_timer(self, group: Group) -> None:
-        timer = self._timers.pop(group, None)
-        if timer is not None:
-            timer.cancel()
+    def _rest(self) -> None:
+        self._clock.rest()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -6,7 +6,6 @@ time of the next `tick`. The rebalance itself is in `rebalance.py`.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
@@ -71,7 +70,7 @@ class Group(Rebalance):
     def begin_sessions(self, now_ms: int) -> None:
         """Start the sessions of restored members. Members need not rejoin, unless the group is too large."""
         for member in self.members:
-            member.restart_session(now_ms)
+            self.members.restart_session(member, now_ms)
         if len(self.members) > self.settings.size_max:
             self._prepare(f"{len(self.members)} members, but the limit is {self.settings.size_max}", now_ms)
 
@@ -97,7 +96,7 @@ class Group(Rebalance):
             self.effects.append(SyncAnswer(request_id, SyncReply(code)))
             return
         member = self.members.by_id[request.member_id]
-        member.restart_session(now_ms)
+        self.members.restart_session(member, now_ms)
         self._has_synced(member.id)
         if self.state is State.STABLE:
             self.effects.append(SyncAnswer(request_id, self._share(member)))
@@ -125,7 +124,7 @@ class Group(Rebalance):
         code = self._check_generation(member_id, instance_id, generation)
         if code is not ErrorCode.none:
             return code
-        self.members.by_id[member_id].restart_session(now_ms)
+        self.members.restart_session(self.members.by_id[member_id], now_ms)
         is_preparing = self.state is State.PREPARING_REBALANCE
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
@@ -154,7 +153,7 @@ class Group(Rebalance):
             return code
         if self.state is State.COMPLETING_REBALANCE:
             return ErrorCode.rebalance_in_progress
-        self.members.by_id[member_id].restart_session(now_ms)
+        self.members.restart_session(self.members.by_id[member_id], now_ms)
         return ErrorCode.none
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -214,7 +213,7 @@ class Group(Rebalance):
             else:
                 self._replace(self.members.by_id[known_id], request, request_id, new_id, now_ms)
         elif request.must_know_id:
-            self.members.pending[new_id] = now_ms + request.session_timeout_ms
+            self.members.give(new_id, now_ms + request.session_timeout_ms)
             self._refuse_join(request_id, ErrorCode.member_id_required, new_id)
         else:
             self._let_in(request, request_id, new_id, now_ms)
@@ -224,13 +223,13 @@ class Group(Rebalance):
             self.protocol_type = request.protocol_type
         member = _member(request, member_id, request_id)
         member.is_new = True
-        member.session_deadline_ms = now_ms + self.settings.new_member_join_timeout_ms
         self.has_newcomers = True
         self.members.add(member)
+        self.members.deadlines.put(member.id, now_ms + self.settings.new_member_join_timeout_ms)
         self._rebalance_or_complete(f"{member_id} joins{_because(request)}", now_ms)
 
     def _rejoin(self, member: Member, request: Join, request_id: RequestId, now_ms: int) -> None:
-        member.restart_session(now_ms)
+        self.members.restart_session(member, now_ms)
         is_same = member.protocols == request.protocols
         must_rebalance = self.state is State.PREPARING_REBALANCE or not is_same
         if self.state is State.STABLE and member.id == self.members.leader:
@@ -244,11 +243,10 @@ class Group(Rebalance):
         self._rebalance_or_complete(f"{member.id} joins again{_because(request)}", now_ms)
 
     def _update(self, member: Member, request: Join, request_id: RequestId) -> None:
-        self.members.change_protocols(member, request.protocols)
+        self.members.change(member, request.protocols, request.rebalance_timeout_ms)
         member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
         self._answer_join(member, JoinReply(ErrorCode.rebalance_in_progress, member.id))
-        member.joining = request_id
+        self.members.await_join(member, request_id)
 
     def _replace(self, old: Member, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """Replace a restarted static member. Without a change for the others there is no rebalance (KIP-345)."""
@@ -257,9 +255,9 @@ class Group(Rebalance):
         self._answer_sync(old, SyncReply(ErrorCode.fenced_instance_id))
         member = _member(request, new_id, request_id)
         member.assignment = old.assignment
-        member.restart_session(now_ms)
         self._has_synced(old.id)
         self.members.replace(old, member)
+        self.members.restart_session(member, now_ms)
         if self.state is State.PREPARING_REBALANCE:
             self._complete_if_all_joined(now_ms)
         elif self.state is State.STABLE and self.members.select_protocol() == self.protocol:
@@ -273,12 +271,13 @@ class Group(Rebalance):
     def _returned(self, member: Member, request: Join, former_leader: str | None) -> JoinReply:
         """Return the reply to a static member that came back. A client without KIP-814 must not learn that it leads."""
         if request.may_skip_assignment:
-            return replace(self._place(member), skip_assignment=member.id == self.members.leader)
-        return replace(self._place(member), leader=former_leader or NO_MEMBER, members=())
+            return self._place(member)._replace(skip_assignment=member.id == self.members.leader)
+        return self._place(member)._replace(leader=former_leader or NO_MEMBER, members=())
 
     def _replaced(self, answer: JoinAnswer, generation: int, code: ErrorCode) -> None:
-        member = next((member for member in self.members if member.joining == answer.request_id), None)
-        if member is None or self.state is not State.STABLE or self.generation != generation:
+        member = self.members.by_id.get(answer.reply.member_id)
+        is_waiting = member is not None and member.joining == answer.request_id
+        if member is None or not is_waiting or self.state is not State.STABLE or self.generation != generation:
             # A rebalance has begun meanwhile, and replies when it ends.
             return
         self._answer_join(member, answer.reply if code is ErrorCode.none else JoinReply(code, NO_MEMBER))

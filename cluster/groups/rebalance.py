@@ -4,8 +4,9 @@ Empty → PreparingRebalance (until all have joined, or the rebalance timeout) �
 assignment is on disk) → Stable. A member that misses a deadline on the way is removed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
+from itertools import islice
 
 from kio.schema.errors import ErrorCode
 
@@ -23,7 +24,10 @@ from cordwood.cluster.groups.exchange import (
 )
 from cordwood.cluster.groups.members import Member, Members
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.groups.subscription import CONSUMER, topics_of
+from cordwood.cluster.groups.subscription import CONSUMER
+
+EXPIRED_PER_TICK_MAX = 200
+"""Largest number of members and pending ids that one tick expires, so that it takes a few milliseconds."""
 
 
 class State(Enum):
@@ -95,48 +99,32 @@ class Rebalance:
 
     def next_deadline(self) -> int | None:
         """Return the time of the next `tick`; None without a deadline."""
-        return min(self._deadlines(), default=None)
+        times = (self.members.deadlines.next(), self.join_deadline_ms, self.sync_deadline_ms)
+        return min((at for at in times if at is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Expire pending ids, sessions, and the deadlines of join and sync."""
-        members = self.members
-        for member_id in [member_id for member_id, until_ms in members.pending.items() if until_ms <= now_ms]:
-            del members.pending[member_id]
-            self._complete_if_all_joined(now_ms)
-        self._expire_members(now_ms)
+        """Expire pending ids, sessions, and the deadlines of join and sync.
+
+        Of many ids some are left for the next tick, which is then due.
+        """
+        for member_id in islice(self.members.deadlines.take_due(now_ms), EXPIRED_PER_TICK_MAX):
+            if member_id in self.members.pending:
+                self.members.pending.remove(member_id)
+                self._complete_if_all_joined(now_ms)
+            else:
+                self._session_is_over(self.members.by_id[member_id], now_ms)
         if self.join_deadline_ms is not None and self.join_deadline_ms <= now_ms:
             self._join_time_is_over(now_ms)
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
             self._sync_time_is_over(now_ms)
 
-    def postpone(self, still_ms: int) -> None:
-        """Postpone all deadlines by a pause of `still_ms`, during which no heartbeat could be read."""
-        members = self.members
-        for member in members:
-            member.session_deadline_ms += still_ms
-        members.pending = {member_id: until_ms + still_ms for member_id, until_ms in members.pending.items()}
-        if self.join_deadline_ms is not None:
-            self.join_deadline_ms += still_ms
-        if self.sync_deadline_ms is not None:
-            self.sync_deadline_ms += still_ms
-
-    def _expire_members(self, now_ms: int) -> None:
-        """Dismiss each member whose session has expired, unless a rebalance makes it wait."""
-        members = self.members
-        for member in list(members):
-            # A removal may end the wait of other members, whose sessions then restart.
-            if member.session_deadline_ms > now_ms or member.id not in members.by_id:
-                continue
-            if member.may_be_silent:
-                member.restart_session(now_ms)
-            else:
-                self._dismiss(member.id, ErrorCode.unknown_member_id)
-                self._rebalance_or_complete(f"{member.id} sent no heartbeat within its session timeout", now_ms)
-
-    def _deadlines(self) -> Iterator[int]:
-        yield from self.members.pending.values()
-        yield from (member.session_deadline_ms for member in self.members)
-        yield from (at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None)
+    def _session_is_over(self, member: Member, now_ms: int) -> None:
+        """Dismiss a member whose session has expired, unless a rebalance makes it wait."""
+        if member.may_be_silent:
+            self.members.restart_session(member, now_ms)
+        else:
+            self._dismiss(member.id, ErrorCode.unknown_member_id)
+            self._rebalance_or_complete(f"{member.id} sent no heartbeat within its session timeout", now_ms)
 
     def _rebalance_or_complete(self, reason: str, now_ms: int) -> None:
         """Rebalance after a member has come or left, or complete the rebalance that waited for it."""
@@ -211,7 +199,7 @@ class Rebalance:
         self.subscribed_topics = self._topics()
         for member in self.members:
             self._answer_join(member, self._place(member))
-            member.restart_session(now_ms)
+            self.members.restart_session(member, now_ms)
             member.is_new = False
             self.pending_sync.add(member.id)
         self.sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms
@@ -245,14 +233,14 @@ class Rebalance:
         for member in self.members:
             if member.syncing is not None:
                 self._answer_sync(member, self._share(member))
-                member.restart_session(now_ms)
+                self.members.restart_session(member, now_ms)
 
     def _void_shares(self, code: ErrorCode, now_ms: int) -> None:
         for member in self.members:
             member.assignment = b""
             if member.syncing is not None:
                 self._answer_sync(member, SyncReply(code))
-                member.restart_session(now_ms)
+                self.members.restart_session(member, now_ms)
 
     def _dismiss(self, member_id: str, code: ErrorCode) -> None:
         """Remove a member or pending id. A waiting request is refused, so that a live client rejoins."""
@@ -263,9 +251,9 @@ class Rebalance:
             self._answer_sync(member, SyncReply(code))
 
     def _answer_join(self, member: Member, reply: JoinReply) -> None:
-        if member.joining is not None:
-            self.effects.append(JoinAnswer(member.joining, reply))
-            member.joining = None
+        request_id = self.members.end_join(member)
+        if request_id is not None:
+            self.effects.append(JoinAnswer(request_id, reply))
 
     def _answer_sync(self, member: Member, reply: SyncReply) -> None:
         if member.syncing is not None:
@@ -301,10 +289,6 @@ class Rebalance:
         """Return the topics that the group's consumers read; None for another protocol type or invalid metadata."""
         if self.protocol_type != CONSUMER:
             return None
-        topics: set[str] = set()
-        for member in self.members:
-            own = topics_of(member.metadata(self.protocol))
-            if own is None:
-                return None
-            topics |= own
-        return frozenset(topics)
+        if self.protocol is None:
+            return None if self.members else frozenset()
+        return self.members.subscriptions.topics(self.protocol)

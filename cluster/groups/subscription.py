@@ -1,10 +1,14 @@
-"""Consumer subscriptions: the part of the consumer protocol that a coordinator reads.
+"""Consumer subscriptions: the part of the consumer protocol that a coordinator reads, and the topics of all members.
 
 Every version of the subscription begins like version 0 (int16 version, array of topic names). Only that part is read,
 as in Kafka's coordinator.
 """
 
 import struct
+from collections import Counter
+from collections.abc import Iterable
+
+from cordwood.cluster.groups.exchange import MemberProtocol
 
 _VERSION = struct.Struct(">h")
 _COUNT = struct.Struct(">i")
@@ -31,3 +35,37 @@ def topics_of(metadata: bytes) -> frozenset[str] | None:
     except (struct.error, UnicodeDecodeError):
         return None
     return frozenset(topics)
+
+
+class Subscriptions:
+    """The topics that the members of a group have subscribed to, with each protocol that they support."""
+
+    __slots__ = ("_readers", "_unreadable")
+
+    def __init__(self) -> None:
+        self._readers: dict[str, Counter[str]] = {}
+        """Numbers of members by topic, by protocol."""
+        self._unreadable: Counter[str] = Counter()
+        """Numbers of members by protocol for which their metadata is no subscription."""
+
+    def count(self, protocols: Iterable[MemberProtocol], times: int) -> None:
+        """Count a member's subscriptions, or stop to count them with `times` -1."""
+        # Of two protocols with one name the first counts.
+        for name, metadata in {protocol.name: protocol.metadata for protocol in reversed([*protocols])}.items():
+            topics = topics_of(metadata)
+            if topics is None:
+                self._unreadable[name] += times
+                if not self._unreadable[name]:
+                    del self._unreadable[name]
+                continue
+            readers = self._readers.setdefault(name, Counter())
+            for topic in topics:
+                readers[topic] += times
+                if not readers[topic]:
+                    del readers[topic]
+            if not readers:
+                del self._readers[name]
+
+    def topics(self, protocol: str) -> frozenset[str] | None:
+        """Return the topics that any member reads; None if the metadata of a member is no subscription."""
+        return None if protocol in self._unreadable else frozenset(self._readers.get(protocol, ()))

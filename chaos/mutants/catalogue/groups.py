@@ -24,7 +24,7 @@ MUTANTS = (
         "        if code is not ErrorCode.none:\n            return code\n"
         "        if self.state is State.COMPLETING_REBALANCE:\n"
         "            return ErrorCode.rebalance_in_progress\n"
-        "        self.members.by_id[member_id].restart_session(now_ms)\n",
+        "        self.members.restart_session(self.members.by_id[member_id], now_ms)\n",
         "        if generation != self.generation:\n            return ErrorCode.illegal_generation\n"
         "        if self.state is State.COMPLETING_REBALANCE:\n"
         "            return ErrorCode.rebalance_in_progress\n",
