@@ -189,6 +189,117 @@ class OffsetReads(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MemberEpochs(Table):
+    """One row per epoch that a member of a group (KIP-848) got in an answer, in the order of its answers."""
+
+    group: Column
+    member: Column
+    epoch: Column
+    invoked_ns: Column
+    at_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ownerships(Table):
+    """One row per time in which a partition was certainly a group member's (KIP-848), as one coordinator confirmed it.
+
+    It begins with the answer that has the partition, and ends as the last request was sent that named the partition and
+    was accepted: the member may have been fenced after that.
+    """
+
+    group: Column
+    member: Column
+    partition: Column
+    epoch: Column
+    """The member's epoch in the answer."""
+    coordinator: Column
+    """The broker that confirmed it; UNKNOWN if the client does not know."""
+    since_ns: Column
+    until_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareGroups(Table):
+    """One row per share group (KIP-932). Share groups begin at the start of the log."""
+
+    group: Column
+    delivery_limit: Column
+    has_dead_letters: Column
+    """Whether rejected records have to be in the group's dead-letter topic (KIP-1191) at the end: 1 or 0."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Acquisitions(Table):
+    """One row per range of offsets, from `begin` to before `end`, that a member of a share group acquired by a fetch.
+
+    A fetch that acquired nothing has a row with an empty range. A fetch without an answer has the outcome INFO and an
+    empty range: it may have acquired anything.
+    """
+
+    group: Column
+    member: Column
+    session: Column
+    """Numbers the member's share sessions, which end with their connection. No two members have the same session."""
+    partition: Column
+    begin: Column
+    end: Column
+    delivery_count: Column
+    lock_ms: Column
+    """The time for which the records are locked."""
+    leader_epoch: Column
+    """The epoch of the leader that was asked; UNKNOWN if the client does not know."""
+    invoked_ns: Column
+    at_ns: Column
+    outcome: Column
+
+
+class AcknowledgeType(IntEnum):
+    """What a member of a share group does with a record that it has acquired, by Kafka's numbers."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Acknowledgements(Table):
+    """One row per range of offsets, from `begin` to before `end`, that a member of a share group acknowledged."""
+
+    group: Column
+    member: Column
+    session: Column
+    partition: Column
+    begin: Column
+    end: Column
+    type: Column
+    """An AcknowledgeType."""
+    invoked_ns: Column
+    ended_ns: Column
+    outcome: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareStarts(Table):
+    """One row per start offset of a share group in a partition, as a client received it."""
+
+    group: Column
+    partition: Column
+    start: Column
+    at_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeadLetters(Table):
+    """One row per record of the dead-letter topic of a share group at the end, with the place of the dead record."""
+
+    group: Column
+    partition: Column
+    offset: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CommittedReaders(Table):
     """One row per consumer that reads with the isolation level read_committed."""
 
@@ -339,6 +450,13 @@ class History:
     transactions: Transactions
     transaction_offsets: TransactionOffsets
     offset_reads: OffsetReads
+    member_epochs: MemberEpochs
+    ownerships: Ownerships
+    share_groups: ShareGroups
+    acquisitions: Acquisitions
+    acknowledgements: Acknowledgements
+    share_starts: ShareStarts
+    dead_letters: DeadLetters
     committed_readers: CommittedReaders
     watermarks: Watermarks
     elections: Elections

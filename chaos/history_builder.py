@@ -10,10 +10,14 @@ import numpy as np
 from cordwood.chaos.history import (
     ACKS_ALL,
     UNKNOWN,
+    Acknowledgements,
+    AcknowledgeType,
+    Acquisitions,
     Batches,
     Commits,
     CommittedReaders,
     ConsumerAssignments,
+    DeadLetters,
     Elections,
     EpochEnds,
     Faults,
@@ -21,12 +25,16 @@ from cordwood.chaos.history import (
     LogDeletions,
     Logs,
     Lookups,
+    MemberEpochs,
     OffsetReads,
     Outcome,
+    Ownerships,
     Polls,
     ProducerSessions,
     ReplicaRecords,
     Sends,
+    ShareGroups,
+    ShareStarts,
     Table,
     TransactionOffsets,
     Transactions,
@@ -77,6 +85,13 @@ class HistoryBuilder:
         self._transactions = _Rows(Transactions)
         self._transaction_offsets = _Rows(TransactionOffsets)
         self._offset_reads = _Rows(OffsetReads)
+        self._member_epochs = _Rows(MemberEpochs)
+        self._ownerships = _Rows(Ownerships)
+        self._share_groups = _Rows(ShareGroups)
+        self._acquisitions = _Rows(Acquisitions)
+        self._acknowledgements = _Rows(Acknowledgements)
+        self._share_starts = _Rows(ShareStarts)
+        self._dead_letters = _Rows(DeadLetters)
         self._committed_readers = _Rows(CommittedReaders)
         self._watermarks = _Rows(Watermarks)
         self._elections = _Rows(Elections)
@@ -190,6 +205,57 @@ class HistoryBuilder:
     def read_offset(self, group: int, partition: int, offset: int, invoked_ns: int, at_ns: int) -> None:
         """Record a committed offset that was fetched with require_stable; UNKNOWN where there was none."""
         self._offset_reads.append(group, partition, offset, invoked_ns, at_ns)
+
+    def member_epoch(self, group: int, member: int, epoch: int, times_ns: tuple[int, int]) -> None:
+        """Record the epoch that a member of a group got in an answer (KIP-848)."""
+        self._member_epochs.append(group, member, epoch, *times_ns)
+
+    def owned(
+        self, group: int, member: int, partition: int, epoch: int, times_ns: tuple[int, int], coordinator: int = UNKNOWN
+    ) -> None:
+        """Record a time in which a partition was certainly a member's; see Ownerships."""
+        self._ownerships.append(group, member, partition, epoch, coordinator, *times_ns)
+
+    def share_group(self, group: int, delivery_limit: int, *, has_dead_letters: bool = False) -> None:
+        """Record the properties of a share group."""
+        self._share_groups.append(group, delivery_limit, has_dead_letters)
+
+    def acquired(
+        self,
+        session: tuple[int, int, int],
+        partition: int,
+        offsets: tuple[int, int],
+        delivery_count: int,
+        times_ns: tuple[int, int],
+        *,
+        lock_ms: int = UNKNOWN,
+        leader_epoch: int = UNKNOWN,
+        outcome: Outcome = Outcome.OK,
+    ) -> None:
+        """Record a range that a fetch acquired; see Acquisitions. `session` is a group, a member and its session."""
+        self._acquisitions.append(
+            *session, partition, *offsets, delivery_count, lock_ms, leader_epoch, *times_ns, outcome
+        )
+
+    def acknowledged(
+        self,
+        session: tuple[int, int, int],
+        partition: int,
+        offsets: tuple[int, int],
+        kind: AcknowledgeType,
+        times_ns: tuple[int, int],
+        outcome: Outcome = Outcome.OK,
+    ) -> None:
+        """Record a range that a member of a share group acknowledged; see Acknowledgements."""
+        self._acknowledgements.append(*session, partition, *offsets, kind, *times_ns, outcome)
+
+    def share_start(self, group: int, partition: int, start: int, at_ns: int) -> None:
+        """Record the start offset of a share group in a partition."""
+        self._share_starts.append(group, partition, start, at_ns)
+
+    def dead_letter(self, group: int, partition: int, offset: int) -> None:
+        """Record that the record at this place is in the dead-letter topic of a share group."""
+        self._dead_letters.append(group, partition, offset)
 
     def reads_committed(self, consumer: int) -> None:
         """Record that a consumer reads with the isolation level read_committed."""

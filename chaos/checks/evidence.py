@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.chaos.checks.columns import NOTHING, Bools, Places, Rows, RunningMax, consecutive, per_partition
+from cordwood.chaos.checks.share_evidence import ShareEvidence
 from cordwood.chaos.checks.transaction_evidence import TransactionEvidence
 from cordwood.chaos.history import ACKS_ALL, SEQUENCE_BITS, UNKNOWN, Column, History, Operation, Outcome
 
@@ -33,6 +34,11 @@ class Evidence:
             history.logs,
             history.transaction_offsets,
             history.offset_reads,
+            history.ownerships,
+            history.acquisitions,
+            history.acknowledgements,
+            history.share_starts,
+            history.dead_letters,
         )
         self.partitions = 1 + max((int(table.partition.max()) for table in tables if len(table)), default=-1)
 
@@ -40,6 +46,11 @@ class Evidence:
     def transactions(self) -> TransactionEvidence:
         """The facts about transactions."""
         return TransactionEvidence(self)
+
+    @cached_property
+    def shares(self) -> ShareEvidence:
+        """The facts about share groups."""
+        return ShareEvidence(self)
 
     @cached_property
     def is_acknowledged(self) -> Bools:

@@ -6,7 +6,7 @@ import pytest
 from history_scenario import HistoryScenario
 
 from cordwood.chaos.checks import CHECKS
-from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, Outcome
+from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, AcknowledgeType, Outcome
 
 
 @pytest.fixture
@@ -26,9 +26,40 @@ def test_kept_promises_are_no_anomalies(scenario: HistoryScenario) -> None:
     assert scenario.kinds() == {}
 
 
+def planted_in_groups() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:
+    """Return the same for the kinds of share groups and of the consumer protocol."""
+    return {
+        "lost-delivery": lambda scenario: scenario.share_group().acknowledged("a").polled("a").share_start(1),
+        "acknowledged-redelivery": lambda scenario: (
+            scenario.share_group().acquired(0).share(AcknowledgeType.ACCEPT, 0).acquired(0, member=2, count=2)
+        ),
+        "doubled-acknowledgement": lambda scenario: (
+            scenario.share_group()
+            .acquired(0)
+            .after(2000)
+            .acquired(0, member=2, count=2)
+            .share(AcknowledgeType.ACCEPT, 0)
+            .share(AcknowledgeType.ACCEPT, 0, member=2)
+        ),
+        "double-acquisition": lambda scenario: (
+            scenario.share_group().acquired(0).acquired(0, member=2, count=2).acquired(1)
+        ),
+        "wrong-delivery-count": lambda scenario: scenario.share_group().acquired(0, count=6),
+        "missing-dead-letter": lambda scenario: (
+            scenario.share_group(has_dead_letters=True).acquired(0).share(AcknowledgeType.REJECT, 0)
+        ),
+        "invented-dead-letter": lambda scenario: (
+            scenario.share_group(has_dead_letters=True).acquired(0).share(AcknowledgeType.ACCEPT, 0).dead_letter(0)
+        ),
+        "double-assignment": lambda scenario: scenario.owned(1, since=0, until=10).owned(2, since=5, until=15),
+        "member-epoch-regress": lambda scenario: scenario.epochs(1, 3, 2),
+    }
+
+
 def planted() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:
     """Return, by kind of anomaly, the shortest history with this anomaly and no other."""
     return {
+        **planted_in_groups(),
         "lost-write": lambda scenario: scenario.acknowledged("ab").polled("b", at=1),
         "unseen": lambda scenario: scenario.acknowledged("ab").polled("a"),
         "unsent-read": lambda scenario: scenario.polled("?"),
@@ -96,8 +127,8 @@ def test_every_check_has_a_planted_anomaly() -> None:
     found = {anomaly.kind for plant in planted().values() for anomaly in plant(HistoryScenario()).anomalies()}
     assert found == set(planted())
     # These have several checks each: lost writes, aborted reads (four), stale reads, log starts that go back, lost
-    # transactions, and fenced producers.
-    assert len(found) == len(CHECKS) - 8
+    # transactions, fenced producers, and wrong delivery counts (three).
+    assert len(found) == len(CHECKS) - 10
 
 
 def test_a_lost_write_is_proved_by_the_send_and_by_a_later_read(scenario: HistoryScenario) -> None:

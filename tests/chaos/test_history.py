@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from cordwood.chaos.history import UNKNOWN, History, NotAHistory, Outcome, content_of, value_of
+from cordwood.chaos.history import UNKNOWN, AcknowledgeType, History, NotAHistory, Outcome, content_of, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
 
 
@@ -35,6 +35,13 @@ def history() -> History:
     builder.transaction_ended(transaction, 54, Outcome.OK)
     builder.read_offset(1, 1, 8, 55, 56)
     builder.reads_committed(3)
+    builder.member_epoch(1, 3, 2, (57, 58))
+    builder.owned(1, 3, 1, 2, (58, 59), coordinator=2)
+    builder.share_group(2, 5, has_dead_letters=True)
+    builder.acquired((2, 3, 1), 1, (7, 8), 1, (60, 61), lock_ms=1000, leader_epoch=2)
+    builder.acknowledged((2, 3, 1), 1, (7, 8), AcknowledgeType.REJECT, (62, 63))
+    builder.share_start(2, 1, 8, 64)
+    builder.dead_letter(2, 1, 7)
     builder.watermark(3, 1, 8, 0, at_ns=30)
     builder.replica(1, 1, log_start=0, high_watermark=8, records=[(7, value_of(2, 0))])
     builder.replica(2, 1, log_start=0, high_watermark=8, records=[])

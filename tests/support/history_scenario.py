@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cordwood.chaos.checks import Anomaly, check, count_by_kind
 from cordwood.chaos.checks.unavailable import number_of
-from cordwood.chaos.history import ACKS_ALL, UNKNOWN, Outcome, value_of
+from cordwood.chaos.history import ACKS_ALL, UNKNOWN, AcknowledgeType, Outcome, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
 
 NOBODYS = "?"
@@ -213,6 +213,84 @@ class HistoryScenario:
 
     def found_committed(self, offset: int, *, generation: int = 1, group: int = 1) -> "HistoryScenario":
         self._builder.read_commit(group, generation, 0, offset)
+        return self
+
+    def share_group(self, limit: int = 5, *, has_dead_letters: bool = False) -> "HistoryScenario":
+        """Make group 1 a share group."""
+        self._builder.share_group(1, limit, has_dead_letters=has_dead_letters)
+        return self
+
+    def acquired(
+        self,
+        begin: int,
+        end: int | None = None,
+        *,
+        member: int = 1,
+        session: int | None = None,
+        count: int = 1,
+        lock_ms: int = 1000,
+        epoch: int = 0,
+        milliseconds: int = 0,
+    ) -> "HistoryScenario":
+        """Add a share fetch of a member that acquired one record, or those before `end`, after so long."""
+        asked_ns = self._tick()
+        self.after(milliseconds)
+        self._builder.acquired(
+            (1, member, member if session is None else session),
+            0,
+            (begin, begin + 1 if end is None else end),
+            count,
+            (asked_ns, self._tick()),
+            lock_ms=lock_ms,
+            leader_epoch=epoch,
+        )
+        return self
+
+    def fetched_without_answer(self, times: int = 1, *, member: int = 1) -> "HistoryScenario":
+        """Add share fetches that got no answer."""
+        for _ in range(times):
+            asked_ns = self._tick()
+            self._builder.acquired((1, member, member), 0, (0, 0), 0, (asked_ns, self._tick()), outcome=Outcome.INFO)
+        return self
+
+    def share(
+        self,
+        kind: AcknowledgeType,
+        begin: int,
+        end: int | None = None,
+        *,
+        member: int = 1,
+        session: int | None = None,
+        outcome: Outcome = Outcome.OK,
+    ) -> "HistoryScenario":
+        """Add an acknowledgement of one record, or of those before `end`, by a member of the share group."""
+        asked_ns = self._tick()
+        place = (1, member, member if session is None else session)
+        offsets = (begin, begin + 1 if end is None else end)
+        self._builder.acknowledged(place, 0, offsets, kind, (asked_ns, self._tick()), outcome)
+        return self
+
+    def share_start(self, start: int) -> "HistoryScenario":
+        """Add an answer with the start offset of the share group."""
+        self._builder.share_start(1, 0, start, self._tick())
+        return self
+
+    def dead_letter(self, offset: int) -> "HistoryScenario":
+        self._builder.dead_letter(1, 0, offset)
+        return self
+
+    def owned(
+        self, member: int, *, since: int, until: int, partition: int = 0, coordinator: int = 1, group: int = 1
+    ) -> "HistoryScenario":
+        """Add a time in milliseconds in which a partition was a member's, as a coordinator has confirmed."""
+        times = (self._now_ns + since * 1_000_000, self._now_ns + until * 1_000_000)
+        self._builder.owned(group, member, partition, 1, times, coordinator)
+        return self
+
+    def epochs(self, *epochs: int, member: int = 1) -> "HistoryScenario":
+        """Add the epochs that a member of a group got in its answers."""
+        for epoch in epochs:
+            self._builder.member_epoch(1, member, epoch, (self._tick(), self._tick()))
         return self
 
     def anomalies(self) -> list[Anomaly]:

@@ -1,0 +1,62 @@
+"""Dead letters of share groups (KIP-1191).
+
+- missing-dead-letter: a record was rejected with success, and is not in the group's dead-letter topic at the end.
+- invented-dead-letter: a record is in the dead-letter topic that was neither rejected nor delivered up to the limit.
+
+Neither Jepsen nor Adya has these classes. The first is `lost` of Jepsen's total-queue checker, the second is its
+`unexpected`, with the dead-letter topic as the queue.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
+from cordwood.chaos.checks.evidence import Evidence
+from cordwood.chaos.history import AcknowledgeType, Outcome
+
+
+def missing_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
+    """Find rejected records without a dead letter. The operation of a case is the rejection."""
+    history, finished = evidence.history, evidence.shares.finished
+    told, letters, groups = history.acknowledgements, history.dead_letters, history.share_groups
+    has_letters = groups.group[groups.has_dead_letters == 1]
+    of_rows = finished.row
+    is_due = (told.type[of_rows] == AcknowledgeType.REJECT) & np.isin(told.group[of_rows], has_letters)
+    written = evidence.shares.record_of(letters.group, letters.partition, letters.offset)
+    missing = of_rows[is_due & ~np.isin(finished.record, written)]
+    sentence = "A record was rejected, and is not among the dead letters"
+    yield from accuse("missing-dead-letter", sentence, missing, lambda row: (told.operation(row),))
+
+
+def invented_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
+    """Find dead letters of records that were alive. The operations of a case are the dead letter and the deliveries.
+
+    Each fetch without an answer may have delivered the record once.
+    """
+    history, shares = evidence.history, evidence.shares
+    acquisitions, told, letters, groups = (
+        history.acquisitions,
+        history.acknowledgements,
+        history.dead_letters,
+        history.share_groups,
+    )
+    written = shares.record_of(letters.group, letters.partition, letters.offset)
+    is_rejection = (told.type == AcknowledgeType.REJECT) & (told.outcome != Outcome.FAIL)
+    rejected = shares.acknowledged.record[is_rejection[shares.acknowledged.row]]
+    limits = dict(zip(groups.group.tolist(), groups.delivery_limit.tolist(), strict=True))
+    row, record = shares.deliveries
+    invented = []
+    for letter in np.flatnonzero(~np.isin(written, rejected)).tolist():
+        is_place = (acquisitions.group == letters.group[letter]) & (acquisitions.partition == letters.partition[letter])
+        unanswered = np.count_nonzero(is_place & (acquisitions.outcome == Outcome.INFO))
+        count = int(acquisitions.delivery_count[row[record == written[letter]]].max(initial=0))
+        if count + unanswered < limits.get(int(letters.group[letter]), 0):
+            invented.append(letter)
+
+    def proof(letter: int) -> Proof:
+        deliveries = (acquisitions.operation(int(each)) for each in row[record == written[letter]])
+        return letters.operation(letter), *deliveries
+
+    sentence = "A record is among the dead letters that was neither rejected nor delivered up to the limit"
+    yield from accuse("invented-dead-letter", sentence, np.array(invented, np.intp), proof)

@@ -1,0 +1,161 @@
+"""Facts about share groups that several checkers derive from a history: who held which record, and until when."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cordwood.chaos.checks.columns import Bools, Rows, RunningMax
+from cordwood.chaos.history import UNKNOWN, AcknowledgeType, Column, Outcome
+
+if TYPE_CHECKING:
+    from cordwood.chaos.checks.evidence import Evidence
+
+OFFSET_BITS = 44
+NS_PER_MS = 1_000_000
+FOREVER_NS = 1 << 62
+CLOCK_RATES = 0.97, 1.03
+"""A broker's clock may be so much slower or faster than the one of the history."""
+UNSETTLED_NS = 30 * 1_000_000_000
+"""The time after a fault in which leaders may change, where their epochs are not known."""
+FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+
+
+class ByRecord(NamedTuple):
+    """Ranges of offsets record by record, in the order of their rows."""
+
+    row: Rows
+    """The row of the range in its table."""
+    record: Column
+    """One number for group, partition and offset."""
+
+
+class ShareEvidence:
+    """The derived facts of a history's share groups."""
+
+    def __init__(self, evidence: "Evidence") -> None:
+        self._evidence, self._history = evidence, evidence.history
+
+    @cached_property
+    def deliveries(self) -> ByRecord:
+        """The acquired records, ordered by record, and then by the time of the answer."""
+        acquisitions = self._history.acquisitions
+        rows = np.flatnonzero(acquisitions.outcome == Outcome.OK)
+        found = self._by_record(rows, acquisitions.group, acquisitions.partition, acquisitions.begin, acquisitions.end)
+        order = np.lexsort((acquisitions.at_ns[found.row], found.record))
+        return ByRecord(found.row[order], found.record[order])
+
+    @cached_property
+    def acknowledged(self) -> ByRecord:
+        """The records that were acknowledged in any way and with any outcome, ordered by record."""
+        rows = np.arange(len(self._history.acknowledgements))
+        told = self._history.acknowledgements
+        found = self._by_record(rows, told.group, told.partition, told.begin, told.end)
+        order = np.argsort(found.record, kind="stable")
+        return ByRecord(found.row[order], found.record[order])
+
+    @cached_property
+    def finished(self) -> ByRecord:
+        """The records that were accepted or rejected with success, ordered by record, and then by time."""
+        told, acknowledged = self._history.acknowledgements, self.acknowledged
+        is_final = np.isin(told.type[acknowledged.row], FINAL) & (told.outcome[acknowledged.row] == Outcome.OK)
+        row, record = acknowledged.row[is_final], acknowledged.record[is_final]
+        order = np.lexsort((told.ended_ns[row], record))
+        return ByRecord(row[order], record[order])
+
+    @cached_property
+    def successions(self) -> tuple[Rows, Rows]:
+        """Pairs of consecutive deliveries of one record of which the first was surely acquired first, as rows.
+
+        A larger delivery count comes later, and so does a fetch that was sent after the answer to the other.
+        """
+        acquisitions, (row, record) = self._history.acquisitions, self.deliveries
+        follows = np.flatnonzero(record[1:] == record[:-1])
+        earlier, later = row[follows], row[follows + 1]
+        is_ordered = (acquisitions.delivery_count[later] > acquisitions.delivery_count[earlier]) | (
+            acquisitions.invoked_ns[later] > acquisitions.at_ns[earlier]
+        )
+        return follows[is_ordered], follows[is_ordered] + 1
+
+    @cached_property
+    def alive_ns(self) -> Column:
+        """By acquisition: when the last request of its session to the partition was sent that has an answer.
+
+        The session has existed until then, and with it what it holds.
+        """
+        acquisitions, told = self._history.acquisitions, self._history.acknowledgements
+        answered = np.flatnonzero(acquisitions.outcome == Outcome.OK)
+        answered_acknowledgements = np.flatnonzero(told.outcome != Outcome.INFO)
+        span = self._evidence.partitions
+        place = np.concatenate(
+            [
+                acquisitions.session[answered] * span + acquisitions.partition[answered],
+                told.session[answered_acknowledgements] * span + told.partition[answered_acknowledgements],
+            ]
+        )
+        sent_ns = np.concatenate([acquisitions.invoked_ns[answered], told.invoked_ns[answered_acknowledgements]])
+        last = RunningMax(place, np.zeros(len(place), np.int64), sent_ns)
+        ends = np.full(len(acquisitions), FOREVER_NS)
+        return last.before(acquisitions.session * span + acquisitions.partition, ends)
+
+    def held_until_ns(self, deliveries: Rows) -> Column:
+        """Return, by delivery, until when its member has surely held the record, if the leader has not changed."""
+        acquisitions, row = self._history.acquisitions, self.deliveries.row[deliveries]
+        locked_ns = (acquisitions.lock_ms[row] * (CLOCK_RATES[0] * NS_PER_MS)).astype(np.int64)
+        until = np.minimum(acquisitions.invoked_ns[row] + locked_ns, self.alive_ns[row])
+        held_until: Column = np.minimum(until, self._given_back_ns(deliveries))
+        return held_until
+
+    def lock_over_ns(self, deliveries: Rows) -> Column:
+        """Return, by delivery, when its lock was surely over; never if it was acknowledged or renewed."""
+        acquisitions, row = self._history.acquisitions, self.deliveries.row[deliveries]
+        locked_ns = (acquisitions.lock_ms[row] * (CLOCK_RATES[1] * NS_PER_MS)).astype(np.int64)
+        over_ns = acquisitions.at_ns[row] + locked_ns
+        over_ns[self._given_back_ns(deliveries, is_renewal_counted=True) != FOREVER_NS] = FOREVER_NS
+        return over_ns
+
+    def _given_back_ns(self, deliveries: Rows, *, is_renewal_counted: bool = False) -> Column:
+        """Return, by delivery, when its session first sent an acknowledgement of the record after the delivery."""
+        acquisitions, told = self._history.acquisitions, self._history.acknowledgements
+        row, record = self.acknowledged
+        if not is_renewal_counted:
+            is_other = told.type[row] != AcknowledgeType.RENEW
+            row, record = row[is_other], record[is_other]
+        begin = np.searchsorted(record, self.deliveries.record[deliveries], "left").tolist()
+        end = np.searchsorted(record, self.deliveries.record[deliveries], "right").tolist()
+        found = np.full(len(deliveries), FOREVER_NS)
+        of_deliveries = self.deliveries.row[deliveries].tolist()
+        for place, (delivery, first, after) in enumerate(zip(of_deliveries, begin, end, strict=True)):
+            own = row[first:after][told.session[row[first:after]] == acquisitions.session[delivery]]
+            sent_ns = told.invoked_ns[own]
+            found[place] = sent_ns[sent_ns >= acquisitions.at_ns[delivery]].min(initial=FOREVER_NS)
+        return found
+
+    def has_one_leader(self, earlier: Rows, later: Rows) -> Bools:
+        """Return, by pair of acquisitions, whether one leader, in one epoch, surely answered both.
+
+        The next leader does not know what was acquired: only what was acknowledged and counted is durable.
+        """
+        acquisitions, elections, faults = self._history.acquisitions, self._history.elections, self._history.faults
+        epoch = acquisitions.leader_epoch[earlier]
+        is_one: Bools = (epoch == acquisitions.leader_epoch[later]) & (epoch != UNKNOWN)
+        newest = RunningMax(elections.partition, elections.after_ns, elections.leader_epoch)
+        is_one &= newest.before(acquisitions.partition[later], acquisitions.at_ns[later]) <= epoch
+        unknown = np.flatnonzero((epoch == UNKNOWN) & (acquisitions.leader_epoch[later] == UNKNOWN))
+        begin, end = acquisitions.invoked_ns[earlier[unknown]], acquisitions.at_ns[later[unknown]]
+        is_calm = np.ones(len(unknown), np.bool_)
+        for since_ns, until_ns in zip(faults.since_ns.tolist(), faults.until_ns.tolist(), strict=True):
+            is_calm &= (end < since_ns) | (begin > until_ns + UNSETTLED_NS)
+        is_one[unknown] = is_calm
+        return is_one
+
+    def record_of(self, group: Column | int, partition: Column | int, offset: Column) -> Column:
+        """Return the number of each record."""
+        record: Column = (group * self._evidence.partitions + partition << OFFSET_BITS) | offset
+        return record
+
+    def _by_record(self, rows: Rows, group: Column, partition: Column, begin: Column, end: Column) -> ByRecord:
+        sizes = np.maximum(end[rows] - begin[rows], 0)
+        row = np.repeat(rows, sizes)
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return ByRecord(row, self.record_of(group[row], partition[row], begin[row] + within))
