@@ -13,6 +13,7 @@ from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import ReplicatedTopic
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, MemberProtocol, Sync
 from cordwood.cluster.groups.settings import GroupSettings, offsets_topic
@@ -209,7 +210,11 @@ class GroupWorld:
             self.rng,
         )
         coordinator = GroupCoordinator(
-            settings=SETTINGS, topic=topic, topic_exists=lambda _: True, wall_clock=_wall_clock, rng=self.rng
+            context=GroupContext(SETTINGS),
+            topic=topic,
+            topic_exists=lambda _: True,
+            wall_clock=_wall_clock,
+            rng=self.rng,
         )
         running.member.subscribe(coordinator.on_metadata_change)
         coordinator.start()

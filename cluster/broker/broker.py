@@ -381,7 +381,7 @@ class Broker:
     def _build_coordinators(self) -> None:
         settings = self._settings
         coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
-        self._groups = coordinators.of_groups()
+        self._groups = coordinators.of_groups(self._turns)
         self._audit_topic = coordinators.of_audit()
         self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
         self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)

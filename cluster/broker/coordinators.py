@@ -7,9 +7,11 @@ from uuid import UUID
 from cordwood.cluster.broker.audit_topic import AuditTopic, audit_topic
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import ReplicatedTopic, TopicCreation
+from cordwood.cluster.groups.context import GroupContext, topics_in
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.markers import Codes, MarkerRow
 from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
@@ -31,14 +33,15 @@ class Coordinators:
         self._settings, self._quorum, self._replicas = settings, quorum, replicas
         self._wall_clock, self._rng = wall_clock, rng
 
-    def of_groups(self) -> GroupCoordinator:
+    def of_groups(self, turns: Turns) -> GroupCoordinator:
         """Return the coordinator of consumer groups."""
         return GroupCoordinator(
-            settings=group_settings(self._settings),
+            context=GroupContext(group_settings(self._settings), lambda: topics_in(self._quorum.image)),
             topic=self._topic(offsets_topic(self._settings)),
             topic_exists=lambda name: name in self._quorum.image.topics_by_name,
             wall_clock=self._wall_clock,
             rng=self._rng,
+            turns=turns,
         )
 
     def of_transactions(

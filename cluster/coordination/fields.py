@@ -5,7 +5,8 @@ lengths plus one, and tagged fields (KIP-482).
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from cordwood.storage.errors import CorruptBatch
 
@@ -38,6 +39,19 @@ def encode_uvarint(number: int) -> bytes:
 def encode_compact_string(text: str) -> bytes:
     encoded = text.encode()
     return encode_uvarint(len(encoded) + 1) + encoded
+
+
+def encode_compact_nullable(text: str | None) -> bytes:
+    return _ONE_BYTE[0] if text is None else encode_compact_string(text)
+
+
+def encode_compact_bytes(content: bytes) -> bytes:
+    return encode_uvarint(len(content) + 1) + content
+
+
+def encode_compact_array(items: Sequence[bytes]) -> bytes:
+    """Encode an array of encoded items."""
+    return encode_uvarint(len(items) + 1) + b"".join(items)
 
 
 def encode_tags(tags: Mapping[int, bytes]) -> bytes:
@@ -73,6 +87,14 @@ class FieldReader:
 
     def int64(self) -> int:
         return self._number(LONG)
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self._take(16))
+
+    def int32s(self) -> tuple[int, ...]:
+        """Read an array of int32."""
+        length = max(self.count(), 0)
+        return struct.unpack(f">{length}i", self._take(INT.size * length))
 
     def count(self) -> int:
         return self._uvarint() - 1 if self._is_flexible else self.int32()

@@ -4,6 +4,7 @@ A thin shell. `group.py` has the rules, and `effects.py` executes the effects th
 partition of `__consumer_offsets` in memory, and `state_store.py` writes it.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -13,16 +14,17 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.any_group import AnyGroup, ClassicMembership
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
-from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
-from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore, Verify
 from cordwood.cluster.metadata.image import Image, changed_topics
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.types import ProducerIdAndEpoch
 
@@ -48,6 +50,8 @@ class MemberIdentity(NamedTuple):
     member_id: str = NO_MEMBER
     generation: int = -1
     instance_id: str | None = None
+    knows_epochs: bool = True
+    """Whether the client sends OffsetCommit 9 or newer, whose generation may be a member epoch (KIP-848)."""
 
 
 class GroupCoordinator:
@@ -56,18 +60,22 @@ class GroupCoordinator:
     def __init__(
         self,
         *,
-        settings: GroupSettings,
+        context: GroupContext,
         topic: InternalTopic,
         topic_exists: Callable[[str], bool],
         wall_clock: Callable[[], int],
         rng: random.Random,
+        turns: Turns | None = None,
     ) -> None:
+        settings = context.settings
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
         self._tasks = Tasks()
         self._state_store = GroupStateStore(
-            topic, lambda leadership: Shard(leadership, settings), self._tasks, wall_clock, self._loaded, self._lost
+            topic, lambda leadership: Shard(leadership, context), self._tasks, wall_clock, self._loaded, self._lost
         )
-        self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock)
+        self._effect_runner = EffectRunner(
+            self._state_store, self._tasks, wall_clock, turns or Turns(asyncio.get_running_loop().time)
+        )
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock)
 
     def start(self) -> None:
@@ -96,6 +104,8 @@ class GroupCoordinator:
             if found is None:
                 return JoinReply(ErrorCode.unknown_member_id, request.member_id)
             shard, group = found
+        if not isinstance(group, ClassicMembership):
+            return JoinReply(ErrorCode.inconsistent_group_protocol, request.member_id)
         request_id = self._effect_runner.joins.enter()
         group.join(request, request_id, self._new_member_id(request), self._effect_runner.now_ms())
         self._effect_runner.perform(shard, group)
@@ -103,7 +113,7 @@ class GroupCoordinator:
 
     async def sync(self, group_id: str, request: Sync) -> SyncReply:
         """Return the reply when the leader's assignment is on disk."""
-        found = self._find(group_id, needs_name=True)
+        found = self._find_classic(group_id)
         if found is None:
             return SyncReply(ErrorCode.unknown_member_id)
         shard, group = found
@@ -114,7 +124,7 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member: MemberIdentity) -> ErrorCode:
         try:
-            found = self._find(group_id, needs_name=True)
+            found = self._find_classic(group_id)
         except Refused as refusal:
             # The session restarts once the group is loaded. Until then it is unknown whether the client is a member.
             if refusal.code is ErrorCode.coordinator_load_in_progress:
@@ -130,13 +140,13 @@ class GroupCoordinator:
 
         Otherwise the next coordinator would restore the last leaver as a member, and other members would wait for it.
         """
-        found = self._find(group_id, needs_name=True)
+        found = self._find_classic(group_id)
         if found is None:
             return [ErrorCode.unknown_member_id for _ in leavers]
         shard, group = found
         codes = group.leave(leavers, self._effect_runner.now_ms())
         self._effect_runner.perform(shard, group)
-        if not group.members:
+        if not group.member_count:
             code = await self._effect_runner.written(group)
             if code is not ErrorCode.none:
                 raise Refused(code)
@@ -221,18 +231,18 @@ class GroupCoordinator:
             raise Refused(code)
         await self._removal.remove(shard, group, shard.offsets.keys_of(group_id))
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> AnyGroup | None:
         """Return a group, which must not be changed, or None."""
         found = self._find(group_id)
         return None if found is None else found[1]
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[AnyGroup]:
         """Return all groups, which must not be changed. Raises Refused while some are loading."""
         if self._state_store.is_loading:
             raise Refused(ErrorCode.coordinator_load_in_progress)
         return (group for shard in self._state_store.shards for group in list(shard.groups.values()))
 
-    def known(self) -> list[tuple[Group, OffsetsByPartition]]:
+    def known(self) -> list[tuple[AnyGroup, OffsetsByPartition]]:
         """Return each group that can be served now, with its committed offsets. They must not be changed."""
         return [
             (group, shard.offsets.of(group_id))
@@ -247,9 +257,15 @@ class GroupCoordinator:
         """
         if old.topics_by_id is not new.topics_by_id:
             self._state_store.follow()
-        gone = [before.name for before, after in changed_topics(old, new) if after is None and before is not None]
+        changes = list(changed_topics(old, new))
+        gone = [before.name for before, after in changes if after is None and before is not None]
         if gone:
             self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
+        changed = frozenset(topic.name for pair in changes for topic in pair if topic is not None)
+        if changed:
+            for shard in self._state_store.shards:
+                for group in shard.groups.values():
+                    group.topics_changed(changed)
 
     def roles_taken(self) -> None:
         """Follow the roles of replicas that were taken after the metadata change."""
@@ -269,7 +285,9 @@ class GroupCoordinator:
         group = shard.groups.get(group_id)
         if group is not None:
             now_ms = self._effect_runner.now_ms()
-            code = group.check_commit(member.member_id, member.instance_id, member.generation, now_ms)
+            code = group.check_commit(
+                member.member_id, member.instance_id, member.generation, now_ms, knows_epochs=member.knows_epochs
+            )
             if code is not ErrorCode.none:
                 raise Refused(code)
         elif member.generation >= 0:
@@ -303,7 +321,7 @@ class GroupCoordinator:
         fits = len(metadata) <= limit and len(metadata.encode()) <= limit
         return ErrorCode.none if fits else ErrorCode.offset_metadata_too_large
 
-    async def _write_commit(self, shard: Shard, group: Group, write: Awaitable[None]) -> None:
+    async def _write_commit(self, shard: Shard, group: AnyGroup, write: Awaitable[None]) -> None:
         try:
             await write
         except Refused as refusal:
@@ -313,12 +331,19 @@ class GroupCoordinator:
                 raise Refused(ErrorCode.invalid_commit_offset_size, refusal.message) from refusal
             raise
 
-    def _find(self, group_id: str, *, needs_name: bool = False) -> tuple[Shard, Group] | None:
+    def _find(self, group_id: str, *, needs_name: bool = False) -> tuple[Shard, AnyGroup] | None:
         shard = self._state_store.find(_checked(group_id, needs_name=needs_name))
         group = None if shard is None else shard.groups.get(group_id)
         return None if shard is None or group is None else (shard, group)
 
-    def _known(self, group_id: str) -> tuple[Shard, Group]:
+    def _find_classic(self, group_id: str) -> tuple[Shard, ClassicMembership] | None:
+        """Return a group that may have members with the classic protocol."""
+        found = self._find(group_id, needs_name=True)
+        if found is None or not isinstance(found[1], ClassicMembership):
+            return None
+        return found[0], found[1]
+
+    def _known(self, group_id: str) -> tuple[Shard, AnyGroup]:
         found = self._find(group_id)
         if found is None:
             raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")

@@ -5,17 +5,23 @@ later leaves the timer as it is; the timer checks again when it fires.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from itertools import count, islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.clock import GroupClock
 from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import (
+    Answer,
+    AnyAnswer,
+    Append,
+    Compute,
+    Effect,
     JoinAnswer,
     JoinReply,
     Purpose,
@@ -29,6 +35,7 @@ from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
+from cordwood.cluster.resources.turns import Turns, at_once
 from cordwood.replication.tasks import Tasks
 
 TICKS_PER_ITERATION_MAX = 50
@@ -37,7 +44,7 @@ TICKS_PER_ITERATION_MAX = 50
 REASON_CHARS_MAX = 500
 """Characters of a client's reason (KIP-800) that go to the log."""
 
-_ReplyT = TypeVar("_ReplyT", JoinReply, SyncReply)
+_ReplyT = TypeVar("_ReplyT")
 _events = structlog.get_logger("groups")
 
 
@@ -73,17 +80,20 @@ class Waiting(Generic[_ReplyT]):
 class EffectRunner:
     """The executor of group effects."""
 
-    def __init__(self, state_store: GroupStateStore, tasks: Tasks, wall_clock: Callable[[], int]) -> None:
+    def __init__(self, state_store: GroupStateStore, tasks: Tasks, wall_clock: Callable[[], int], turns: Turns) -> None:
         self.joins: Waiting[JoinReply] = Waiting()
         self.syncs: Waiting[SyncReply] = Waiting()
+        self.others: Waiting[Any] = Waiting()
+        """Requests of protocols other than the classic one."""
+        self._turns = turns
         self._state_store, self._tasks, self._wall_clock = state_store, tasks, wall_clock
         self._loop = asyncio.get_running_loop()
         self._clock = GroupClock(self._loop)
-        self._deadlines: Deadlines[Group] = Deadlines()
-        self._shards: dict[Group, Shard] = {}
+        self._deadlines: Deadlines[AnyGroup] = Deadlines()
+        self._shards: dict[AnyGroup, Shard] = {}
         """The shards of the groups that have a deadline."""
         self._timer: asyncio.TimerHandle | None = None
-        self._writes: dict[Group, asyncio.Task[ErrorCode]] = {}
+        self._writes: dict[AnyGroup, asyncio.Task[ErrorCode]] = {}
 
     def now_ms(self) -> int:
         """Return the time by which groups count their deadlines."""
@@ -94,26 +104,15 @@ class EffectRunner:
         refusal = Refused(ErrorCode.not_coordinator)
         for group in shard.groups.values():
             self._drop_deadline(group)
-            for member in group.members:
-                if member.joining is not None:
-                    self.joins.refuse(member.joining, refusal)
-                if member.syncing is not None:
-                    self.syncs.refuse(member.syncing, refusal)
+            for request_id in group.waiting():
+                for kind in (self.joins, self.syncs, self.others):
+                    kind.refuse(request_id, refusal)
         shard.groups.clear()
 
-    def perform(self, shard: Shard, group: Group) -> None:
+    def perform(self, shard: Shard, group: AnyGroup) -> None:
         """Execute the group's effects, and set the timer for its next deadline."""
         for effect in group.take_effects():
-            match effect:
-                case JoinAnswer(request_id, join_reply):
-                    self.joins.answer(request_id, join_reply)
-                case SyncAnswer(request_id, sync_reply):
-                    self.syncs.answer(request_id, sync_reply)
-                case Store():
-                    self._store(shard, group, effect)
-                case Rebalancing(reason):
-                    reason = reason[:REASON_CHARS_MAX]
-                    _events.info("group.rebalances", group=group.group_id, after=group.generation, reason=reason)
+            self._perform(shard, group, effect)
         if shard.groups.get(group.group_id) is not group:
             return
         if group.is_vacant and not shard.is_kept(group.group_id):
@@ -123,15 +122,102 @@ class EffectRunner:
             self.forget(shard, excess)
         self._await_deadline(shard, group)
 
+    def _perform(self, shard: Shard, group: AnyGroup, effect: Effect) -> None:
+        match effect:
+            case Append():
+                self._append(shard, group, effect)
+            case Compute():
+                self._compute(shard, group, effect)
+            case Store():
+                assert isinstance(group, Group), "other kinds append records"
+                self._store(shard, group, effect)
+            case Rebalancing(reason):
+                reason = reason[:REASON_CHARS_MAX]
+                _events.info("group.rebalances", group=group.group_id, after=group.epoch, reason=reason)
+            case _:
+                self._answer(effect)
+
     def forget(self, shard: Shard, group_id: str) -> None:
         group = shard.forget(group_id)
         if group is not None:
             self._drop_deadline(group)
 
-    async def written(self, group: Group) -> ErrorCode:
+    async def written(self, group: AnyGroup) -> ErrorCode:
         """Wait until the group's latest record is written. Return the code of that write."""
         write = self._writes.get(group)
         return ErrorCode.none if write is None else await asyncio.shield(write)
+
+    def _answer(self, answer: AnyAnswer) -> None:
+        match answer:
+            case JoinAnswer(request_id, join_reply):
+                self.joins.answer(request_id, join_reply)
+            case SyncAnswer(request_id, sync_reply):
+                self.syncs.answer(request_id, sync_reply)
+            case Answer(request_id, reply):
+                self.others.answer(request_id, reply)
+
+    def _refuse(self, answer: AnyAnswer, refusal: Refused) -> None:
+        match answer:
+            case JoinAnswer(request_id):
+                self.joins.refuse(request_id, refusal)
+            case SyncAnswer(request_id):
+                self.syncs.refuse(request_id, refusal)
+            case Answer(request_id):
+                self.others.refuse(request_id, refusal)
+
+    def _append(self, shard: Shard, group: AnyGroup, append: Append) -> None:
+        before = self._writes.get(group)
+        if not append.contents and before is None:
+            for answer in append.answers:
+                self._answer(answer)
+            return
+        self._write(group, self._append_after(before, shard, group, append))
+
+    def _write(self, group: AnyGroup, writing: Coroutine[Any, Any, ErrorCode]) -> None:
+        write = self._tasks.spawn(writing)
+        self._writes[group] = write
+        write.add_done_callback(lambda _: self._written(group, write))
+
+    async def _append_after(
+        self, before: "asyncio.Task[ErrorCode] | None", shard: Shard, group: AnyGroup, append: Append
+    ) -> ErrorCode:
+        """Append the records. Reply once they are committed, and what the group appended before them."""
+        refusal = None
+        if shard.groups.get(group.group_id) is not group:
+            # The group was removed or converted meanwhile: its records must not come back.
+            refusal = Refused(ErrorCode.coordinator_not_available)
+        try:
+            if refusal is None:
+                await self._state_store.append_records(shard, append.contents)
+            code = ErrorCode.none if before is None else await asyncio.shield(before)
+            if code is not ErrorCode.none and not append.contents:
+                refusal = Refused(code)
+        except Refused as refused:
+            refusal = Refused(_code_of(refused))
+            _events.warning("group.not_written", group=group.group_id, error=str(refused))
+        if refusal is None:
+            for answer in append.answers:
+                self._answer(answer)
+            return ErrorCode.none
+        for answer in append.answers:
+            self._refuse(answer, refusal)
+        if shard.groups.get(group.group_id) is group:
+            group.not_appended(append, refusal.code, self.now_ms())
+            self.perform(shard, group)
+        return refusal.code
+
+    def _compute(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:
+        if compute.is_large:
+            self._tasks.spawn(self._compute_in_turns(shard, group, compute))
+        else:
+            group.computed(compute, at_once(compute.steps()), self.now_ms())
+            self.perform(shard, group)
+
+    async def _compute_in_turns(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:
+        result = await self._turns.run(compute.steps())
+        if shard.groups.get(group.group_id) is group:
+            group.computed(compute, result, self.now_ms())
+            self.perform(shard, group)
 
     def _store(self, shard: Shard, group: Group, store: Store) -> None:
         now_ms = self._wall_clock()
@@ -142,11 +228,9 @@ class EffectRunner:
                 return
         value = encode_group(store.group, now_ms)
         saving = shard.save(group.group_id, value)
-        write = self._tasks.spawn(self._write_group(shard, group, store, value, saving))
-        self._writes[group] = write
-        write.add_done_callback(lambda _: self._written(group, write))
+        self._write(group, self._write_group(shard, group, store, value, saving))
 
-    def _written(self, group: Group, write: "asyncio.Task[ErrorCode]") -> None:
+    def _written(self, group: AnyGroup, write: "asyncio.Task[ErrorCode]") -> None:
         if self._writes.get(group) is write:
             del self._writes[group]
 
@@ -162,17 +246,15 @@ class EffectRunner:
             await self._state_store.write(shard, {}, {group.group_id: value})
             shard.saved(group.group_id, saving)
         except Refused as refusal:
-            code = refusal.code
+            code = _code_of(refusal)
             shard.not_saved(group.group_id, saving)
             _events.warning("group.not_written", group=group.group_id, error=str(refusal))
-        if code is ErrorCode.message_too_large:
-            code = ErrorCode.unknown_server_error
         if shard.groups.get(group.group_id) is group:
             group.stored(store, code, self.now_ms())
             self.perform(shard, group)
         return code
 
-    def _await_deadline(self, shard: Shard, group: Group) -> None:
+    def _await_deadline(self, shard: Shard, group: AnyGroup) -> None:
         deadline_ms = group.next_deadline()
         if deadline_ms is None:
             self._drop_deadline(group)
@@ -182,7 +264,7 @@ class EffectRunner:
         self._clock.watch()
         self._set_timer()
 
-    def _drop_deadline(self, group: Group) -> None:
+    def _drop_deadline(self, group: AnyGroup) -> None:
         self._deadlines.remove(group)
         self._shards.pop(group, None)
         if not self._deadlines:
@@ -219,3 +301,9 @@ class EffectRunner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _code_of(refusal: Refused) -> ErrorCode:
+    """Return the code for a client whose group could not be written: no smaller request of it would help."""
+    is_large = refusal.code is ErrorCode.message_too_large
+    return ErrorCode.unknown_server_error if is_large else refusal.code

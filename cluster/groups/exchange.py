@@ -3,12 +3,15 @@
 Those of which a rebalance makes one for each member are named tuples, which cost a third of dataclasses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, NewType
 
 from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.coordination.shard import Content
+from cordwood.cluster.resources.turns import Steps
 
 RequestId = NewType("RequestId", int)
 """Id of a waiting request. The caller knows which request the id stands for."""
@@ -158,4 +161,39 @@ class Rebalancing:
     reason: str
 
 
-Effect = JoinAnswer | SyncAnswer | Store | Rebalancing
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The effect of a reply to a request of a protocol other than the classic one."""
+
+    request_id: RequestId
+    reply: object
+
+
+AnyAnswer = JoinAnswer | SyncAnswer | Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """The effect of appending records, and of replies once these and all earlier ones of the group are committed.
+
+    Without records, the replies wait for the group's earlier records alone: a reply never shows what another
+    coordinator would not know. If the append fails, the requests are refused and `AnyGroup.not_appended` is called.
+    """
+
+    contents: tuple[Content, ...] = ()
+    answers: tuple[AnyAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compute:
+    """The effect of a computation in time slices beside the requests; `AnyGroup.computed` is called with its result.
+
+    The group may have changed by then.
+    """
+
+    steps: Callable[[], Steps[object]]
+    is_large: bool = True
+    """Whether it takes more than a millisecond. A small one is done before the next effect."""
+
+
+Effect = JoinAnswer | SyncAnswer | Store | Rebalancing | Answer | Append | Compute

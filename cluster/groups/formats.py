@@ -12,8 +12,9 @@ from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 
 _OFFSET_AND_EPOCH = struct.Struct(">hqi")
 
-_OFFSET_KEYS = (0, 1)
-_GROUP_KEY = 2
+OFFSET_KEYS = (0, 1)
+GROUP_KEY = 2
+"""The versions of the keys of committed offsets and of classic groups. Other kinds of groups have their own."""
 _OFFSET_KEY_WRITTEN = 1
 _VALUE_WRITTEN = 3
 _FIRST_FLEXIBLE = 4
@@ -27,12 +28,6 @@ class OffsetKey(NamedTuple):
     group_id: str
     topic: str
     partition: int
-
-
-class GroupKey(NamedTuple):
-    """The key of a group's metadata."""
-
-    group_id: str
 
 
 class CommittedOffset(NamedTuple):
@@ -54,7 +49,7 @@ def encode_offset_key(key: OffsetKey) -> bytes:
 
 
 def encode_group_key(group_id: str) -> bytes:
-    return SHORT.pack(_GROUP_KEY) + encode_string(group_id)
+    return SHORT.pack(GROUP_KEY) + encode_string(group_id)
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
@@ -69,15 +64,15 @@ def encode_group(group: SavedGroup, since_ms: int) -> bytes:
     return b"".join((head, chosen, INT.pack(len(group.members)), *map(_member, group.members)))
 
 
-def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """Decode a key. Return None for a kind of record that this broker does not know. Raises CorruptBatch."""
+def decode_offset_key(key: bytes) -> OffsetKey | None:
+    """Decode the key of a committed offset. Return None for any other key. Raises CorruptBatch."""
     fields = FieldReader(key)
-    version = fields.int16()
-    if version in _OFFSET_KEYS:
-        return OffsetKey(fields.string(), fields.string(), fields.int32())
-    if version == _GROUP_KEY:
-        return GroupKey(fields.string())
-    return None
+    return read_offset_key(fields) if fields.int16() in OFFSET_KEYS else None
+
+
+def read_offset_key(fields: FieldReader) -> OffsetKey:
+    """Read the key of a committed offset after its version."""
+    return OffsetKey(fields.string(), fields.string(), fields.int32())
 
 
 def decode_offset(value: bytes) -> CommittedOffset:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.any_group import ClassicMembership
 from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Join,
@@ -35,8 +36,8 @@ PENDING_MAX = 10_000
 """Largest number of member ids that a group has given out and that have not joined yet."""
 
 
-class Group(Rebalance):
-    """One group. `join` and `sync` reply by effects, possibly later; all other methods reply immediately."""
+class Group(Rebalance, ClassicMembership):
+    """One classic group. `join` and `sync` reply by effects, possibly later; all other methods reply immediately."""
 
     __slots__ = ()
 
@@ -138,7 +139,15 @@ class Group(Rebalance):
             self._complete_if_all_joined(now_ms)
         return codes
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        knows_epochs: bool = True,  # noqa: ARG002
+    ) -> ErrorCode:
         """Return the code for an offset commit. A commit that is allowed also restarts the member's session.
 
         Consumers that assign partitions to themselves have no generation and no member id, and their group has no
@@ -167,6 +176,10 @@ class Group(Rebalance):
             return ErrorCode.none
         return self._check_generation(member_id, instance_id, generation)
 
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002
+        """Members with the classic protocol name no epoch, and any client may fetch."""
+        return ErrorCode.none
+
     def check_delete(self) -> ErrorCode:
         """Return the code for deleting the group: only a group without members may be deleted."""
         return ErrorCode.none if self.state is State.EMPTY else ErrorCode.non_empty_group
@@ -181,6 +194,20 @@ class Group(Rebalance):
         """Return True if a consumer of the group has subscribed to the topic, or may have."""
         topics = self.subscribed_topics
         return self.protocol_type == CONSUMER if topics is None else topic in topics
+
+    def retained_from(self, topic: str, committed_ms: int) -> int | None:
+        """Return the time from which the retention of an offset runs; None while it does not.
+
+        Without members it runs from when the last member left. In a stable group it runs from the commit, for topics
+        that no member reads. For consumers that assign partitions to themselves it runs from the commit.
+        """
+        if self.protocol_type is None:
+            return committed_ms
+        if self.state is State.EMPTY:
+            return committed_ms if self.emptied_ms is None else self.emptied_ms
+        if self.state is not State.STABLE or self.subscribed_topics is None:
+            return None
+        return None if topic in self.subscribed_topics else committed_ms
 
     def _has_room_for(self, member_id: str) -> bool:
         members, size_max = self.members, self.settings.size_max

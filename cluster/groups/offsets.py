@@ -5,9 +5,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
+from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
-from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.rebalance import State
 
 Changes = Mapping[OffsetKey, CommittedOffset | None]
 """Changes of offsets; None removes one."""
@@ -146,17 +145,11 @@ class Offsets:
             del self._by_group[key.group_id]
 
 
-def expired(group: Group, offsets: OffsetsByPartition, now_ms: int, retention_ms: int) -> list[OffsetKey]:
-    """Return the keys of a group's expired offsets (KIP-211). Times are wall-clock milliseconds.
-
-    Without members the retention runs from when the last member left. In a stable group it runs from the last commit,
-    for topics that no member reads. For consumers that assign partitions to themselves it runs from the last commit.
-    """
-    keys = [OffsetKey(group.group_id, topic, partition) for topic, partition in offsets]
-    if group.protocol_type is not None and group.state is State.EMPTY and group.emptied_ms is not None:
-        return keys if now_ms - group.emptied_ms >= retention_ms else []
-    if group.protocol_type is not None and group.state is not State.EMPTY:
-        if group.state is not State.STABLE or group.subscribed_topics is None:
-            return []
-        keys = [key for key in keys if key.topic not in group.subscribed_topics]
-    return [key for key in keys if now_ms - offsets[key.topic, key.partition].committed_ms >= retention_ms]
+def expired(group: AnyGroup, offsets: OffsetsByPartition, now_ms: int, retention_ms: int) -> list[OffsetKey]:
+    """Return the keys of a group's expired offsets (KIP-211). Times are wall-clock milliseconds."""
+    keys = []
+    for (topic, partition), committed in offsets.items():
+        since_ms = group.retained_from(topic, committed.committed_ms)
+        if since_ms is not None and now_ms - since_ms >= retention_ms:
+            keys.append(OffsetKey(group.group_id, topic, partition))
+    return keys

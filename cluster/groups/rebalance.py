@@ -4,12 +4,13 @@ Empty → PreparingRebalance (until all have joined, or the rebalance timeout) �
 assignment is on disk) → Stable. A member that misses a deadline on the way is removed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
 from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Effect,
@@ -17,6 +18,7 @@ from cordwood.cluster.groups.exchange import (
     JoinReply,
     Purpose,
     Rebalancing,
+    RequestId,
     SavedGroup,
     Store,
     SyncAnswer,
@@ -41,9 +43,10 @@ class State(Enum):
     """The state reported for a group that does not exist; no group is in it."""
 
 
-class Rebalance:
+class Rebalance(AnyGroup):
     """The state of a group and its transitions. `Group` adds the requests of its members."""
 
+    kind = GroupKind.CLASSIC
     __slots__ = (
         "_extension_left_ms",
         "_extension_ms",
@@ -86,6 +89,25 @@ class Rebalance:
         """Wall-clock time since which the group has had no members, as in its record; None if it is not known."""
         self.effects: list[Effect] = []
         self._extension_ms = self._extension_left_ms = 0
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def epoch(self) -> int:
+        return self.generation
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def waiting(self) -> Iterator[RequestId]:
+        for member in self.members:
+            yield from (waiting for waiting in (member.joining, member.syncing) if waiting is not None)
+
+    def record_keys(self) -> Sequence[bytes]:
+        return ()
 
     def take_effects(self) -> list[Effect]:
         """Return the effects to execute, in order, and clear them."""

@@ -7,9 +7,9 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.formats import OffsetKey
-from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.offsets import expired
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
@@ -43,14 +43,14 @@ class Removal:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def remove(self, shard: Shard, group: Group, keys: Iterable[OffsetKey]) -> None:
+    async def remove(self, shard: Shard, group: AnyGroup, keys: Iterable[OffsetKey]) -> None:
         """Remove an empty group. A member that joins during the write joins a new group. Raises Refused."""
         group_id = group.group_id
         self._effect_runner.forget(shard, group_id)
         is_saved = shard.is_saved(group_id)
         saving = shard.save(group_id, None)
         try:
-            await self._state_store.write(shard, dict.fromkeys(keys), {group_id: None} if is_saved else {})
+            await self._state_store.delete(shard, keys, group.record_keys(), group_id if is_saved else None)
         except Refused:
             shard.not_saved(group_id, saving)
             shard.groups.setdefault(group_id, group)
@@ -81,7 +81,7 @@ class Removal:
                     _events.warning("groups.not_expired", group=group.group_id, error=str(refusal))
                     return
 
-    async def _expire_in(self, shard: Shard, group: Group) -> None:
+    async def _expire_in(self, shard: Shard, group: AnyGroup) -> None:
         """Remove a group's expired offsets, and an empty group with the last of them. Pending offsets do not expire."""
         if shard.groups.get(group.group_id) is not group:
             # The group was removed while other groups were checked.

@@ -3,21 +3,23 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness
 from cordwood.cluster.coordination.topic import PartitionLeadership
+from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.formats import (
-    GroupKey,
-    OffsetKey,
-    decode_group,
-    decode_key,
+    OFFSET_KEYS,
     decode_offset,
+    decode_offset_key,
     encode_offset,
     encode_offset_key,
+    read_offset_key,
 )
 from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.loading import loaders
 from cordwood.cluster.groups.offsets import Changes, Offsets
-from cordwood.cluster.groups.settings import GroupSettings
 
 UNSAVED_GROUPS_MAX = 1000
 """Largest number of groups that have only pending member ids. The oldest is dropped; its new members start again."""
@@ -33,43 +35,53 @@ class SavedValue:
 class Shard(CoordinatorShard):
     """One partition's groups and offsets."""
 
-    def __init__(self, leadership: PartitionLeadership, settings: GroupSettings) -> None:
+    def __init__(self, leadership: PartitionLeadership, context: GroupContext) -> None:
         super().__init__(leadership)
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = Offsets()
-        self._settings = settings
+        self._context = context
         self._saved: dict[str, list[SavedValue]] = {}
-        """The value of each group in the log, and after it the values that are being written, in order."""
+        """The value of each classic group in the log, and after it the values that are being written, in order."""
         self._unsaved: dict[str, None] = {}
         self._ended: list[tuple[int, bool]] = []
         """Producer ids of transactions that ended while the shard was loaded, and whether they were committed."""
 
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         """Restore the newest value of each key, one a step. Raises CorruptBatch."""
+        kinds = loaders(self._context)
+        by_version = {version: kind for kind in kinds for version in kind.key_versions}
+        with_offsets: dict[str, None] = {}
         for raw_key, value in contents:
-            match decode_key(raw_key):
-                case OffsetKey() as key:
-                    self.offsets.put(key, decode_offset(value))
-                    if key.group_id not in self.groups:
-                        self.groups[key.group_id] = Group(key.group_id, self._settings)
-                case GroupKey(group_id):
-                    self.groups[group_id] = Group.restore(group_id, decode_group(value), self._settings)
-                    self._saved[group_id] = [SavedValue(is_tombstone=False)]
-                case None:
-                    pass
+            fields = FieldReader(raw_key)
+            version = fields.int16()
+            if version in OFFSET_KEYS:
+                key = read_offset_key(fields)
+                self.offsets.put(key, decode_offset(value))
+                with_offsets[key.group_id] = None
+            elif version in by_version:
+                by_version[version].take(version, fields, value)
+            yield
+        for kind in kinds:
+            for group in kind.groups():
+                self.groups[group.group_id] = group
+                if group.kind is GroupKind.CLASSIC:
+                    self._saved[group.group_id] = [SavedValue(is_tombstone=False)]
+                yield
+        for group_id in with_offsets:
+            self.open(group_id)
             yield
 
     def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> None:
         for producer_id, raw_key, written in transactions.values():
-            key = decode_key(raw_key)
-            if isinstance(key, OffsetKey):
+            key = decode_offset_key(raw_key)
+            if key is not None:
                 committed = None if written is None else WrittenValue(decode_offset(written.value), written.position)
                 self.offsets.restore_pending(producer_id, key, committed)
                 self.open(key.group_id)
         for producer_id, is_commit in self._ended:
             self.offsets.end_transaction(producer_id, is_commit=is_commit)
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[Group]:
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[AnyGroup]:
         """Apply or drop what a transaction has committed, after its marker. Return the groups of its offsets."""
         if self.readiness is Readiness.LOADING:
             # The marker may come after the records that are being read.
@@ -83,16 +95,16 @@ class Shard(CoordinatorShard):
         for group in self.groups.values():
             group.begin_sessions(now_ms)
 
-    def open(self, group_id: str) -> Group:
-        """Return the group; create it if there is none."""
+    def open(self, group_id: str) -> AnyGroup:
+        """Return the group; create a classic one if there is none."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self._settings)
+            group = self.groups[group_id] = Group(group_id, self._context.settings)
         return group
 
-    def note_unsaved(self, group: Group) -> list[str]:
+    def note_unsaved(self, group: AnyGroup) -> list[str]:
         """Note a group that has nothing to keep. Return the ids of the groups to drop for it."""
-        if group.members or self.is_kept(group.group_id):
+        if group.member_count or self.is_kept(group.group_id):
             self._unsaved.pop(group.group_id, None)
             return []
         self._unsaved[group.group_id] = None
@@ -101,13 +113,15 @@ class Shard(CoordinatorShard):
 
     def is_kept(self, group_id: str) -> bool:
         """Return True if the log has a record of the group or of its offsets, or is about to."""
-        return self.is_saved(group_id) or bool(self.offsets.keys_of(group_id))
+        group = self.groups.get(group_id)
+        has_records = group is not None and bool(group.record_keys())
+        return has_records or self.is_saved(group_id) or bool(self.offsets.keys_of(group_id))
 
     def is_saved(self, group_id: str) -> bool:
-        """Return True if the log has the group's own record, or is about to."""
+        """Return True if the log has the record of a classic group of that id, or is about to."""
         return group_id in self._saved
 
-    def forget(self, group_id: str) -> Group | None:
+    def forget(self, group_id: str) -> AnyGroup | None:
         self._unsaved.pop(group_id, None)
         return self.groups.pop(group_id, None)
 

@@ -1,6 +1,6 @@
 """Group state store: appends of groups and offsets to the `__consumer_offsets` partitions that this broker leads."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from cordwood.cluster.coordination.shard import Content, as_records
 from cordwood.cluster.coordination.shard_store import RECORDS_PER_BATCH_MAX, ShardStore, chunks
@@ -23,12 +23,26 @@ class GroupStateStore(ShardStore[Shard]):
 
         Up to RECORDS_PER_BATCH_MAX offsets are one batch and one wait.
         """
-        contents = [(encode_group_key(group_id), value) for group_id, value in (groups or {}).items()]
+        contents: list[Content] = [(encode_group_key(group_id), value) for group_id, value in (groups or {}).items()]
+        await self._write_all(shard, contents, changes)
+
+    async def delete(
+        self, shard: Shard, offsets: Iterable[OffsetKey], records: Sequence[bytes], classic: str | None
+    ) -> None:
+        """Delete offsets, records of groups by key, and the record of a classic group. Raises Refused."""
+        keys = [*records, *([] if classic is None else [encode_group_key(classic)])]
+        await self._write_all(shard, [(key, None) for key in keys], dict.fromkeys(offsets))
+
+    async def append_records(self, shard: Shard, contents: Sequence[Content]) -> None:
+        """Append records of groups, up to RECORDS_PER_BATCH_MAX as one batch. Raises Refused."""
+        for chunk in chunks(contents, RECORDS_PER_BATCH_MAX):
+            await self.append(shard, chunk)
+
+    async def _write_all(self, shard: Shard, contents: Sequence[Content], changes: Changes) -> None:
         for chunk in chunks(changes.items(), RECORDS_PER_BATCH_MAX):
             await self._write_offsets(shard, contents, dict(chunk))
-            contents = []
-        if contents:
-            await self.append(shard, contents)
+            contents = ()
+        await self.append_records(shard, contents)
 
     async def verified(
         self, shard: Shard, producer: ProducerIdAndEpoch, verify: Verify, *, is_v2: bool

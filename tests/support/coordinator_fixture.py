@@ -10,6 +10,7 @@ from offsets_in_memory import FIRST, OffsetsInMemory
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, JoinReply, Leaver, MemberProtocol, Sync, SyncReply
 from cordwood.cluster.groups.settings import GroupSettings
@@ -52,7 +53,7 @@ class CoordinatorFixture:
 
     def open(self, broker: int = FIRST) -> None:
         self.coordinators[broker] = GroupCoordinator(
-            settings=self.settings,
+            context=GroupContext(self.settings),
             topic=self.topic.seen_by(broker),
             topic_exists=self.topics.__contains__,
             wall_clock=self.wall_clock,

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
 
 from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.groups.context import GroupContext, topics_in
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.kafka.handlers import join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
@@ -56,7 +57,7 @@ class GroupsFixture(AdminFixture):
     async def _open(self) -> None:
         self.topic.create()
         self.services.groups = GroupCoordinator(
-            settings=group_settings(self.settings),
+            context=GroupContext(group_settings(self.settings), lambda: topics_in(self.image)),
             topic=self.topic.seen_by(FIRST),
             topic_exists=lambda name: name in self.image.topics_by_name,
             wall_clock=lambda: NOW_MS,

@@ -16,6 +16,7 @@ from replica_fixture import ME, NOW_MS, ReplicaFixture
 from transactions_fixture import TransactionsFixture
 
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.http.context import Context
@@ -196,7 +197,7 @@ def _groups() -> GroupCoordinator:
     topic = OffsetsInMemory(OFFSETS_PARTITIONS)
     topic.create()
     return GroupCoordinator(
-        settings=group_settings(Settings()),
+        context=GroupContext(group_settings(Settings())),
         topic=topic.seen_by(FIRST),
         topic_exists=lambda _: True,
         wall_clock=lambda: NOW_MS,

@@ -9,6 +9,7 @@ from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
 
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.kafka.handlers import (
@@ -51,7 +52,7 @@ class TransactionHandlers(AdminFixture):
         groups = OffsetsInMemory(PARTITIONS)
         groups.create()
         self.services.groups = GroupCoordinator(
-            settings=group_settings(self.settings),
+            context=GroupContext(group_settings(self.settings)),
             topic=groups.seen_by(FIRST),
             topic_exists=lambda name: name in self.image.topics_by_name,
             wall_clock=lambda: self.now_ms,

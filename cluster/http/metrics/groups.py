@@ -11,8 +11,8 @@ LABELS = ("group", "topic", "partition")
 
 
 def _states(watched: Watched) -> Iterator[Row]:
-    counts = Counter(group.state for group, _ in watched.groups.known())
-    return (((state.value,), counts[state]) for state in State if state is not State.DEAD)
+    counts = Counter(group.state_name for group, _ in watched.groups.known())
+    return (((state.value,), counts[state.value]) for state in State if state is not State.DEAD)
 
 
 def _committed(watched: Watched) -> Iterator[Row]:

@@ -46,7 +46,8 @@ def _described(call: Call, permitted: Mapping[str, int], group_id: str) -> Descr
         group = call.services.groups.group(group_id)
     except Refused as refusal:
         return _absent(group_id, refusal.code, "", refusal.message)
-    if group is None:
+    if not isinstance(group, Group):
+        # Groups of other kinds have requests of their own, as in Kafka.
         # Before version 6 an unknown group is a dead group.
         if call.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, State.DEAD.value, None)

@@ -5,7 +5,7 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, GROUP, Right, Rights
@@ -19,8 +19,6 @@ RIGHTS: Rights = (
 
 ITEMS_MAX = 100
 """There are fewer states and types than this."""
-CLASSIC = "classic"
-"""The only group type so far (KIP-848 adds others)."""
 
 
 async def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
@@ -35,16 +33,16 @@ async def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
         group
         async for group in call.turns.each(known)
         if (may_see_all or call.may_see(DESCRIBE, GROUP, group.group_id))
-        and (not states or group.state.value.lower() in states)
-        and (not types or CLASSIC in types)
+        and (not states or group.state_name.lower() in states)
+        and (not types or group.kind.value in types)
     ]
     return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, groups=rows(_listed, found))
 
 
-def _listed(group: Group) -> ListedGroup:
+def _listed(group: AnyGroup) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
-        group_state=group.state.value,
-        group_type=CLASSIC,
+        group_state=group.state_name,
+        group_type=group.kind.value,
     )

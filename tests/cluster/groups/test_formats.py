@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.formats import (
+    GROUP_KEY,
     CommittedOffset,
-    GroupKey,
     OffsetKey,
     decode_group,
-    decode_key,
     decode_offset,
+    decode_offset_key,
     encode_group,
     encode_group_key,
     encode_offset,
@@ -115,16 +116,18 @@ def test_groups_of_other_kafka_versions_are_read(version: int) -> None:
     assert (member_read.session_timeout_ms, member_read.assignment) == (10_000, b"share")
 
 
-@pytest.mark.parametrize("version", [3, 8, 11, 17])
+@pytest.mark.parametrize("version", [2, 3, 8, 11, 17])
 def test_records_of_other_kinds_are_left_alone(version: int) -> None:
-    assert decode_key(struct.pack(">h", version) + b"anything") is None
+    assert decode_offset_key(struct.pack(">h", version) + b"anything") is None
 
 
 @given(texts, texts, int32s)
 def test_keys_round_trip(group_id: str, topic: str, partition: int) -> None:
     key = OffsetKey(group_id, topic, partition)
-    assert decode_key(encode_offset_key(key)) == key
-    assert decode_key(encode_group_key(group_id)) == GroupKey(group_id)
+    assert decode_offset_key(encode_offset_key(key)) == key
+    assert decode_offset_key(encode_group_key(group_id)) is None
+    fields = FieldReader(encode_group_key(group_id))
+    assert (fields.int16(), fields.string()) == (GROUP_KEY, group_id)
 
 
 @given(offsets)
@@ -139,7 +142,7 @@ def test_groups_round_trip(group: SavedGroup) -> None:
 
 @given(st.binary(max_size=80), st.integers(-2, 6))
 def test_bad_bytes_are_refused_as_such(data: bytes, version: int) -> None:
-    for decode in (decode_key, decode_offset, decode_group):
+    for decode in (decode_offset_key, decode_offset, decode_group):
         for candidate in (data, struct.pack(">h", version) + data):
             try:
                 decode(candidate)

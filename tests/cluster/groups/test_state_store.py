@@ -10,10 +10,10 @@ from virtual_time import run
 
 from cordwood.cluster.coordination.topic import PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
-from cordwood.cluster.groups.formats import OffsetKey, decode_key
+from cordwood.cluster.groups.formats import decode_offset_key
 from cordwood.cluster.groups.rebalance import State
-from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
 from cordwood.cluster.metadata.image import Image, TopicImage
 
@@ -25,8 +25,8 @@ def keys_in_log(groups: CoordinatorFixture) -> list[tuple[str, bool]]:
     told = []
     for record in groups.topic.records(groups.partition):
         assert record.key is not None
-        key = decode_key(record.key)
-        told.append((key.topic if isinstance(key, OffsetKey) else "the group", record.value is None))
+        key = decode_offset_key(record.key)
+        told.append(("the group" if key is None else key.topic, record.value is None))
     return told
 
 
@@ -289,7 +289,7 @@ def test_a_first_commit_under_way_keeps_its_group() -> None:
 
 
 def test_promises_to_groups_without_members_are_limited() -> None:
-    kept = Shard(PartitionLeadership(0, 0), GroupSettings())
+    kept = Shard(PartitionLeadership(0, 0), GroupContext())
     names = [f"group {number}" for number in range(UNSAVED_GROUPS_MAX + 2)]
     assert not any(kept.note_unsaved(kept.open(name)) for name in names[:UNSAVED_GROUPS_MAX])
     assert kept.note_unsaved(kept.open(names[-2])) == names[:1]

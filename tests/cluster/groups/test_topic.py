@@ -19,6 +19,7 @@ from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import RECORD_BYTES_MAX, PartitionLeadership, ReplicatedTopic, partition_of
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
@@ -87,7 +88,7 @@ class NodeFixture:
             offsets_topic(self.settings), self.voter, self.replicas, self.settings, lambda: NOW_MS, self.rng
         )
         self.groups = GroupCoordinator(
-            settings=group_settings(self.settings),
+            context=GroupContext(group_settings(self.settings)),
             topic=self.topic,
             topic_exists=lambda _: True,
             wall_clock=lambda: NOW_MS,
@@ -278,7 +279,7 @@ def test_what_was_trimmed_is_not_read_again() -> None:
         assert node.topic.bounds(leadership) == (9, 10)
         await node.groups.close()
         node.groups = GroupCoordinator(
-            settings=group_settings(node.settings),
+            context=GroupContext(group_settings(node.settings)),
             topic=node.topic,
             topic_exists=lambda _: True,
             wall_clock=lambda: NOW_MS,

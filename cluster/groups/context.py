@@ -1,0 +1,48 @@
+"""Group context: the settings, topics and group configs that all groups of a broker share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.metadata.image import Image, TopicImage
+
+
+class Topics(NamedTuple):
+    """The topics of one metadata image. The mappings never change."""
+
+    by_name: Mapping[str, TopicImage]
+    by_id: Mapping[UUID, TopicImage]
+
+
+NO_TOPICS = Topics({}, {})
+
+
+def topics_in(image: Image) -> Topics:
+    return Topics(image.topics_by_name, image.topics_by_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """The configs of one group with the consumer protocol."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """The configs of one group: its dynamic ones, in place of the broker's settings."""
+
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupContext:
+    """What the groups of a broker know of their surroundings. All of it is in memory."""
+
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    topics: Callable[[], Topics] = lambda: NO_TOPICS
+    config: Callable[[str], GroupConfig] = lambda _: GroupConfig()
+    """Returns the configs of a group, by its id."""
