@@ -116,7 +116,12 @@ class FieldReader:
         return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}
 
     def _number(self, layout: struct.Struct) -> int:
-        number: int = layout.unpack(self._take(layout.size))[0]
+        position = self._position
+        try:
+            number: int = layout.unpack_from(self._content, position)[0]
+        except struct.error:
+            raise self._too_short(layout.size) from None
+        self._position = position + layout.size
         return number
 
     def _text(self, length: int) -> str:
@@ -128,12 +133,14 @@ class FieldReader:
     def _take(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._content):
-            raise CorruptBatch(
-                f"a field of {length} bytes, but only {len(self._content) - self._position} bytes remain"
-            )
+            raise self._too_short(length)
         taken = self._content[self._position : end]
         self._position = end
         return taken
+
+    def _too_short(self, length: int) -> CorruptBatch:
+        left = len(self._content) - self._position
+        return CorruptBatch(f"a field of {length} bytes, but only {left} bytes remain")
 
     def _uvarint(self) -> int:
         number = shift = 0

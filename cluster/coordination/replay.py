@@ -1,11 +1,12 @@
 """Replay of a partition of an internal topic: the newest value of each key, and the values of ongoing transactions."""
 
 from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
+from cordwood.cluster.resources.turns import Steps
 from cordwood.storage.batch import BatchHeader, check, peek, split
 from cordwood.storage.compaction.run_writer import closing_batch
 from cordwood.storage.control import decode_marker
 from cordwood.storage.disk import Bytes
-from cordwood.storage.records import Header, Record, decode
+from cordwood.storage.records import Header, Record, RecordCursor, decode
 
 COPY: tuple[Header, ...] = (("copy", b""),)
 """The headers of a record that a coordinator of an earlier version has appended again, to delete the older records.
@@ -25,15 +26,16 @@ class Replay:
         self.newest: dict[bytes, bytes] = {}
         self.open: OpenTransactions[bytes, bytes] = OpenTransactions()
 
-    def take(self, batch: bytes, start: int) -> int:
-        """Apply a batch's records from `start` on. Return the offset after it. Raises CorruptBatch."""
+    def take(self, batch: bytes, start: int) -> Steps[int]:
+        """Apply a batch's records from `start` on, one a step. Return the offset after it. Raises CorruptBatch."""
         header = check(batch)
         if header.is_control:
             self._end(header, batch)
+            yield
         else:
-            for record in decode(batch):
-                if record.offset >= start:
-                    self._apply(record, header)
+            for record in RecordCursor(batch, start).records():
+                self._apply(record, header)
+                yield
         return header.end
 
     def _end(self, header: BatchHeader, batch: bytes) -> None:

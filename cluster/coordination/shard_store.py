@@ -15,6 +15,7 @@ from cordwood.cluster.coordination.replay import Replay
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness, as_records
 from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.resources.turns import Steps, Turns
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.batch import split
 from cordwood.storage.errors import StorageError
@@ -26,14 +27,15 @@ _ItemT = TypeVar("_ItemT")
 _ShardT = TypeVar("_ShardT", bound=CoordinatorShard)
 _events = structlog.get_logger("coordination")
 
-TURN_S = 0.004
-"""Seconds of loading after which the event loop gets a turn."""
+LOADS_AT_ONCE_MAX = 4
+"""Largest number of shards that are loaded at a time. Each holds what was read last, and its own newest values."""
 
 
 class ShardStore(Generic[_ShardT]):
     """The shards of the partitions of `topic` that this broker leads, each opened by `open_shard`.
 
-    `on_loaded` is called for each shard once it can be served, and `on_lost` for each shard that is dropped.
+    `on_loaded` is called for each shard once it can be served, and `on_lost` for each shard that is dropped. Shards are
+    loaded side by side, in shares of the time slices of `turns`.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class ShardStore(Generic[_ShardT]):
         wall_clock: Callable[[], int],
         on_loaded: Callable[[_ShardT], None],
         on_lost: Callable[[_ShardT], None],
+        turns: Turns | None = None,
     ) -> None:
         self._topic, self._open_shard, self._tasks = topic, open_shard, tasks
         self._wall_clock, self._on_loaded, self._on_lost = wall_clock, on_loaded, on_lost
         self._shards: dict[int, _ShardT] = {}
-        self._reading = asyncio.Lock()
+        self._turns = Turns(asyncio.get_running_loop().time) if turns is None else turns
+        self._loads = asyncio.Semaphore(LOADS_AT_ONCE_MAX)
         self._is_closed = False
 
     @property
@@ -149,9 +153,8 @@ class ShardStore(Generic[_ShardT]):
         """
         try:
             await self._topic.committed(shard.leadership, end)
-            # One shard at a time: each holds the loop for milliseconds in a row.
-            async with self._reading:
-                await load(self._topic, shard, end)
+            async with self._loads:
+                await load(self._topic, shard, end, self._turns)
         except (StorageError, Refused) as error:
             if self.holds(shard):
                 self._not_loaded(shard, error)
@@ -168,33 +171,28 @@ class ShardStore(Generic[_ShardT]):
             self._let_go(shard)
 
 
-async def load(topic: InternalTopic, shard: CoordinatorShard, end: int) -> None:
+async def load(topic: InternalTopic, shard: CoordinatorShard, end: int, turns: Turns) -> None:
     """Fill the shard from the records below `end`. Raises Refused, also if the leadership ends, and StorageError."""
-    turn = _Turn(asyncio.get_running_loop())
     replay = Replay()
     offset = topic.bounds(shard.leadership).start
     while offset < end:
         data = await topic.read(shard.leadership, offset)
         if not data:
             break
-        for batch in split(data):
-            offset = max(offset, replay.take(batch, offset))
-            await turn.maybe_end()
-    for _ in shard.restore(replay.newest.items()):
-        await turn.maybe_end()
+        offset = await turns.run(_replay(replay, data, offset))
+    await turns.run(_restore(shard, replay))
     shard.restore_open(replay.open)
 
 
-class _Turn:
-    """A turn of the loader, which yields to the event loop every few milliseconds."""
+def _replay(replay: Replay, data: bytes, offset: int) -> Steps[int]:
+    """Apply the records from `offset` on. Return the offset after them."""
+    for batch in split(data):
+        offset = max(offset, (yield from replay.take(batch, offset)))
+    return offset
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._until = loop, loop.time() + TURN_S
 
-    async def maybe_end(self) -> None:
-        if self._loop.time() >= self._until:
-            await asyncio.sleep(0)
-            self._until = self._loop.time() + TURN_S
+def _restore(shard: CoordinatorShard, replay: Replay) -> Steps[None]:
+    yield from shard.restore(replay.newest.items())
 
 
 def chunks(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:

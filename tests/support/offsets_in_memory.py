@@ -59,7 +59,7 @@ class Partition:
 
 
 class OffsetsInMemory:
-    """The topic. A cleared `read_gate` blocks reads; `refusal` refuses appends."""
+    """The topic. A cleared `read_gate` blocks reads, of `slow_partition` if it is set; `refusal` refuses appends."""
 
     def __init__(self, partition_count: int = 4, name: str = CONSUMER_OFFSETS) -> None:
         self.name = name
@@ -67,6 +67,7 @@ class OffsetsInMemory:
         self.damaged: set[int] = set()
         self.read_gate = asyncio.Event()
         self.read_gate.set()
+        self.slow_partition: int | None = None
         self.refusal: ErrorCode | None = None
         self.appends = 0
         self.appends_too_late = 0
@@ -192,7 +193,8 @@ class OffsetsOfBroker:
         log, topic = self._led(leadership), self._topic
         topic.reads += 1
         await asyncio.sleep(0)
-        await topic.read_gate.wait()
+        if topic.slow_partition in (None, leadership.partition):
+            await topic.read_gate.wait()
         if leadership.partition in topic.damaged:
             raise DamagedLog("a segment", 61, "the checksum does not match")
         return b"".join([batch for batch in log.batches.values() if peek(batch).end > offset][:BATCHES_PER_READ])

@@ -4,6 +4,7 @@ import pytest
 
 from cordwood.cluster.coordination.replay import COPY, Replay, without_copies
 from cordwood.cluster.coordination.topic import encode_in_transaction
+from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.batch import check, peek, split, stamp
 from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.records import Header, Record, encode
@@ -24,7 +25,7 @@ def replayed(*batches: bytes) -> dict[bytes, bytes]:
     replay, end = Replay(), 0
     for batch in batches:
         header = peek(batch)
-        end = replay.take(stamp(header, end, 0) + batch[16:], 0)
+        end = at_once(replay.take(stamp(header, end, 0) + batch[16:], 0))
     return replay.newest
 
 

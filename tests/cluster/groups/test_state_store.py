@@ -69,6 +69,32 @@ def test_asking_again_and_again_loads_once() -> None:
     run(story())
 
 
+def test_a_partition_on_a_slow_disk_keeps_no_other_one_waiting() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        count = groups.topic.partition_count
+        by_partition = {partition_of(f"group {number}", count): f"group {number}" for number in range(20)}
+        for group_id in by_partition.values():
+            await groups.coordinator.commit(group_id, MemberIdentity(), {("flights", 0): Commit(5, -1, "")})
+        await groups.coordinator.close()
+        groups.topic.slow_partition = 0
+        groups.topic.read_gate.clear()
+        groups.open()
+        slow = by_partition.pop(0)
+
+        def ask_elsewhere() -> None:
+            for group_id in by_partition.values():
+                assert groups.coordinator.offsets_of(group_id)
+
+        await groups.until(lambda: groups.code_of(ask_elsewhere) is ErrorCode.none)
+        assert groups.code_of(lambda: groups.coordinator.offsets_of(slow)) is ErrorCode.coordinator_load_in_progress
+        groups.topic.read_gate.set()
+        await groups.loaded()
+        assert groups.coordinator.offsets_of(slow)
+
+    run(story())
+
+
 def test_partitions_without_records_cost_nothing_at_start() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
