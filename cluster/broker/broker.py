@@ -28,6 +28,7 @@ from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.quota_changes import enforce_quotas
 from cordwood.cluster.broker.throttling import follower_limits
+from cordwood.cluster.config.group_configs import GroupConfigs
 from cordwood.cluster.config.listeners import (
     HTTP,
     Listener,
@@ -125,6 +126,7 @@ class Broker:
         self._telemetry = ClientTelemetry(
             lambda: self._quorum.image.client_metrics, settings.telemetry_max_bytes, self._loop.time
         )
+        self._group_configs = GroupConfigs(settings, lambda: self._quorum.image)
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
         """The broker's observable state, for health and metrics; None until the cluster's metadata is known."""
@@ -380,7 +382,9 @@ class Broker:
 
     def _build_coordinators(self) -> None:
         settings = self._settings
-        coordinators = Coordinators(settings, self._quorum, self._replicas, self._wall_clock, self._rng)
+        coordinators = Coordinators(
+            settings, self._quorum, self._replicas, self._wall_clock, self._rng, self._group_configs
+        )
         self._groups = coordinators.of_groups(self._turns)
         self._audit_topic = coordinators.of_audit()
         self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
@@ -415,6 +419,7 @@ class Broker:
             archive=self._archiving.reads,
             tokens=self._credentials.tokens,
             telemetry=self._telemetry,
+            group_configs=self._group_configs,
             cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
             throttle=ClientThrottle(self._requests.throttled),

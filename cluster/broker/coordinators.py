@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from cordwood.cluster.broker.audit_topic import AuditTopic, audit_topic
+from cordwood.cluster.config.group_configs import GroupConfigs
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import ReplicatedTopic, TopicCreation
 from cordwood.cluster.groups.context import GroupContext, topics_in
@@ -29,14 +30,18 @@ class Coordinators:
         replicas: Replicas,
         wall_clock: Callable[[], int],
         rng: random.Random,
+        group_configs: GroupConfigs,
     ) -> None:
         self._settings, self._quorum, self._replicas = settings, quorum, replicas
         self._wall_clock, self._rng = wall_clock, rng
+        self._group_configs = group_configs
 
     def of_groups(self, turns: Turns) -> GroupCoordinator:
         """Return the coordinator of consumer groups."""
         return GroupCoordinator(
-            context=GroupContext(group_settings(self._settings), lambda: topics_in(self._quorum.image)),
+            context=GroupContext(
+                group_settings(self._settings), lambda: topics_in(self._quorum.image), self._group_configs
+            ),
             topic=self._topic(offsets_topic(self._settings)),
             topic_exists=lambda name: name in self._quorum.image.topics_by_name,
             wall_clock=self._wall_clock,

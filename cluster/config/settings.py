@@ -7,8 +7,8 @@ Keys have Kafka's names where Kafka has them. An attribute is its key with under
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from cordwood.cluster.config.group_settings import GroupDefaults
 from cordwood.cluster.config.setting import Setting, setting, topic_default
-from cordwood.cluster.config.throttle_settings import ThrottleSettings
 from cordwood.cluster.metadata.config_values import (
     INT_MAX,
     LONG_MAX,
@@ -37,7 +37,7 @@ COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(ThrottleSettings):
+class Settings(GroupDefaults):
     """The static configuration of a broker. Times are in milliseconds, sizes in bytes, unless the name has a unit.
 
     The default is one broker on 127.0.0.1:9092 with its data in ./cordwood-data.
@@ -481,7 +481,7 @@ def key_of(attribute: str) -> str:
 
 SETTINGS: Mapping[str, Setting] = {
     key_of(row.name): Setting(key_of(row.name), *row.metadata["row"])
-    for row in sorted(fields(Settings), key=lambda row: row.name in ThrottleSettings.__dataclass_fields__)
+    for row in sorted(fields(Settings), key=lambda row: row.name in GroupDefaults.__dataclass_fields__)
     if row.metadata
 }
 """The table by key, in the order of the fields."""

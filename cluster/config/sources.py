@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cordwood.cluster.config.archive_settings import archive_mistakes
+from cordwood.cluster.config.group_settings import group_mistakes
 from cordwood.cluster.config.link_credentials import credentials_of
 from cordwood.cluster.config.listeners import ListenerMistake, check_overrides, http_address
 from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
@@ -173,6 +174,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield str(mistake)
     yield from oauthbearer_mistakes(settings)
     yield from archive_mistakes(settings)
+    yield from group_mistakes(settings)
     for check in (http_address, check_secret, check_overrides, per_ip_overrides, super_users_of):
         try:
             check(settings)

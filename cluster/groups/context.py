@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.cluster.config.group_configs import GroupConfig
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.metadata.image import Image, TopicImage
 
@@ -21,21 +22,6 @@ NO_TOPICS = Topics({}, {})
 
 def topics_in(image: Image) -> Topics:
     return Topics(image.topics_by_name, image.topics_by_id)
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig:
-    """The configs of one group with the consumer protocol."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """The configs of one group: its dynamic ones, in place of the broker's settings."""
-
-    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ class GroupSettings:
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """First session of a new member, which may vanish unnoticed while it waits for its first reply."""
     size_max: int = (1 << 31) - 1
+    """The largest classic group."""
+    consumer_size_max: int = (1 << 31) - 1
+    share_size_max: int = 200
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     expiry_check_interval_ms: int = 10 * MINUTE_MS
@@ -31,6 +34,8 @@ def group_settings(settings: Settings) -> GroupSettings:
         session_timeout_ms_max=settings.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         size_max=settings.group_max_size,
+        consumer_size_max=settings.group_consumer_max_size,
+        share_size_max=settings.group_share_max_size,
         offset_metadata_bytes_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         expiry_check_interval_ms=settings.offsets_retention_check_interval_ms,

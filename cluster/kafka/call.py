@@ -14,6 +14,7 @@ from cordwood.cluster.security.authorizer import CLUSTER_NAME, OPEN_ACCESS
 from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 
 if TYPE_CHECKING:
+    from cordwood.cluster.config.group_configs import GroupConfigs
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.cut_offsets import CutOffsets
@@ -69,6 +70,7 @@ class Services:
     tokens: "DelegationTokens"
     cut_offsets: "CutOffsets"
     telemetry: "ClientTelemetry"
+    group_configs: "GroupConfigs"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None

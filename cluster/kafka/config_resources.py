@@ -1,4 +1,4 @@
-"""Config resources (topics and brokers): lookup and optimistic-concurrency updates of their configs."""
+"""Config resources: lookup and optimistic-concurrency updates of their configs."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -13,7 +13,7 @@ from cordwood.cluster.config.settings import SETTINGS
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.proposals import propose
-from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, TOPIC
+from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC
 from cordwood.cluster.metadata.acls import AclOperation
 from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, ResourceType
 from cordwood.cluster.metadata.config_values import Kind
@@ -29,7 +29,7 @@ Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 def type_of(number: int) -> ResourceType:
-    """Return the resource type. Raises Refused for Kafka's other types (broker loggers, groups)."""
+    """Return the resource type. Raises Refused for Kafka's other types (broker loggers)."""
     try:
         return ResourceType(number)
     except ValueError:
@@ -40,6 +40,8 @@ def require_on(number: int, name: str, operation: AclOperation, call: Call) -> N
     """Check that the client may do an operation on a config resource. Raises Refused."""
     if type_of(number) is ResourceType.TOPIC:
         call.require(operation, TOPIC, name)
+    elif type_of(number) is ResourceType.GROUP:
+        call.require(operation, GROUP, name)
     else:
         call.require(operation, CLUSTER)
 
@@ -130,6 +132,8 @@ def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call
     resource = type_of(number)
     if resource is ResourceType.CLIENT_METRICS:
         return _items(own.get(key, ""), client_metrics.CLIENT_METRICS_CONFIGS.get(key), key)
+    if resource is ResourceType.GROUP:
+        return _items("", None, key)
     is_topic = resource is ResourceType.TOPIC
     row = (topic_configs.TOPIC_CONFIGS if is_topic else SETTINGS).get(key)
     if row is None or row.type.kind is not Kind.LIST:
@@ -159,5 +163,7 @@ def _own(resource: ResourceType, name: str, image: Image) -> Mapping[str, str]:
         return topic_own(name, image)
     if resource is ResourceType.CLIENT_METRICS:
         return image.client_metrics.get(name, EMPTY)
+    if resource is ResourceType.GROUP:
+        return image.group_configs.get(name, EMPTY)
     check_broker(name, image)
     return image.broker_configs.get(name, EMPTY)

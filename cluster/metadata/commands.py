@@ -35,6 +35,7 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     CLIENT_METRICS = 16
+    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Change the configs of a topic, or of a broker by its id. The broker "" stands for all brokers."""
+    """Change the configs of a topic, a group, or of a broker by its id. The broker "" stands for all brokers."""
 
     KIND: ClassVar[int] = 6
     resource_type: ResourceType
@@ -422,10 +423,13 @@ Command = (
 )
 
 
+_LEVELS_OF_CONFIGS = {ResourceType.CLIENT_METRICS: 2, ResourceType.GROUP: 3}
+
+
 def level_of(command: Command) -> int:
     """Return the metadata.version that a cluster must have before the command may be proposed."""
-    has_levels = isinstance(command, RegisterBroker) and command.levels != OF_FIRST_RELEASE
-    is_of_client_metrics = isinstance(command, AlterConfigs) and command.resource_type is ResourceType.CLIENT_METRICS
-    if has_levels or is_of_client_metrics:
+    if isinstance(command, RegisterBroker) and command.levels != OF_FIRST_RELEASE:
         return 2
+    if isinstance(command, AlterConfigs):
+        return _LEVELS_OF_CONFIGS.get(command.resource_type, FIRST_LEVEL)
     return getattr(command, "LEVEL", FIRST_LEVEL)

@@ -1,7 +1,8 @@
 """Feature levels of the cluster (KIP-584): what every broker must understand before one of them may write it.
 
 `metadata.version` numbers the formats of the metadata log. Level 1 is that of release 0.1: commands 1 to 27. A command
-of a later level is proposed only once that level is finalized, because an older broker cannot read it.
+of a later level is proposed only once that level is finalized, because an older broker cannot read it. Level 3 has
+configs of groups.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ METADATA_VERSION = "metadata.version"
 FIRST_LEVEL = 1
 """The level of a cluster whose metadata has no level: it was founded by release 0.1."""
 
-NEWEST_LEVEL = 2
+NEWEST_LEVEL = 3
 """The level at which this version founds a cluster, and the highest to which it can be upgraded."""
 
 LEVEL_MAX = (1 << 15) - 1

@@ -132,6 +132,8 @@ class Image:
     """The voters of the metadata quorum; empty while controller.quorum.voters of every broker names them."""
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Configs of client metrics subscriptions, by name (KIP-714)."""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Dynamic configs of groups, by group id."""
     passed_over: int = 0
     """The index of the first entry that this version does not know and has passed over; 0 for none (docs/adr/0024).
 

@@ -440,19 +440,14 @@ class ImageBuilder:
                 if is_about_eligible:
                     yield from delta.change_topic(topic, elections.without_eligible)
             case ResourceType.BROKER:
-                configs = dict(delta.rest.broker_configs)
-                configs[command.name] = _changed(configs.get(command.name, EMPTY), command.changes)
-                if not configs[command.name]:
-                    del configs[command.name]
-                delta.rest = replace(delta.rest, broker_configs=configs)
+                delta.rest = replace(delta.rest, broker_configs=_changed_among(delta.rest.broker_configs, command))
                 if is_about_eligible:
                     yield from delta.change_all(elections.without_eligible)
             case ResourceType.CLIENT_METRICS:
-                subscriptions = dict(delta.rest.client_metrics)
-                subscriptions[command.name] = _changed(subscriptions.get(command.name, EMPTY), command.changes)
-                if not subscriptions[command.name]:
-                    del subscriptions[command.name]
+                subscriptions = _changed_among(delta.rest.client_metrics, command)
                 delta.rest = replace(delta.rest, client_metrics=subscriptions)
+            case ResourceType.GROUP:
+                delta.rest = replace(delta.rest, group_configs=_changed_among(delta.rest.group_configs, command))
             case _:
                 assert_never(command.resource_type)
 
@@ -467,6 +462,15 @@ class ImageBuilder:
                 ErrorCode.invalid_request, f"A block of {command.count} producer ids is not available."
             )
         delta.rest = replace(delta.rest, next_producer_id=end)
+
+
+def _changed_among(by_name: Mapping[str, Mapping[str, str]], command: AlterConfigs) -> Mapping[str, Mapping[str, str]]:
+    """Return the configs of all resources of a type after the command. A resource without configs is left out."""
+    changed = dict(by_name)
+    changed[command.name] = _changed(changed.get(command.name, EMPTY), command.changes)
+    if not changed[command.name]:
+        del changed[command.name]
+    return changed
 
 
 def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Mapping[str, str]:

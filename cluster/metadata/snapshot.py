@@ -20,7 +20,7 @@ from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
-VERSION = 7
+VERSION = 8
 
 _FIRST_WITH_ACLS = 2
 _FIRST_WITH_FENCES = 3
@@ -28,6 +28,7 @@ _FIRST_WITH_RECENT = 4
 _FIRST_WITH_CREDENTIALS = 5
 _FIRST_WITH_ARCHIVES = 6
 _FIRST_WITH_FEATURES = 7
+_FIRST_WITH_GROUP_CONFIGS = 8
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -112,7 +113,9 @@ def encode(image: Image) -> bytes:
         list(image.voters.items()),
         {name: dict(configs) for name, configs in image.client_metrics.items()},
     ]
-    has_later = any(later)
+    newest = [{name: dict(configs) for name, configs in image.group_configs.items()}]
+    has_newest = any(newest)
+    has_later = any(later) or has_newest
     has_archives = any(archives) or has_later
     has_credentials = any(credentials) or has_archives
     version = _FIRST_WITH_RECENT
@@ -121,6 +124,8 @@ def encode(image: Image) -> bytes:
     if has_archives:
         version = _FIRST_WITH_ARCHIVES
     if has_later:
+        version = _FIRST_WITH_FEATURES
+    if has_newest:
         version = VERSION
     return pack(
         [
@@ -136,6 +141,7 @@ def encode(image: Image) -> bytes:
             *(credentials if has_credentials else ()),
             *(archives if has_archives else ()),
             *(later if has_later else ()),
+            *(newest if has_newest else ()),
         ]
     )
 
@@ -157,8 +163,11 @@ def decode(payload: bytes) -> Image:
         rest.extend(((), ()))
     if version < _FIRST_WITH_FEATURES:
         rest.extend(({}, (), (), (), {}))
+    if version < _FIRST_WITH_GROUP_CONFIGS:
+        rest.append({})
     index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent, *rest = rest
-    credentials, tokens, archives, cuts, features, quotas, directories, voters, client_metrics = rest
+    credentials, tokens, archives, cuts, *rest = rest
+    features, quotas, directories, voters, client_metrics, group_configs = rest
     alike: dict[Any, PartitionImage] = {}
     by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
@@ -180,6 +189,7 @@ def decode(payload: bytes) -> Image:
         {broker_id: {(topic, index): name for topic, index, name in rows} for broker_id, rows in directories},
         {broker_id: Voter(*voter) for broker_id, voter in voters},
         client_metrics,
+        group_configs,
     )
 
 

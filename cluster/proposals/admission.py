@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config import client_metrics, topic_configs
+from cordwood.cluster.config import client_metrics, group_configs, topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import SETTINGS, Settings
 from cordwood.cluster.config.topic_configs import validate
@@ -79,6 +79,8 @@ def _check_configs(command: AlterConfigs, image: Image, broker: BrokerConfig) ->
     own = EMPTY
     if command.resource_type is ResourceType.TOPIC and command.name in image.topics_by_name:
         own = image.topics_by_name[command.name].configs
+    if command.resource_type is ResourceType.GROUP:
+        own = image.group_configs.get(command.name, EMPTY)
     _check_texts((command.name, *(change.value or "" for change in command.changes)))
     check_changes(command.resource_type, command.name, own, command.changes, broker)
 
@@ -95,6 +97,9 @@ def check_changes(
         return
     if resource is ResourceType.CLIENT_METRICS:
         client_metrics.check(name, {change.key: change.value for change in changes if change.value is not None})
+        return
+    if resource is ResourceType.GROUP:
+        group_configs.check(name, own, {change.key: change.value for change in changes}, broker)
         return
     for change in changes:
         setting = SETTINGS.get(change.key)

@@ -1,9 +1,11 @@
-"""The configuration reference: every setting of a broker and every config of a topic, from the tables in the code."""
+"""The configuration reference: settings of a broker, configs of topics and of groups, from the tables in the code."""
 
 from collections.abc import Iterator
 
 import pages
 
+from cordwood.cluster.config.group_configs import GROUP_CONFIGS
+from cordwood.cluster.config.group_configs import value_of as group_value_of
 from cordwood.cluster.config.rows import BrokerConfig
 from cordwood.cluster.config.setting import Setting
 from cordwood.cluster.config.settings import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, SECRETS, SETTINGS, Settings
@@ -44,6 +46,16 @@ They can be changed for one topic at any time: `cordwood topic alter orders --co
 column.
 """
 
+_GROUPS = """
+## Configs of a group
+
+They can be changed for one group at any time, also before the group exists (AlterConfigs of the resource type `GROUP`,
+as with `kafka-configs --entity-type groups`), and take effect with the next heartbeat or fetch of a member. They need
+[`metadata.version` 3](../operations/upgrade.md). A group without the config has its brokers' default, whose key is in
+the last column. A value must be within the brokers' bounds, `group.KIND.min.KEY` and `group.KIND.max.KEY`; bounds that
+are narrowed later limit the values that are set.
+"""
+
 
 def page() -> str:
     """docs/reference/configuration.md."""
@@ -53,7 +65,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Configuration"
     yield ""
-    yield pages.heading_note("cluster/config/settings.py and cluster/config/topic_configs.py")
+    yield pages.heading_note("the tables of cluster/config/: settings.py, topic_configs.py, group_configs.py")
     yield _INTRODUCTION.rstrip()
     rows = [SETTINGS[key] for key in sorted(SETTINGS)]
     yield _BROKER
@@ -62,6 +74,8 @@ def _lines() -> Iterator[str]:
     yield from pages.table(HEADINGS, (_setting_row(row) for row in rows if row.is_dynamic))
     yield _TOPICS
     yield from pages.table((*HEADINGS, "broker's key"), _topic_rows())
+    yield _GROUPS
+    yield from pages.table((*HEADINGS, "broker's key"), _group_rows())
 
 
 def _setting_row(row: Setting) -> tuple[str, ...]:
@@ -77,6 +91,15 @@ def _topic_rows() -> Iterator[tuple[str, ...]]:
         broker_keys = ", ".join(f"`{name}`" for name in row.broker_keys)
         default = _in_words(key, value_of(key, {}, broker))
         yield f"`{key}`", _type(row.type), default, row.documentation, broker_keys
+
+
+def _group_rows() -> Iterator[tuple[str, ...]]:
+    broker = BrokerConfig(Settings())
+    for key in sorted(GROUP_CONFIGS):
+        row = GROUP_CONFIGS[key]
+        value = group_value_of(key, {}, broker)
+        default = _in_words(key, value) if value != "" else "none"
+        yield f"`{key}`", _type(row.type), default, row.documentation, f"`{row.broker_key}`" if row.broker_key else ""
 
 
 def _type(kind: ValueType) -> str:

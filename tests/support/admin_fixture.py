@@ -19,6 +19,7 @@ from replica_fixture import log_directory, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
+from cordwood.cluster.config.group_configs import GroupConfigs
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.audited import ACTS, events_of
@@ -85,6 +86,7 @@ class AdminFixture:
             "decoding": DecodeQueue(run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
             "telemetry": ClientTelemetry(lambda: self.image.client_metrics, 1 << 20, lambda: self.now_s),
+            "group_configs": GroupConfigs(self.settings, lambda: self.image),
             "tokens": DelegationTokens(
                 self.settings.delegation_token_secret_key, lambda: self.voter.image, lambda: NOW_MS
             ),

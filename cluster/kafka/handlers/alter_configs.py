@@ -8,10 +8,14 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import Wanted, alter_all
-from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, TOPIC, Right, Rights
+from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC, Right, Rights
 
 KEY, VERSIONS = ApiKey.ALTER_CONFIGS, range(3)
-RIGHTS: Rights = (Right(ALTER_CONFIGS, TOPIC), Right(ALTER_CONFIGS, CLUSTER, "for brokers and client metrics"))
+RIGHTS: Rights = (
+    Right(ALTER_CONFIGS, TOPIC),
+    Right(ALTER_CONFIGS, GROUP),
+    Right(ALTER_CONFIGS, CLUSTER, "for brokers and client metrics"),
+)
 
 
 async def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:

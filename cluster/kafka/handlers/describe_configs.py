@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): configs of topics, brokers and client metrics, with their sources (KIP-226, KIP-569)."""
+"""DescribeConfigs (32): configs of topics, brokers, groups and client metrics, with sources (KIP-226, KIP-569)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config import client_metrics, topic_configs
+from cordwood.cluster.config import client_metrics, group_configs, topic_configs
 from cordwood.cluster.config.listeners import advertised_text
 from cordwood.cluster.config.rows import ConfigRow, Source, Synonym, broker_config
 from cordwood.cluster.config.settings import SECRETS
@@ -21,14 +21,18 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import check_broker, require_on, topic_own, type_of
-from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE_CONFIGS, TOPIC, Right, Rights
+from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE_CONFIGS, GROUP, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import BrokerId, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, BrokerImage
 from cordwood.cluster.resources.turns import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CONFIGS, range(1, 5)
-RIGHTS: Rights = (Right(DESCRIBE_CONFIGS, TOPIC), Right(DESCRIBE_CONFIGS, CLUSTER, "for brokers and client metrics"))
+RIGHTS: Rights = (
+    Right(DESCRIBE_CONFIGS, TOPIC),
+    Right(DESCRIBE_CONFIGS, GROUP),
+    Right(DESCRIBE_CONFIGS, CLUSTER, "for brokers and client metrics"),
+)
 
 _ADVERTISED = "advertised.listeners"
 
@@ -86,6 +90,10 @@ def _rows(resource: DescribeConfigsResource, call: Call) -> list[ConfigRow]:
         if not name:
             raise Refused(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
         return client_metrics.describe(image.client_metrics.get(name, EMPTY))
+    if type_of(resource.resource_type) is ResourceType.GROUP:
+        if not name:
+            raise Refused(ErrorCode.invalid_request, "Group name must not be empty")
+        return group_configs.describe(image.group_configs.get(name, EMPTY), broker)
     if name == ALL_BROKERS:
         return broker.rows_for_all_brokers()
     check_broker(name, image)

@@ -19,10 +19,14 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import Wanted, alter_all, list_of
-from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, TOPIC, Right, Rights
+from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC, Right, Rights
 
 KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
-RIGHTS: Rights = (Right(ALTER_CONFIGS, TOPIC), Right(ALTER_CONFIGS, CLUSTER, "for brokers and client metrics"))
+RIGHTS: Rights = (
+    Right(ALTER_CONFIGS, TOPIC),
+    Right(ALTER_CONFIGS, GROUP),
+    Right(ALTER_CONFIGS, CLUSTER, "for brokers and client metrics"),
+)
 
 
 class ConfigOperation(IntEnum):

@@ -1,6 +1,7 @@
 """ListConfigResources (74): the names of all config resources, by type (KIP-1142).
 
-Topics, brokers and client metrics have configs. Kafka's other resource types are accepted, and have no resources.
+Topics, brokers and client metrics are listed, and the groups that have configs. Kafka's type of broker loggers is
+accepted, and has no resources.
 
 Version notes: 0 lists client metrics only (KIP-714).
 """
@@ -44,6 +45,8 @@ async def handle(request: ListConfigResourcesRequest, call: Call) -> ListConfigR
         found += [(BROKER, str(broker.id)) for broker in image.brokers.values() if broker.endpoint(call.listener)]
     if CLIENT_METRICS in wanted:
         found += [(CLIENT_METRICS, name) for name in image.client_metrics]
+    if GROUP in wanted:
+        found += [(GROUP, name) async for name in call.turns.each(image.group_configs)]
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -22,7 +22,7 @@ def test_every_version_has_all_served_apis(admin: AdminFixture, version: int) ->
     assert [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys] == [*served_apis()]
 
 
-@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("level", [1, 2, 3])
 @pytest.mark.parametrize("version", [3, 4])
 def test_features_are_announced_with_their_levels(version: int, level: int) -> None:
     admin = AdminFixture(level=level)
@@ -32,7 +32,7 @@ def test_features_are_announced_with_their_levels(version: int, level: int) -> N
     assert answer.finalized_features_epoch == admin.image.index >= 0
     supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features]
     # Old clients fail on a supported feature that begins at level 0 (KAFKA-17011).
-    assert supported == [("metadata.version", 1, 2)] + [("transaction.version", 0, 2)] * (version >= 4)
+    assert supported == [("metadata.version", 1, 3)] + [("transaction.version", 0, 2)] * (version >= 4)
     admin.close()
 
 
