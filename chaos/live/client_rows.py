@@ -91,6 +91,11 @@ class PollKind(IntEnum):
     """A transfer's entry: `partition` is the account, `offset` the balance, `content` the amount, and `value` the
     transaction, made of client and number by `history.value_of`."""
 
+    REVOKED = 8
+    """The end of reading at the request of the group; the time is before the last commit."""
+    LOST = 9
+    """The end of reading because the group has forgotten the member."""
+
 
 class PollRow(NamedTuple):
     """One row of a consumer.
@@ -108,13 +113,38 @@ class PollRow(NamedTuple):
     """The number of key, headers and timestamp, in POLLED; see `history.content_of`."""
 
 
+class ShareKind(IntEnum):
+    """The kind of a row of a share group's member."""
+
+    JOINED = 0
+    ACQUIRED = 1
+    """`number` is the delivery count."""
+    ACKNOWLEDGED = 2
+    """`number` is Kafka's number of the type, `value` the error code, or NONE without an answer."""
+
+
+class ShareRow(NamedTuple):
+    """One row of a member of a share group. Times in nanoseconds of the monotonic clock, which processes share."""
+
+    kind: ShareKind
+    partition: int
+    offset: int
+    value: int
+    number: int
+    invoked_ns: int
+    at_ns: int
+    content: int = NONE
+    """The number of key, headers and timestamp, in ACQUIRED; see `history.content_of`."""
+
+
 def _dtype(row: type[NamedTuple]) -> "np.dtype[Any]":
     return np.dtype([(name, np.int64) for name in row._fields])
 
 
-SENDS, POLLS, TRANSACTIONS = _dtype(SendRow), _dtype(PollRow), _dtype(TransactionRow)
+SENDS, POLLS, TRANSACTIONS, SHARES = map(_dtype, (SendRow, PollRow, TransactionRow, ShareRow))
 pack_send = struct.Struct(f"={len(SendRow._fields)}q").pack
 pack_poll = struct.Struct(f"={len(PollRow._fields)}q").pack
+pack_share = struct.Struct(f"={len(ShareRow._fields)}q").pack
 pack_transaction = struct.Struct(f"={len(TransactionRow._fields)}q").pack
 
 

@@ -1,5 +1,7 @@
 """Program: a consumer, by assignment or as a group member that commits, which logs each poll, assignment and error."""
 
+import math
+import random
 import select
 import sys
 import time
@@ -29,44 +31,54 @@ def main(
     group: Annotated[
         str | None, typer.Option(help="Read as a member of this group instead of reading every partition.")
     ] = None,
+    life: Annotated[float, typer.Option(help="The mean seconds until a member joins again; 0 for never.")] = 0.0,
     setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
 ) -> None:
     """Read until standard input ends."""
     end_with_run()
-    consumer = Consumer(
-        {
-            **client_settings(bootstrap),
-            "group.id": group or rows.name,
-            # A reader by assignment begins at offset 0, so an offset reset is an error.
-            "auto.offset.reset": "earliest" if group else "error",
-            "enable.auto.commit": False,
-            "check.crcs": True,
-            "enable.partition.eof": True,
-            # Without a callback, librdkafka returns lost connections as messages, which are not of interest here.
-            "error_cb": lambda _error: None,
-            **dict(each.split("=", 1) for each in setting or ()),
-        }
-    )
+    config = {
+        **client_settings(bootstrap),
+        "group.id": group or rows.name,
+        # A reader by assignment begins at offset 0, so an offset reset is an error.
+        "auto.offset.reset": "earliest" if group else "error",
+        "enable.auto.commit": False,
+        "check.crcs": True,
+        "enable.partition.eof": True,
+        # Without a callback, librdkafka returns lost connections as messages, which are not of interest here.
+        "error_cb": lambda _error: None,
+        **dict(each.split("=", 1) for each in setting or ()),
+    }
+    rng, assignments = random.Random(rows.name), 0
     with rows.open("ab") as file:
-        reader = _Reader(consumer, file, is_member=group is not None)
-        if group:
-            consumer.subscribe([topic], on_assign=reader.assigned, on_revoke=reader.revoked, on_lost=reader.lost)
-        else:
-            places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
-            consumer.assign(places)
-            reader.began(places)
-        while not select.select([sys.stdin], [], [], 0)[0]:
-            reader.poll()
+        while not _is_over():
+            consumer = Consumer(config)
+            reader = _Reader(consumer, file, assignments, is_member=group is not None)
+            if group:
+                consumer.subscribe([topic], on_assign=reader.assigned, on_revoke=reader.revoked, on_lost=reader.lost)
+            else:
+                places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+                consumer.assign(places)
+                reader.began(places)
+            ends_at = time.monotonic() + rng.expovariate(1 / life) if life else math.inf
+            while time.monotonic() < ends_at and not _is_over():
+                reader.poll()
+                file.flush()
+            consumer.close()
             file.flush()
-        consumer.close()
+            assignments = reader.assignments
+
+
+def _is_over() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 class _Reader:
     """A consumer that commits at an interval, and writes a row for each event."""
 
-    def __init__(self, consumer: Consumer, file: BinaryIO, *, is_member: bool) -> None:
+    def __init__(self, consumer: Consumer, file: BinaryIO, assignments: int, *, is_member: bool) -> None:
+        """`assignments` is the number of those of the program's consumers before this one."""
         self._consumer, self._file, self._is_member = consumer, file, is_member
-        self._batches = self._assignments = 0
+        self._batches, self.assignments = 0, assignments
         self._next: dict[tuple[str, int], int] = {}
         """The offset after the last record of each partition, for the next commit."""
         self._ends: dict[int, int] = {}
@@ -86,22 +98,26 @@ class _Reader:
             self._commit()
 
     def began(self, places: list[TopicPartition]) -> None:
-        """Write the start of an assignment, whatever the consumer read before."""
-        self._assignments += 1
+        """Write the start of an assignment, whatever the consumer read before. It may add nothing."""
+        self.assignments += bool(places)
         for place in places:
-            self._write(PollKind.ASSIGNED, place.partition, place.offset, number=self._assignments)
+            self._write(PollKind.ASSIGNED, place.partition, place.offset, number=self.assignments)
 
     def assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         """Write the partitions that the group assigned."""
         self.began(places)
 
-    def revoked(self, _consumer: Consumer, _places: list[TopicPartition]) -> None:
+    def revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         """Commit before the group revokes the partitions, so that the next member goes on at the end of this one."""
+        for place in places:
+            self._write(PollKind.REVOKED, place.partition, NONE)
         self._commit()
         self._next.clear()
 
-    def lost(self, _consumer: Consumer, _places: list[TopicPartition]) -> None:
+    def lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         """Forget uncommitted offsets: the group has assigned the partitions to another member already."""
+        for place in places:
+            self._write(PollKind.LOST, place.partition, NONE)
         self._next.clear()
 
     def _take(self, message: Message) -> tuple[str, int] | None:
@@ -115,7 +131,7 @@ class _Reader:
             self._write(PollKind.REPORTED_ERROR, NONE, NONE, code)
             return None
         value = decode(message.value())
-        self._write(PollKind.POLLED, partition, offset, value, content=_content(message))
+        self._write(PollKind.POLLED, partition, offset, value, content=content_of_message(message))
         self._take_transfer(message, value)
         self._next[topic, partition] = self._ends[partition] = offset + 1
         return topic, partition
@@ -142,7 +158,7 @@ class _Reader:
             except KafkaException:
                 kind = PollKind.COMMIT_UNSURE
             for place in places:
-                self._write(kind, place.partition, place.offset, number=self._assignments)
+                self._write(kind, place.partition, place.offset, number=self.assignments)
             if kind is PollKind.COMMITTED:
                 self._next.clear()
         self._committed_at = time.monotonic()
@@ -160,7 +176,7 @@ class _Reader:
         self._file.write(pack_poll(*PollRow(kind, partition, offset, value, batch, time.monotonic_ns(), content)))
 
 
-def _content(message: Message) -> int:
+def content_of_message(message: Message) -> int:
     """Return the number of all but the value; NONE where the broker has set the timestamp."""
     kind, timestamp = message.timestamp()
     if kind != TIMESTAMP_CREATE_TIME:

@@ -9,6 +9,7 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.checks.anomaly import Anomaly
+from cordwood.chaos.checks.unavailable import NO_BOUND, NS_PER_S
 from cordwood.chaos.history import SEQUENCE_BITS, UNKNOWN, Outcome, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind, TransactionKind
@@ -22,7 +23,8 @@ from cordwood.storage.records import decode
 Place = tuple[int, int]
 """A partition and an offset."""
 
-GROUP = 0
+GROUP, CONSUMER_GROUP = 0, 1000
+"""The numbers of the groups of the classic protocol and of the consumer protocol (KIP-848)."""
 LAST_GENERATION = 1 << 30
 OFFSET_BITS = 48
 
@@ -117,9 +119,9 @@ def entries_of(rows: RowArray) -> Iterator[ReadEntry]:
         yield ReadEntry(value >> SEQUENCE_BITS, batch, entry)
 
 
-def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: Set[Place]) -> None:
-    """Add the consumers' polls, assignments and watermarks. A consumer's number is its index."""
-    for consumer, rows in enumerate(consumers):
+def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: Set[Place], first: int = 0) -> None:
+    """Add the consumers' polls, assignments and watermarks. A consumer's number is its index after `first`."""
+    for consumer, rows in enumerate(consumers, first):
         for kind, partition, offset, value, batch, at_ns, content in rows.tolist():
             if kind == PollKind.POLLED and (partition, offset) not in left_out:
                 history.poll(consumer, partition, offset, value, at_ns, batch, content)
@@ -129,7 +131,7 @@ def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: 
                 history.watermark(consumer, partition, offset, value, at_ns)
 
 
-def add_commits(history: HistoryBuilder, members: Sequence[RowArray]) -> None:
+def add_commits(history: HistoryBuilder, members: Sequence[RowArray], group: int = GROUP) -> None:
     """Add the offset commits of the members of one group.
 
     A client does not report its generation. But a member that is assigned a partition has it in a later generation than
@@ -147,13 +149,36 @@ def add_commits(history: HistoryBuilder, members: Sequence[RowArray]) -> None:
         for kind, partition, offset, _value, assignment, _at_ns, _content in rows.tolist():
             if kind in (PollKind.COMMITTED, PollKind.COMMIT_UNSURE):
                 outcome = Outcome.OK if kind == PollKind.COMMITTED else Outcome.INFO
-                history.commit(GROUP, generations[member, assignment], partition, offset, outcome)
+                history.commit(group, generations[member, assignment], partition, offset, outcome)
 
 
-def add_final_commits(history: HistoryBuilder, committed: Mapping[int, int]) -> None:
+def add_ownerships(history: HistoryBuilder, members: Sequence[RowArray], first: int, group: int = GROUP) -> None:
+    """Add the times in which partitions were members', from the assignment to the request to give them back.
+
+    A member that the group has forgotten may have lost its partitions at any time. A member's number is its index after
+    `first`.
+    """
+    for member, rows in enumerate(members, first):
+        since: dict[int, int] = {}
+        for kind, partition, _offset, _value, _assignment, at_ns, _content in rows.tolist():
+            if kind == PollKind.ASSIGNED:
+                since[partition] = at_ns
+            elif kind == PollKind.LOST:
+                since.pop(partition, None)
+            elif kind == PollKind.REVOKED and partition in since:
+                history.owned(group, member, partition, UNKNOWN, (since.pop(partition), at_ns))
+
+
+def add_faults(history: HistoryBuilder, spans: Sequence[tuple[float, float]]) -> None:
+    """Add the faults of a run: when each began and was undone, in seconds of the monotonic clock."""
+    for since_s, until_s in spans:
+        history.fault(NO_BOUND, int(since_s * NS_PER_S), int(until_s * NS_PER_S), is_alone=False)
+
+
+def add_final_commits(history: HistoryBuilder, committed: Mapping[int, int], group: int = GROUP) -> None:
     """Add the group's committed offsets, by partition, as read after all of its members have left."""
     for partition, offset in committed.items():
-        history.read_commit(GROUP, LAST_GENERATION, partition, offset)
+        history.read_commit(group, LAST_GENERATION, partition, offset)
 
 
 def polled_count(rows: RowArray) -> int:

@@ -26,8 +26,10 @@ from cordwood.chaos.live.client_rows import (
     TransactionKind,
 )
 from cordwood.chaos.live.process import wait_for
+from cordwood.chaos.live.share_groups import share_group_of
 
 PRODUCING, CONSUMING, TRANSACTING = "append_program", "consumer_program", "transaction_program"
+SHARING = "share_program"
 END_S = 90.0
 """Longer than a client's own timeouts."""
 AT_END_S = 60.0
@@ -50,6 +52,8 @@ QUICK = (
 )
 """Short client timeouts, so that a measured time is the cluster's."""
 
+CONSUMER_PROTOCOL = ("group.protocol=consumer",)
+"""The setting of members of the consumer protocol (KIP-848)."""
 UNCOMMITTED = ("isolation.level=read_uncommitted",)
 QUICK_READER = ("reconnect.backoff.ms=20", "reconnect.backoff.max.ms=200", "socket.timeout.ms=4000")
 
@@ -66,6 +70,10 @@ class ClusterLoad:
     """Records per second of each producer."""
     consumers: int = 2
     members: int = 2
+    consumer_members: int = 0
+    """Members of a group of the consumer protocol (KIP-848). All but the first leave and join again."""
+    share_members: int = 0
+    """Members of a share group (KIP-932). They leave and join again."""
     transactional: int = 0
     """Clients that run transactions, with every second one in the second protocol. The later half kill themselves."""
     transactions_per_second: int = 10
@@ -144,6 +152,16 @@ class LiveClients:
         """Rows of POLLS of the group's members."""
         return [self._place / f"member-{number}" for number in range(self.load.members)]
 
+    @property
+    def consumer_member_files(self) -> list[Path]:
+        """Rows of POLLS of the members of the group of the consumer protocol."""
+        return [self._place / f"consumer-member-{number}" for number in range(self.load.consumer_members)]
+
+    @property
+    def share_files(self) -> list[Path]:
+        """Rows of SHARES of the members of the share group."""
+        return [self._place / f"share-member-{number}" for number in range(self.load.share_members)]
+
     def start(self) -> None:
         """Start all clients."""
         for number, path in enumerate(self.producer_files):
@@ -156,6 +174,12 @@ class LiveClients:
             self._run(CONSUMING, path, {}, (*self.load.reader_settings, *isolation))
         for path in self.member_files:
             self._run(CONSUMING, path, {"group": self.load.topic}, self.load.reader_settings)
+        for number, path in enumerate(self.consumer_member_files):
+            lives = {"group": consumer_group_of(self.load.topic), "life": LIFE_S if number else 0}
+            self._run(CONSUMING, path, lives, (*self.load.reader_settings, *CONSUMER_PROTOCOL))
+        for path in self.share_files:
+            lives = {"group": share_group_of(self.load.topic), "life": LIFE_S}
+            self._run(SHARING, path, lives, self.load.reader_settings)
         self._served = [Tail(path, SENDS) for path in self.producer_files]
         self._ended = {number: Tail(self.transaction_files[number], TRANSACTIONS) for number in self.load.steady}
 
@@ -220,6 +244,8 @@ class LiveClients:
         """Wait until every consumer by assignment, and the group, have read to `ends`. Return an anomaly if not."""
         readers = {path.name: [Tail(path, POLLS)] for path in self.consumer_files}
         readers["group"] = [Tail(path, POLLS) for path in self.member_files]
+        if self.load.consumer_members:
+            readers["group of the consumer protocol"] = [Tail(path, POLLS) for path in self.consumer_member_files]
         reached: dict[str, dict[int, int]] = {name: {} for name in readers}
         moved_s = time.monotonic()
         while not all(end <= seen.get(at, 0) for seen in reached.values() for at, end in ends.items()):
@@ -235,7 +261,7 @@ class LiveClients:
 
     def stop_reading(self) -> list[Anomaly]:
         """End every consumer. Return an anomaly for each that fails to."""
-        said = self._end([*self.consumer_files, *self.member_files])
+        said = self._end([*self.consumer_files, *self.member_files, *self.consumer_member_files, *self.share_files])
         return [Anomaly("client-ended", f"{name}: {words}.", (), 1) for name, words in said.items() if words]
 
     def kill(self) -> None:
@@ -295,6 +321,11 @@ class LiveClients:
                 # Ctrl-C goes to our process group only: we end the clients.
                 start_new_session=True,
             )
+
+
+def consumer_group_of(topic: str) -> str:
+    """Return the group of the consumer protocol of a run."""
+    return f"{topic}-848"
 
 
 def rows_of(paths: Iterable[Path], form: "np.dtype[np.void]") -> list[RowArray]:

@@ -14,10 +14,11 @@ from cordwood.chaos.history import Outcome
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live import histories, replica_logs
 from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavailable
-from cordwood.chaos.live.client_rows import POLLS, SENDS, TRANSACTIONS, RowArray, SendKind
+from cordwood.chaos.live.client_rows import POLLS, SENDS, SHARES, TRANSACTIONS, PollKind, RowArray, SendKind
 from cordwood.chaos.live.decisions import Asked, Client, MarkerOnDisk, disagreements
-from cordwood.chaos.live.load_clients import ClusterLoad, rows_of
+from cordwood.chaos.live.load_clients import ClusterLoad, consumer_group_of, ends_read, rows_of
 from cordwood.chaos.live.security import client_settings
+from cordwood.chaos.live.share_groups import add_share_group, wait_for_end
 from cordwood.chaos.live.transactional_producers import SessionLost, committed_offset, orders_of
 from cordwood.chaos.report.series import Answers
 from cordwood.chaos.transfers import ReadTransfers
@@ -72,8 +73,11 @@ def judge(campaign: Campaign) -> RunVerdict:
     anomalies = list(campaign.anomalies)
     looked_at, is_in_sync = LookedAt(), True
     anomalies += clients.stop_sending()
+    starts: Mapping[int, int] = {}
     try:
         anomalies += _read_to_the_end(campaign)
+        starts, unread = _share_to_the_end(campaign)
+        anomalies += unread
     except WENT_WRONG as failure:
         is_in_sync = False
         anomalies.append(unavailable("at the end", failure))
@@ -98,8 +102,10 @@ def judge(campaign: Campaign) -> RunVerdict:
         history.reads_committed(consumer)
     histories.add_polls(history, polls + members, looked_at.sent_again)
     histories.add_commits(history, members)
+    histories.add_ownerships(history, members, len(polls))
+    new_members = _add_new_groups(campaign, history, looked_at, starts, len(polls + members))
     anomalies += check(history.build())
-    anomalies += histories.reported_errors(polls + members)
+    anomalies += histories.reported_errors(polls + members + new_members)
     anomalies += histories.given_up(sends)
     asked = histories.asked_of(ended)
     of_values = histories.transactions_by_value(dict(enumerate(transactional, start=len(sends))))
@@ -129,6 +135,37 @@ def _read_to_the_end(campaign: Campaign) -> list[Anomaly]:
         return clients.read_to(_ends(reader, clients.load))
 
 
+def _share_to_the_end(campaign: Campaign) -> tuple[Mapping[int, int], list[Anomaly]]:
+    """Wait until the share group has finished all records. Return its start offsets, and an anomaly if it has not."""
+    clients, load = campaign.clients, campaign.clients.load
+    if not load.share_members:
+        return {}, []
+    [*_, last] = rows_of(clients.consumer_files, POLLS)
+    ends = ends_read(last[last["kind"] == PollKind.POLLED])
+    return wait_for_end(campaign.target.cluster.bootstrap, load.topic, ends)
+
+
+def _add_new_groups(
+    campaign: Campaign, history: HistoryBuilder, looked_at: LookedAt, starts: Mapping[int, int], first: int
+) -> list[RowArray]:
+    """Add the group of the consumer protocol, the share group, and the faults that both checks need to know.
+
+    `first` is the number of the first of their members. Return the rows of the first group's members.
+    """
+    clients = campaign.clients
+    members, shares = rows_of(clients.consumer_member_files, POLLS), rows_of(clients.share_files, SHARES)
+    for consumer in range(first, first + len(members)):
+        history.reads_committed(consumer)
+    histories.add_polls(history, members, looked_at.sent_again, first)
+    histories.add_commits(history, members, histories.CONSUMER_GROUP)
+    histories.add_ownerships(history, members, first, histories.CONSUMER_GROUP)
+    spans = [(campaign.began_s + span.start_s, campaign.began_s + span.end_s) for span in campaign.spans]
+    histories.add_faults(history, spans)
+    if shares:
+        add_share_group(history, shares, first + len(members), starts, looked_at.sent_again)
+    return members
+
+
 def _look_at_replicas(
     campaign: Campaign, history: HistoryBuilder, anomalies: list[Anomaly], *, is_in_sync: bool
 ) -> LookedAt:
@@ -136,6 +173,9 @@ def _look_at_replicas(
     cluster, load = campaign.target.cluster, campaign.clients.load
     with closing(_reader(cluster.bootstrap, load)) as reader:
         histories.add_final_commits(history, _committed(reader, load))
+    if load.consumer_members:
+        with closing(_reader(cluster.bootstrap, load, consumer_group_of(load.topic))) as reader:
+            histories.add_final_commits(history, _committed(reader, load), histories.CONSUMER_GROUP)
     if campaign.target.log_directories is None:
         return LookedAt()
     topic_id = _topic_id(cluster.bootstrap, load.topic)
@@ -185,10 +225,10 @@ def _counts(asked: Mapping[Client, Asked], decisions: Sequence[MarkerOnDisk]) ->
     )
 
 
-def _reader(bootstrap: str, load: ClusterLoad) -> Consumer:
+def _reader(bootstrap: str, load: ClusterLoad, group: str | None = None) -> Consumer:
     # A reader of committed records would take the last stable offset for the log end, even if it never moved again.
     isolation = {"isolation.level": "read_uncommitted"}
-    return Consumer({**client_settings(bootstrap), "group.id": load.topic, **isolation})
+    return Consumer({**client_settings(bootstrap), "group.id": group or load.topic, **isolation})
 
 
 def _ends(reader: Consumer, load: ClusterLoad) -> dict[int, int]:
