@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from cordwood.archive import layout
 from cordwood.archive.blocking import submit, wait
-from cordwood.archive.catalog import ArchivedPartition, DamagedObject, read_partition, read_state
+from cordwood.archive.catalog import ArchivedPartitionLog, DamagedObject, read_partition, read_state
 from cordwood.archive.manifest import ArchivedSegment
 from cordwood.archive.segment_state import SegmentState
 from cordwood.archive.store import ObjectMissing, ObjectStore
@@ -42,7 +42,7 @@ class ArchiveReader:
     """The reader of one partition. It follows its segments while they are compacted, and counts what it has read."""
 
     def __init__(
-        self, store: ObjectStore, partition: ArchivedPartition, *, isolation: Isolation = Isolation.READ_COMMITTED
+        self, store: ObjectStore, partition: ArchivedPartitionLog, *, isolation: Isolation = Isolation.READ_COMMITTED
     ) -> None:
         self._store, self.partition, self._isolation = store, partition, isolation
         self._states: dict[int, Future[SegmentState]] = {}

@@ -23,7 +23,7 @@ class PartitionId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedPartition:
+class ArchivedPartitionLog:
     """The segments of a partition as of a commit, contiguous, with the end of what a read_committed reader may read.
 
     A transaction that has a record below `decided_end` has its marker in the archive, too.
@@ -58,19 +58,19 @@ class DamagedObject(Exception):
         self.name, self.offset = name, offset
 
 
-async def read_partition(store: ObjectStore, partition: PartitionId) -> ArchivedPartition:
+async def read_partition(store: ObjectStore, partition: PartitionId) -> ArchivedPartitionLog:
     """Return what the archive has of a partition. Raises StoreError, DamagedObject."""
     chain = await read_chain(store, *partition)
     segments = chain.archive.segments
     if not segments:
-        return ArchivedPartition(partition, (), 0)
+        return ArchivedPartitionLog(partition, (), 0)
     oldest = (await read_state(store, partition, segments[-1])).producers.oldest_in_transaction
     end = segments[-1].end_offset
     decided = end if oldest is None else min(end, oldest.current_transaction_first_offset)
-    return ArchivedPartition(partition, segments, decided, chain.archive.log_start)
+    return ArchivedPartitionLog(partition, segments, decided, chain.archive.log_start)
 
 
-async def read_partitions(store: ObjectStore, partitions: Iterable[PartitionId]) -> list[ArchivedPartition]:
+async def read_partitions(store: ObjectStore, partitions: Iterable[PartitionId]) -> list[ArchivedPartitionLog]:
     """Return what the archive has of partitions. Raises as `read_partition`."""
     return await asyncio.gather(*[read_partition(store, partition) for partition in partitions])
 

@@ -28,7 +28,7 @@ class DamagedCommit(Exception):
     """Bytes that are no object of this kind, a damaged one, or one of a newer version."""
 
 
-class Commit(NamedTuple):
+class ManifestCommit(NamedTuple):
     """One change of a partition's manifest."""
 
     topic_id: UUID
@@ -100,11 +100,11 @@ def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | No
     )
 
 
-def decode_commit(content: bytes) -> Commit:
+def decode_commit(content: bytes) -> ManifestCommit:
     """Return the commit. Raises DamagedCommit."""
     body = opened(content)
     try:
-        return Commit(
+        return ManifestCommit(
             UUID(body["topic_id"]),
             int(body["partition"]),
             int(body["sequence"]),
@@ -193,7 +193,7 @@ async def read_chain(store: ObjectStore, cluster_id: str, topic_id: UUID, partit
         begin = max(0, begin - WHOLE_EVERY)
 
 
-def _folded(commits: Mapping[int, Commit], begin: int, newest: int) -> Chain:
+def _folded(commits: Mapping[int, ManifestCommit], begin: int, newest: int) -> Chain:
     """Return the manifest that the commits make, up to the first gap that no whole commit follows."""
     archive = PartitionArchive()
     if begin > 0 or (commits and 1 not in commits):
@@ -218,11 +218,11 @@ def _folded(commits: Mapping[int, Commit], begin: int, newest: int) -> Chain:
 
 async def read_commits(
     store: ObjectStore, cluster_id: str, topic_id: UUID, partition: int, sequences: Sequence[int]
-) -> dict[int, Commit]:
+) -> dict[int, ManifestCommit]:
     """Return the readable ones of these commits by sequence. Raises StoreError."""
     limit = asyncio.Semaphore(_READS_AT_ONCE)
 
-    async def one(sequence: int) -> Commit | None:
+    async def one(sequence: int) -> ManifestCommit | None:
         async with limit:
             return await _commit(store, cluster_id, topic_id, partition, sequence)
 
@@ -230,7 +230,9 @@ async def read_commits(
     return {commit.sequence: commit for commit in found if commit is not None}
 
 
-async def _commit(store: ObjectStore, cluster_id: str, topic_id: UUID, partition: int, sequence: int) -> Commit | None:
+async def _commit(
+    store: ObjectStore, cluster_id: str, topic_id: UUID, partition: int, sequence: int
+) -> ManifestCommit | None:
     """Return a commit; None if it is missing or damaged."""
     try:
         commit = decode_commit(await store.get(layout.commit_name(cluster_id, topic_id, partition, sequence)))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from cordwood.archive import catalog
 from cordwood.archive.batches import ArchiveReader
 from cordwood.archive.blocking import wait
-from cordwood.archive.catalog import ArchivedPartition, DamagedObject, PartitionId
+from cordwood.archive.catalog import ArchivedPartitionLog, DamagedObject, PartitionId
 from cordwood.archive.commits import DamagedCommit, TopicObject
 from cordwood.archive.cuts import find_cut
 from cordwood.archive.obstore_store import credentials_in, open_store
@@ -157,7 +157,7 @@ class Archive:
             raise NoSuchTopic(f"topic {topic} has {known.partitions} partitions, and no partition {unknown[0]}")
         ids = [PartitionId(self.cluster_id, known.id, place) for place in places]
         try:
-            found: list[ArchivedPartition] = wait(catalog.read_partitions(self._store, ids))
+            found: list[ArchivedPartitionLog] = wait(catalog.read_partitions(self._store, ids))
         except DamagedObject as damage:
             raise ReadError(str(damage)) from None
         return {one.id.partition: ArchiveReader(self._store, one, isolation=isolation) for one in found}

@@ -39,7 +39,7 @@ POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class QuotaMeasurement:
     """One run: the rate that clients had, and what others noticed."""
 
     quota: str
@@ -103,7 +103,7 @@ class QuotaRun:
         (records,) = [row.records or b"" for topic in response.responses for row in topic.partitions] or [b""]
         return len(records)
 
-    def measure(self, quota: str, connections: int, work: Callable[[BlockingConnection], int]) -> Measured:
+    def measure(self, quota: str, connections: int, work: Callable[[BlockingConnection], int]) -> QuotaMeasurement:
         """Use the quota with so many connections, as fast as they may."""
         before_ms = self._other_p99_ms(min(self._seconds, 5.0))
         self._set(quota, float(self._rate))
@@ -117,7 +117,7 @@ class QuotaRun:
                 during_ms = other.result()
         self._set(quota, None)
         measured = sum(done) / self._seconds
-        return Measured(
+        return QuotaMeasurement(
             quota,
             connections,
             self._rate,
@@ -223,7 +223,7 @@ def _fetch_request() -> FetchRequest:
     )
 
 
-def _line(measured: Measured) -> str:
+def _line(measured: QuotaMeasurement) -> str:
     return (
         f"{measured.quota}, {measured.connections:>3} connections: {measured.measured_per_second:>11,} of"
         f" {measured.limit_per_second:,} B/s ({measured.deviation:+.1%}); another client's p99"

@@ -12,7 +12,7 @@ from cordwood.storage.control import decode_marker
 from cordwood.storage.records import decode
 
 
-class Content(NamedTuple):
+class KeyAndValue(NamedTuple):
     """Key and value of a record. A null value deletes the key."""
 
     key: bytes | None
@@ -23,7 +23,7 @@ class CompactedContents:
     """The contents of batches, which are taken in the order of their offsets."""
 
     def __init__(self, batches: Iterable[bytes] = ()) -> None:
-        self.records: dict[int, Content] = {}
+        self.records: dict[int, KeyAndValue] = {}
         self.newest: dict[bytes, int] = {}
         """By key: the highest offset of a record that is not part of an open or aborted transaction."""
         self.decided_at: dict[bytes, int] = {}
@@ -42,7 +42,7 @@ class CompactedContents:
                     self._decided(key, offset, header.base_offset)
             return
         for record in decode(batch):
-            self.records[record.offset] = Content(record.key, record.value)
+            self.records[record.offset] = KeyAndValue(record.key, record.value)
             if record.key is not None and header.is_transactional:
                 self._open.setdefault(header.producer_id, []).append((record.key, record.offset))
             elif record.key is not None:

@@ -24,7 +24,7 @@ SEAL_BYTES = 16
 Row = dict[str, Any]
 
 
-class Broken(ValueError):
+class InvalidResultFile(ValueError):
     """A result file is not as a run wrote it."""
 
 
@@ -86,7 +86,7 @@ class ResultFile:
     def _go_on(self, kind: str, about: Row) -> None:
         try:
             found = read(self._path)
-        except Broken as error:
+        except InvalidResultFile as error:
             raise CannotRecord(str(error)) from None
         if found.commit != self._commit:
             raise CannotRecord(f"{self._path} is of commit {found.commit}, and this is {self._commit}: remove it first")
@@ -136,17 +136,17 @@ def read(path: Path) -> Result:
             row = json.loads(line)
             said = row.pop(SEAL)
         except (ValueError, KeyError, AttributeError):
-            raise Broken(f"{path.name}, line {number} is no line of a result") from None
+            raise InvalidResultFile(f"{path.name}, line {number} is no line of a result") from None
         seal = sealed(seal, row)
         if said != seal:
-            raise Broken(f"{path.name}, line {number} is not what a run wrote: its seal does not match")
+            raise InvalidResultFile(f"{path.name}, line {number} is not what a run wrote: its seal does not match")
         lines.append(row)
     if not lines or lines[0].keys() < {"kind", "commit", "at", "machine", "about"}:
-        raise Broken(f"{path.name} has no first line that says what was run")
+        raise InvalidResultFile(f"{path.name} has no first line that says what was run")
     head, *rows = lines
     is_whole = bool(rows) and rows[-1].keys() == {"end"}
     if is_whole and rows.pop()["end"] != len(rows):
-        raise Broken(f"{path.name} lacks rows")
+        raise InvalidResultFile(f"{path.name} lacks rows")
     return Result(head["kind"], head["commit"], head["at"], head["machine"], head["about"], rows, is_whole)
 
 

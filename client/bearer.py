@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cordwood.client.credentials import NotAuthenticated
-from cordwood.client.tls import TlsSettings, WrongSetting
+from cordwood.client.tls import ClientTlsSettings, WrongSetting
 
 RESPONSE_BYTES_MAX = 1 << 20
 RENEW_AFTER = 0.8
@@ -76,7 +76,7 @@ class BearerSource:
             urllib.parse.urlencode(fields).encode(),
             {"Authorization": f"Basic {base64.b64encode(quoted.encode()).decode()}", "Accept": "application/json"},
         )
-        context = TlsSettings(self.ca_location, self.ca_pem).context()
+        context = ClientTlsSettings(self.ca_location, self.ca_pem).context()
         opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects)
         try:
             with opener.open(request, timeout=timeout_s) as response:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cordwood.client.bearer import BearerSource, expires_at_s
 from cordwood.client.credentials import Mechanism, SaslCredentials
-from cordwood.client.tls import TlsSettings, WrongSetting
+from cordwood.client.tls import ClientTlsSettings, WrongSetting
 
 FETCH_TOKEN_S = 10.0
 TOKEN_USER = "delegation-token:"
@@ -72,7 +72,7 @@ _LOGIN_FORM = 'sasl.jaas.config is malformed: write it as MODULE required userna
 class ClientSecurity:
     """How a client connects: with TLS, with SASL, with both or neither. Its repr has no secret."""
 
-    tls: TlsSettings | None = None
+    tls: ClientTlsSettings | None = None
     sasl: SaslCredentials | None = None
     bearer: BearerSource | None = None
     """The source of the token in `sasl`, which is empty, for OAUTHBEARER."""
@@ -188,7 +188,7 @@ class _Keys:
         return text == "true"
 
 
-def _tls(keys: _Keys) -> TlsSettings:
+def _tls(keys: _Keys) -> ClientTlsSettings:
     for name in ("ssl.truststore.type", "ssl.keystore.type"):
         kind = keys.text(name).upper()
         if kind and kind != "PEM" and not (kind == "PKCS12" and name == "ssl.keystore.type"):
@@ -198,7 +198,7 @@ def _tls(keys: _Keys) -> TlsSettings:
     algorithm = keys.given.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", "none"):
         raise WrongSetting(f"ssl.endpoint.identification.algorithm is {algorithm!r}: it can be https or none")
-    settings = TlsSettings(
+    settings = ClientTlsSettings(
         ca_location=keys.text("ssl.ca.location"),
         ca_pem=keys.text("ssl.ca.pem"),
         certificate_location=keys.text("ssl.certificate.location") or (keystore if is_pem else ""),

@@ -20,7 +20,7 @@ class TlsFailed(ConnectionError):
 
 
 @dataclass(frozen=True, slots=True)
-class TlsSettings:
+class ClientTlsSettings:
     """Where the CAs and the client's certificate are. A PEM text takes the place of a file. Its repr has no secret.
 
     The files are read for each connection, so that certificates can be replaced while a client runs.
@@ -41,7 +41,7 @@ class TlsSettings:
     checks_certificate: bool = True
     checks_host_name: bool = True
 
-    def without_certificate(self) -> "TlsSettings":
+    def without_certificate(self) -> "ClientTlsSettings":
         """Return the settings without the client's own certificate and key."""
         return replace(
             self,

@@ -34,7 +34,7 @@ _events = structlog.get_logger("replica_moves")
 
 
 @dataclass(slots=True, eq=False)
-class Move:
+class DirectoryMove:
     """One replica's move to another log directory."""
 
     partition: Partition
@@ -70,14 +70,14 @@ class ReplicaMoves:
         """Returns whether replicas may move: `unrecord` needs a newer metadata.version than the first."""
         self._replicas, self._log_maintenance = replicas, log_maintenance
         self._unrecord, self._record, self._bytes_per_second = unrecord, record, bytes_per_second
-        self._moves: dict[Partition, Move] = {}
+        self._moves: dict[Partition, DirectoryMove] = {}
         self._running: set[LogDirectory] = set()
         self._due = 0.0
         self._tasks = Tasks()
         self.completed = 0
         """Moves since the broker started."""
 
-    def __iter__(self) -> Iterator[Move]:
+    def __iter__(self) -> Iterator[DirectoryMove]:
         return iter(list(self._moves.values()))
 
     @property
@@ -107,7 +107,7 @@ class ReplicaMoves:
             del self._moves[partition]
         if partition.directory is not target:
             place = target.move_path(partition.topic_id, partition.index)
-            self._moves[partition] = Move(partition, target, LogCopy(partition.log, place))
+            self._moves[partition] = DirectoryMove(partition, target, LogCopy(partition.log, place))
             if target not in self._running:
                 self._running.add(target)
                 self._tasks.spawn(self._move_all(target), f"moves to {target.path}")
@@ -118,7 +118,7 @@ class ReplicaMoves:
             move.is_cancelled = True
         await self._tasks.close()
 
-    def _next(self, target: LogDirectory) -> Move | None:
+    def _next(self, target: LogDirectory) -> DirectoryMove | None:
         return next((move for move in self._moves.values() if move.target is target), None)
 
     async def _move_all(self, target: LogDirectory) -> None:
@@ -135,7 +135,7 @@ class ReplicaMoves:
         finally:
             self._running.discard(target)
 
-    async def _try(self, move: Move) -> bool:
+    async def _try(self, move: DirectoryMove) -> bool:
         """Move a replica. Return False if that failed, and is to be tried again."""
         partition, target = move.partition, move.target
         try:
@@ -165,14 +165,14 @@ class ReplicaMoves:
             await self._abandon(move)
         return not move.is_wanted
 
-    async def _abandon(self, move: Move) -> None:
+    async def _abandon(self, move: DirectoryMove) -> None:
         try:
             await finished(move.target.run_blocking(move.copy.abandon))
             move.target.flushed_offsets.forget(move.partition.topic_id, move.partition.index)
         except OSError as error:
             move.target.write_failed(error)
 
-    async def _copied(self, move: Move) -> bool:
+    async def _copied(self, move: DirectoryMove) -> bool:
         """Copy the log up to NEAR_BYTES below its end. Return False if the move is not wanted any more."""
         partition, target, copy = move.partition, move.target, move.copy
         while move.is_wanted and self._has_left_copies(partition):
@@ -191,7 +191,7 @@ class ReplicaMoves:
         place = partition.topic_id, partition.index
         return any(other.disk.exists(other.partition_path(*place)) for other in others if not other.is_offline)
 
-    async def _reach(self, move: Move, goal: Goal) -> None:
+    async def _reach(self, move: DirectoryMove, goal: Goal) -> None:
         steps = move.copy.steps(goal)
         try:
             while move.is_wanted and (size := await finished(move.target.run_blocking(next, steps, None))) is not None:
@@ -206,7 +206,7 @@ class ReplicaMoves:
         self._due = max(self._due, now - LATE_S) + size / self._bytes_per_second()
         await asyncio.sleep(max(self._due - now, 0))
 
-    async def _switched(self, move: Move) -> bool:
+    async def _switched(self, move: DirectoryMove) -> bool:
         """Let the replica continue in the copy. Return False if the log has gone on too far meanwhile."""
         partition = move.partition
         # Until the copy counts, the replica is in both directories, and is lost with any of them.
@@ -218,7 +218,7 @@ class ReplicaMoves:
         partition.is_checkpoint_locked = True
         return await finished(self._switch(move))
 
-    async def _switch(self, move: Move) -> bool:
+    async def _switch(self, move: DirectoryMove) -> bool:
         partition, target, copy = move.partition, move.target, move.copy
         log, source, from_path = partition.log, partition.directory, partition.log.directory
         place = target.partition_path(partition.topic_id, partition.index)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from cordwood.archive.batches import ArchiveReader
 from cordwood.archive.blocking import wait
-from cordwood.archive.catalog import ArchivedPartition, DamagedObject, PartitionId, read_partition, read_partitions
+from cordwood.archive.catalog import ArchivedPartitionLog, DamagedObject, PartitionId, read_partition, read_partitions
 from cordwood.archive.obstore_store import credentials_in, open_store
 from cordwood.archive.store import ObjectStore, StoreError
 from cordwood.columnar.batches import FetchedBatches
@@ -56,7 +56,7 @@ class ArchivedTask:
 
 
 _stores: dict[StoreSettings, ObjectStore] = {}
-_known: dict[tuple[StoreSettings, PartitionId], ArchivedPartition] = {}
+_known: dict[tuple[StoreSettings, PartitionId], ArchivedPartitionLog] = {}
 """What this process has read of the manifests. Spark reuses its Python workers for further tasks."""
 
 
@@ -134,7 +134,7 @@ def split(ranges: Iterable[OffsetRange], at: Mapping[TopicPartition, list[int]])
         yield rest
 
 
-def _borders(archived: ArchivedPartition, isolation: Isolation) -> list[int]:
+def _borders(archived: ArchivedPartitionLog, isolation: Isolation) -> list[int]:
     found, size = [archived.start], 0
     for segment in archived.segments:
         if size and size + segment.size > TASK_BYTES:
@@ -144,11 +144,11 @@ def _borders(archived: ArchivedPartition, isolation: Isolation) -> list[int]:
     return [*found, _end(archived, isolation)]
 
 
-def _end(archived: ArchivedPartition, isolation: Isolation) -> int:
+def _end(archived: ArchivedPartitionLog, isolation: Isolation) -> int:
     return archived.decided_end if isolation is Isolation.READ_COMMITTED else archived.end
 
 
-def _remember(task: ArchivedTask, archived: ArchivedPartition) -> None:
+def _remember(task: ArchivedTask, archived: ArchivedPartitionLog) -> None:
     if len(_known) >= KNOWN_MAX:
         _known.clear()
     _known[task.settings, task.partition] = archived

@@ -33,9 +33,9 @@ from cordwood.storage.producers import Producers
 from cordwood.storage.replaced_segments import ReplacedSegments
 from cordwood.storage.retention import droppable
 from cordwood.storage.rewrite import sync_again
-from cordwood.storage.rolling import directories_to, is_full
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
+from cordwood.storage.segment_roll import directories_to, is_full
 from cordwood.storage.slices import Slice, read_end
 from cordwood.storage.state import ArchivedBeginning, LogState, state_as_of, write_checkpoint
 from cordwood.storage.transaction_log import producers_again, record

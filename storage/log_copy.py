@@ -22,9 +22,9 @@ from cordwood.storage.disk import Disk, File, sync_directory
 from cordwood.storage.index import Interval
 from cordwood.storage.log import Log
 from cordwood.storage.pending_flush import UnsyncedEntries
-from cordwood.storage.rolling import directories_to
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile, segment_path
+from cordwood.storage.segment_roll import directories_to
 from cordwood.storage.state import LogState, state_as_of, write_checkpoint
 
 MARK_FILE = "moved"
@@ -38,7 +38,7 @@ NEVER = (1 << 63) - 1
 """End of a mark whose bytes did not reach the disk: neither did those of the copy, perhaps."""
 
 
-class Wanted(NamedTuple):
+class WantedSegment(NamedTuple):
     """A segment of the log, and the part of it that is to be copied."""
 
     segment: Segment
@@ -60,7 +60,7 @@ class _SegmentCopy:
 class Goal:
     """What the copy needs to have of the log, as of one iteration of the event loop."""
 
-    wanted: Sequence[Wanted]
+    wanted: Sequence[WantedSegment]
     state: LogState | None = None
     """The checkpoint of the copy, if all of it is copied."""
     undecided: int = 0
@@ -239,7 +239,7 @@ class LogCopy:
         interval = log.config.index_interval_bytes
         return _SegmentCopy(Segment.create(log.disk, self._directory, file, interval, log.opened), old.truncations)
 
-    def _complete(self, wanted: Wanted, copy: _SegmentCopy) -> None:
+    def _complete(self, wanted: WantedSegment, copy: _SegmentCopy) -> None:
         """Seal and sync the copy of a sealed segment, with its indexes."""
         old, new = wanted.segment, copy.new
         new.close_interval()
@@ -299,8 +299,8 @@ def _encoded(end: int) -> bytes:
     return content + _CHECKSUM.pack(crc32c(content))
 
 
-def _all_of(segment: Segment) -> Wanted:
-    return Wanted(segment, segment.size, segment.end_offset, segment.is_sealed, segment.truncations)
+def _all_of(segment: Segment) -> WantedSegment:
+    return WantedSegment(segment, segment.size, segment.end_offset, segment.is_sealed, segment.truncations)
 
 
 def _rename(active: Segment, directory: str) -> None:
@@ -309,7 +309,7 @@ def _rename(active: Segment, directory: str) -> None:
     active.file.moved_to(active.path)
 
 
-def _extend(wanted: Wanted, new: Segment) -> Iterator[int]:
+def _extend(wanted: WantedSegment, new: Segment) -> Iterator[int]:
     """Append to `new` what it lacks of a segment. Yield bytes copied. Blocks on the disk."""
     old = wanted.segment
     while new.size < wanted.size:

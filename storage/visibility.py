@@ -1,4 +1,4 @@
-"""What a read_committed consumer sees of fetched batches: neither control batches nor aborted transactions (KIP-98)."""
+"""Visibility of fetched batches to a read_committed consumer: no control batches, no aborted transactions (KIP-98)."""
 
 from collections import deque
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Source code rules: no direct access to time, randomness, files or threads; short files, each with a docstring."""
+"""Source code rules: no direct access to time, randomness, files or threads; short functions; one class for a name."""
 
 import ast
 import re
@@ -9,7 +9,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "replication", "cluster", "chaos", "bench", "spark", "client", "columnar", "archive")
 PROGRAMS = (*PACKAGES, "examples", "docs")
 
-FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 BANNED = re.compile(
@@ -51,6 +50,8 @@ MAY_REACH_OUT = {
     "examples/": "programs of users",
 }
 
+QUESTIONS = ("What ", "Who ", "Where ", "How ")
+"""First words of a docstring that names no thing."""
 LOGS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|work|tmp|Users|opt)/\w")
 
@@ -131,6 +132,12 @@ def silent_catches(module: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}"
 
 
+def public_classes(module: ast.Module) -> Iterator[str]:
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
 def broken_by(rule: Callable[[str], Iterable[str]], names: Iterable[str]) -> dict[str, list[str]]:
     """Return the rule's findings by file, without the files that keep the rule."""
     found = {name: list(rule(name)) for name in names}
@@ -142,11 +149,8 @@ def test_time_chance_files_and_threads_come_in_from_outside() -> None:
     assert broken_by(lambda name: ways_out(parsed(name)), names) == {}
 
 
-def test_files_and_functions_are_short() -> None:
+def test_functions_are_short() -> None:
     def too_long(name: str) -> Iterator[str]:
-        lines = (ROOT / name).read_text().count("\n")
-        if lines > FILE_LINES_MAX:
-            yield f"{lines} lines: it has more than one idea"
         for node in ast.walk(parsed(name)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 # The parameters of a command are its options with their help, not statements.
@@ -164,8 +168,18 @@ def test_the_first_line_says_the_one_idea() -> None:
             yield "has no docstring"
         if module.body and module.body[0].lineno != 1:
             yield "does not begin with its docstring"
+        if (ast.get_docstring(module) or "").startswith(QUESTIONS):
+            yield "does not name the thing"
 
     assert broken_by(nameless, python_files(*PROGRAMS, "tests")) == {}
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    places: dict[str, list[str]] = {}
+    for name in python_files(*PROGRAMS):
+        for class_name in public_classes(parsed(name)):
+            places.setdefault(class_name, []).append(name)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def test_nothing_is_swallowed_in_silence() -> None:
@@ -187,6 +201,10 @@ def test_a_planted_way_out_is_found() -> None:
     assert list(ways_out(ast.parse("import random\nrandom.Random(7).choice([1])\ndisk.open('x')"))) == []
     assert list(ways_out(ast.parse("loop.run_in_executor(None, work)")))
     assert list(ways_out(ast.parse("loop.run_in_executor(given, work)"))) == []
+
+
+def test_a_planted_class_is_found() -> None:
+    assert list(public_classes(ast.parse("class Log: ...\nclass _Part: ...\n"))) == ["Log"]
 
 
 def test_a_planted_silent_catch_is_found() -> None:

@@ -16,7 +16,7 @@ import typer
 
 from cordwood.bench import machine
 from cordwood.bench.archive.brokers import ArchivingBrokers
-from cordwood.bench.archive.phases import Bench, NotInTime, Work
+from cordwood.bench.archive.phases import ArchiveWorkload, Bench, NotCaughtUp
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.systems import CannotRun
 from cordwood.chaos.live.object_servers import PROGRAMS, Gateway, Moto, NoServer, ObjectServer, open_server
@@ -55,7 +55,7 @@ def main(
 ) -> None:
     """Measure the archive. Prints the figures as one line of JSON; exits with 1 if a phase failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    work = Work(size, local or max(size // LOCAL_SHARE, LOCAL_BYTES_MIN), outage, reader_mb_s)
+    work = ArchiveWorkload(size, local or max(size // LOCAL_SHARE, LOCAL_BYTES_MIN), outage, reader_mb_s)
     about = {
         "bytes": work.archived_bytes,
         "local_bytes": work.local_bytes,
@@ -70,14 +70,14 @@ def main(
             machine.warm_memory(warm_gib)
             with open_server(store, Path(place) / "store", DISTANT, home) as server:
                 figures = _measured(work, server, load, Path(place))
-    except (CannotRun, NoServer, LoadFailed, NotInTime) as failure:
+    except (CannotRun, NoServer, LoadFailed, NotCaughtUp) as failure:
         _say(str(failure))
         raise typer.Exit(1) from None
     ended(record, figures)
     typer.echo(json.dumps(about | figures))
 
 
-def _measured(work: Work, server: ObjectServer, load: Generator, place: Path) -> dict[str, object]:
+def _measured(work: ArchiveWorkload, server: ObjectServer, load: Generator, place: Path) -> dict[str, object]:
     """Run all phases. Raises CannotRun, LoadFailed, NotInTime."""
     credentials = server.write_credentials(place / "credentials")
     archive = {"archive.url": server.url, "archive.credentials.file": str(credentials)}

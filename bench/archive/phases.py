@@ -38,12 +38,12 @@ POLL_S = 0.2
 MB = 10**6
 
 
-class NotInTime(Exception):
+class NotCaughtUp(Exception):
     """The archive did not catch up; the message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ArchiveWorkload:
     """What is to be measured."""
 
     archived_bytes: int
@@ -70,7 +70,7 @@ class Work:
 class Bench:
     """One run on running brokers. `figures` are its results."""
 
-    work: Work
+    work: ArchiveWorkload
     brokers: ArchivingBrokers
     running: Running
     store: ObjectServer
@@ -233,7 +233,7 @@ class Bench:
         began = time.monotonic()
         while self.brokers.backlog_bytes(ARCHIVED):
             if time.monotonic() - began > CAUGHT_UP_S:
-                raise NotInTime(f"The archive did not catch up within {CAUGHT_UP_S:.0f} s.")
+                raise NotCaughtUp(f"The archive did not catch up within {CAUGHT_UP_S:.0f} s.")
             time.sleep(POLL_S)
         return time.monotonic() - began
 

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.bench.compaction.clients import Entry, Writers, create_topic, is_filler, key_of, read, value_of
+from cordwood.bench.compaction.clients import ConsumedRecord, Writers, create_topic, is_filler, key_of, read, value_of
 from cordwood.bench.compaction.history import last_values, pieces
 from cordwood.bench.kafka import Kafka
 from cordwood.bench.systems import CannotRun, Cordwood, Running, System
@@ -52,7 +52,7 @@ class NotCompacted(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CompactionWorkload:
     """What both systems get."""
 
     records: int
@@ -70,9 +70,9 @@ class View:
     """Ends of the partitions after the history."""
     loaded: dict[str, bytes | None] = field(default_factory=dict)
     """Last value of each key before any compaction was waited for."""
-    compacted: dict[str, Entry] = field(default_factory=dict)
+    compacted: dict[str, ConsumedRecord] = field(default_factory=dict)
     """The one record of each key, tombstones included."""
-    final: dict[str, Entry] = field(default_factory=dict)
+    final: dict[str, ConsumedRecord] = field(default_factory=dict)
     """The one record of each key after the delete horizon."""
     seconds: dict[str, float] = field(default_factory=dict)
     cut_offsets: int = 0
@@ -87,7 +87,7 @@ def main(
     is_alone: Annotated[bool, typer.Option("--alone", help="Compare Cordwood with the model only.")] = False,
 ) -> None:
     """Run the comparison. Exits with 1 and says what differs, if anything does."""
-    work = Work(records, keys, partitions, seed, int(time.time() * 1000) - records)
+    work = CompactionWorkload(records, keys, partitions, seed, int(time.time() * 1000) - records)
     systems: list[System] = [Cordwood(1, CLEANER)]
     views: dict[str, View] = {}
     try:
@@ -110,13 +110,13 @@ def main(
         raise typer.Exit(1)
 
 
-def observe(running: Running, work: Work, *, has_cuts: bool) -> View:
+def observe(running: Running, work: CompactionWorkload, *, has_cuts: bool) -> View:
     """Write the history to a system and let it compact. Raises NotCompacted."""
     view, bootstrap = View(), running.bootstrap
     create_topic(bootstrap, TOPIC, work.partitions, CONFIGS)
     writers = Writers(bootstrap, TOPIC, work.partitions, work.start_ms)
 
-    def entries(isolation: str = "read_uncommitted") -> list[Entry]:
+    def entries(isolation: str = "read_uncommitted") -> list[ConsumedRecord]:
         found, _ = read(bootstrap, TOPIC, work.partitions, isolation)
         return [entry for entry in found if not is_filler(entry)]
 
@@ -147,7 +147,7 @@ def observe(running: Running, work: Work, *, has_cuts: bool) -> View:
     return view
 
 
-def check_cut(bootstrap: str, entries: Callable[[str], list[Entry]]) -> int:
+def check_cut(bootstrap: str, entries: Callable[[str], list[ConsumedRecord]]) -> int:
     """Pin the topic, and check that the cleaner leaves its records as they are. Return the number of pinned offsets.
 
     Raises NotCompacted if they change.
@@ -163,7 +163,7 @@ def check_cut(bootstrap: str, entries: Callable[[str], list[Entry]]) -> int:
     return sum(row.end - row.start for topic in cut.topics for row in topic.partitions)
 
 
-def against_model(views: dict[str, View], work: Work) -> Iterator[str]:
+def against_model(views: dict[str, View], work: CompactionWorkload) -> Iterator[str]:
     """Yield a sentence for each difference from what the history says."""
     model = last_values(pieces(work.records, work.keys, work.seed))
     alive = {key_of(key): value_of(value) for key, value in model.items() if value is not None}
@@ -184,7 +184,7 @@ def between(*views: View) -> Iterator[str]:
         yield from _differing("records that are left", views[0].final, other.final)
 
 
-def has_one_each(entries: list[Entry]) -> bool:
+def has_one_each(entries: list[ConsumedRecord]) -> bool:
     return len({entry.key for entry in entries}) == len(entries)
 
 
@@ -213,13 +213,13 @@ def _differing(what: str, found: Mapping[str, object], due: Mapping[str, object]
         yield f"{what}: {len(keys)} keys differ, such as {key}: {pair}"
 
 
-def _within(entries: list[Entry], cut: DescribedCut) -> list[Entry]:
+def _within(entries: list[ConsumedRecord], cut: DescribedCut) -> list[ConsumedRecord]:
     (topic,) = cut.topics
     ranges = {row.partition_index: range(row.start, row.end) for row in topic.partitions}
     return [entry for entry in entries if entry.offset in ranges[entry.partition]]
 
 
-def _digest(entries: list[Entry]) -> str:
+def _digest(entries: list[ConsumedRecord]) -> str:
     return hashlib.sha256(repr(sorted(entries, key=lambda entry: entry[:2])).encode()).hexdigest()
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.bench.compaction.history import TRANSACTIONAL, End, Piece
+from cordwood.bench.compaction.history import TRANSACTIONAL, HistoryPiece, TransactionEnd
 
 ANSWER_S = 60.0
 SILENCE_S = 30.0
@@ -28,7 +28,7 @@ CODECS = ("none", "lz4", "zstd", "snappy")
 """Codec of each producer."""
 
 
-class Entry(NamedTuple):
+class ConsumedRecord(NamedTuple):
     """A record as a consumer sees it."""
 
     partition: int
@@ -52,7 +52,7 @@ class Writers:
         self._producers = [self._producer(bootstrap, number) for number in range(TRANSACTIONAL + 1)]
         self._is_open = [False] * TRANSACTIONAL
 
-    def write(self, history: Iterable[Piece]) -> None:
+    def write(self, history: Iterable[HistoryPiece]) -> None:
         """Write all pieces. Raises KafkaException."""
         for piece in history:
             producer = self._producers[piece.producer]
@@ -64,8 +64,10 @@ class Writers:
                 value = None if row.value is None else value_of(row.value)
                 self._send(producer, key_of(row.key), value, row.key % self._partitions, self._start_ms + row.number)
             _flush(producer)
-            if is_transactional and piece.end is not End.OPEN:
-                (producer.commit_transaction if piece.end is End.COMMIT else producer.abort_transaction)(ANSWER_S)
+            if is_transactional and piece.end is not TransactionEnd.OPEN:
+                (producer.commit_transaction if piece.end is TransactionEnd.COMMIT else producer.abort_transaction)(
+                    ANSWER_S
+                )
                 self._is_open[piece.producer] = False
 
     def fill(self, segment_bytes: int) -> None:
@@ -102,7 +104,7 @@ class Writers:
         return producer
 
 
-def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> tuple[list[Entry], list[int]]:
+def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> tuple[list[ConsumedRecord], list[int]]:
     """Return all records of the topic, and the position after each partition. Raises KafkaException."""
     consumer = Consumer(
         {
@@ -114,7 +116,7 @@ def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> tuple[l
             "auto.offset.reset": "error",
         }
     )
-    entries: list[Entry] = []
+    entries: list[ConsumedRecord] = []
     with contextlib.closing(consumer):
         consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
         left, silent_since = set(range(partitions)), time.perf_counter()
@@ -137,10 +139,10 @@ def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> tuple[l
     return entries, ends
 
 
-def _entry(message: Message) -> Entry:
+def _entry(message: Message) -> ConsumedRecord:
     partition, offset = message.partition(), message.offset()
     assert partition is not None and offset is not None, "it has no error"  # noqa: PT018
-    return Entry(partition, offset, (message.key() or b"").decode(), message.value(), message.timestamp()[1])
+    return ConsumedRecord(partition, offset, (message.key() or b"").decode(), message.value(), message.timestamp()[1])
 
 
 def key_of(number: int) -> str:
@@ -152,7 +154,7 @@ def value_of(number: int) -> bytes:
     return f"{number:010} {digest}".encode()
 
 
-def is_filler(entry: Entry) -> bool:
+def is_filler(entry: ConsumedRecord) -> bool:
     return entry.key.startswith("filler-")
 
 

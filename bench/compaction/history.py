@@ -12,7 +12,7 @@ TRANSACTIONAL = 3
 """Transactional producers. The producer of this number is idempotent, and its records belong to no transaction."""
 
 
-class End(Enum):
+class TransactionEnd(Enum):
     """What becomes of the producer's transaction after a piece."""
 
     COMMIT = "commit"
@@ -21,7 +21,7 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HistoryRecord:
     """A record. `number` is its place in the history; `key` a number, `value` None for a tombstone."""
 
     number: int
@@ -30,15 +30,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class HistoryPiece:
     """Records that one producer sends in one go."""
 
     producer: int
-    rows: tuple[Row, ...]
-    end: End
+    rows: tuple[HistoryRecord, ...]
+    end: TransactionEnd
 
 
-def pieces(records: int, keys: int, seed: int) -> Iterator[Piece]:
+def pieces(records: int, keys: int, seed: int) -> Iterator[HistoryPiece]:
     """Yield the pieces of a history. After the last one, no transaction is open."""
     rng, number, is_open = random.Random(seed), 0, [False] * TRANSACTIONAL
     while number < records:
@@ -46,32 +46,38 @@ def pieces(records: int, keys: int, seed: int) -> Iterator[Piece]:
         count = min(rng.randint(PIECE_MIN, PIECE_MAX), records - number)
         rows = tuple([_row(rng, number + at, keys) for at in range(count)])
         number += count
-        end = End.OPEN
+        end = TransactionEnd.OPEN
         if producer < TRANSACTIONAL:
             draw = rng.random()
-            end = End.COMMIT if draw < COMMITS else End.ABORT if draw < COMMITS + ABORTS else End.OPEN
-            is_open[producer] = end is End.OPEN
-        yield Piece(producer, rows, end)
+            end = (
+                TransactionEnd.COMMIT
+                if draw < COMMITS
+                else TransactionEnd.ABORT
+                if draw < COMMITS + ABORTS
+                else TransactionEnd.OPEN
+            )
+            is_open[producer] = end is TransactionEnd.OPEN
+        yield HistoryPiece(producer, rows, end)
     for producer, has_transaction in enumerate(is_open):
         if has_transaction:
-            yield Piece(producer, (), End.COMMIT if rng.random() < COMMITS else End.ABORT)
+            yield HistoryPiece(producer, (), TransactionEnd.COMMIT if rng.random() < COMMITS else TransactionEnd.ABORT)
 
 
-def last_values(history: Iterator[Piece]) -> dict[int, int | None]:
+def last_values(history: Iterator[HistoryPiece]) -> dict[int, int | None]:
     """Return the last committed value of each key; None where that is a tombstone."""
-    committed: list[Row] = []
-    open_rows: dict[int, list[Row]] = {producer: [] for producer in range(TRANSACTIONAL)}
+    committed: list[HistoryRecord] = []
+    open_rows: dict[int, list[HistoryRecord]] = {producer: [] for producer in range(TRANSACTIONAL)}
     for piece in history:
         if piece.producer == TRANSACTIONAL:
             committed += piece.rows
             continue
         open_rows[piece.producer] += piece.rows
-        if piece.end is not End.OPEN:
-            committed += open_rows[piece.producer] if piece.end is End.COMMIT else ()
+        if piece.end is not TransactionEnd.OPEN:
+            committed += open_rows[piece.producer] if piece.end is TransactionEnd.COMMIT else ()
             open_rows[piece.producer] = []
     # Records count in the order of the log, not of the commits.
     return {row.key: row.value for row in sorted(committed, key=lambda row: row.number)}
 
 
-def _row(rng: random.Random, number: int, keys: int) -> Row:
-    return Row(number, rng.randrange(keys), None if rng.random() < TOMBSTONES else number)
+def _row(rng: random.Random, number: int, keys: int) -> HistoryRecord:
+    return HistoryRecord(number, rng.randrange(keys), None if rng.random() < TOMBSTONES else number)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cordwood.bench.grow.load import Load, anomalies, ends, fill
+from cordwood.bench.grow.load import RoundRobinLoad, anomalies, ends, fill
 from cordwood.chaos.live.process import free_port, wait_for
 
 TOPIC = "grow"
@@ -24,7 +24,7 @@ LATENCY_MAX, EVEN_MAX, MINUTES_MAX = 2.0, 0.10, 0.30
 
 
 @dataclass(slots=True)
-class Result:
+class GrowResult:
     """The figures of a run, and the goals that it missed."""
 
     figures: dict[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Result:
         _say(f"{name:44} {value}{'' if is_met else f'   MISSED: {goal}'}")
 
 
-class Cluster:
+class CommandCluster:
     """A cluster of `cordwood up`, used by its commands only."""
 
     def __init__(self, place: Path) -> None:
@@ -90,7 +90,7 @@ def main() -> None:
     """Run the story, print its figures, and exit with 1 if a goal is missed."""
     options = _options()
     place = Path(tempfile.mkdtemp(prefix="cordwood-grow-", dir=options.directory))
-    cluster, result = Cluster(place), Result()
+    cluster, result = CommandCluster(place), GrowResult()
     try:
         _story(cluster, result, options)
     finally:
@@ -103,12 +103,12 @@ def main() -> None:
     sys.exit(1 if result.missed else 0)
 
 
-def _story(cluster: Cluster, result: Result, options: argparse.Namespace) -> None:
+def _story(cluster: CommandCluster, result: GrowResult, options: argparse.Namespace) -> None:
     cluster.up(3)
     cluster.run("topic", "create", TOPIC, "-p", str(options.partitions), "-r", "3")
     fill(cluster.servers, TOPIC, options.partitions, int(options.gigabytes * GB))
     begins = ends(cluster.servers, TOPIC, options.partitions)
-    load = Load(cluster.servers, TOPIC, options.partitions, options.records_per_second)
+    load = RoundRobinLoad(cluster.servers, TOPIC, options.partitions, options.records_per_second)
     load.start()
     began_s = time.monotonic()
     time.sleep(BASELINE_S)
@@ -135,9 +135,9 @@ def _story(cluster: Cluster, result: Result, options: argparse.Namespace) -> Non
 
 
 def _moved(
-    cluster: Cluster,
-    result: Result,
-    load: Load,
+    cluster: CommandCluster,
+    result: GrowResult,
+    load: RoundRobinLoad,
     options: argparse.Namespace,
     what: str,
     baseline_ms: float,
@@ -159,7 +159,7 @@ def _moved(
     result.note(f"{what}: produce p99 meanwhile, ms", round(p99_ms, 1), f"{LATENCY_MAX}x of before", is_met=is_met)
 
 
-def _check_even(cluster: Cluster, result: Result, expected: set[int], what: str) -> None:
+def _check_even(cluster: CommandCluster, result: GrowResult, expected: set[int], what: str) -> None:
     brokers = cluster.brokers()
     result.note(f"brokers after {what}", len(brokers), str(len(expected)), is_met=len(brokers) == len(expected))
     for key in ("leaders", "bytes"):

@@ -15,7 +15,7 @@ FILL_RECORD_BYTES = 10_000
 
 
 @dataclass(slots=True)
-class Load:
+class RoundRobinLoad:
     """Records at a fixed rate, round-robin to all partitions, from a thread of its own."""
 
     servers: str
@@ -99,7 +99,7 @@ def ends(servers: str, topic: str, partitions: int) -> dict[int, int]:
         consumer.close()
 
 
-def anomalies(servers: str, load: Load, begins: Mapping[int, int]) -> list[str]:
+def anomalies(servers: str, load: RoundRobinLoad, begins: Mapping[int, int]) -> list[str]:
     """Read what was produced from `begins` on. Return a sentence for each acknowledged record that is lost or twice."""
     last = ends(servers, load.topic, load.partitions)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "grow", "enable.auto.commit": False})

@@ -2,7 +2,7 @@
 
 from cordwood.chaos.live.broker_views import BrokerUnreachable, addresses_seen_by
 from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
-from cordwood.chaos.live.target import FAULTS, CannotHarm, Target
+from cordwood.chaos.live.target import FAULTS, CannotHarm, FaultTarget
 
 WHY_NOT = "faults cannot be injected into a cluster that is given by its address"
 
@@ -39,12 +39,12 @@ def reasons() -> dict[str, str]:
     return dict.fromkeys(FAULTS, WHY_NOT)
 
 
-def found(address: str) -> Target:
+def found(address: str) -> FaultTarget:
     """Return the cluster at host:port. Raises CannotHarm where no broker answers there."""
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal()):
         raise CannotHarm(f"--target {address}: give local, compose or HOST:PORT")
     try:
-        return Target(address, AddressedCluster(address), {}, None)
+        return FaultTarget(address, AddressedCluster(address), {}, None)
     except BrokerUnreachable as silence:
         raise CannotHarm(f"no broker answers there: {silence}") from None

@@ -24,14 +24,14 @@ from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.compacted_client import CONFIGS, PARTITIONS, CompactedClient
 from cordwood.chaos.live.faults.archive import BusyKill, is_compacting, is_uploading
 from cordwood.chaos.live.faults.fault import AT_ONCE_S, NO_ACK_BY_NONE, NOTHING_TWICE, Form, RoundOptions
-from cordwood.chaos.live.load_clients import ClusterLoad
+from cordwood.chaos.live.load_clients import LoadOnCluster
 from cordwood.chaos.live.object_servers import PROGRAMS, Gateway, Moto, NoServer, ObjectServer, open_server
 from cordwood.chaos.live.options import Keep, Seed, workplace
 from cordwood.chaos.live.plan import TargetRole
 from cordwood.chaos.live.process import run_cordwood, wait_for
 from cordwood.chaos.live.restorations import Restorations
 from cordwood.chaos.live.rounds import Rounds
-from cordwood.chaos.live.target import Target
+from cordwood.chaos.live.target import FaultTarget
 from cordwood.chaos.live.verdict import RunVerdict, judge
 from cordwood.chaos.results import begun, ended
 
@@ -86,7 +86,7 @@ def main(
 def _run(
     place: Path, server: ObjectServer, kills: int, restorations: int, seed: int, per_second: int
 ) -> dict[str, object]:
-    load = ClusterLoad(f"archived-{seed}", seed, per_second=per_second, segment_bytes=SEGMENT_BYTES)
+    load = LoadOnCluster(f"archived-{seed}", seed, per_second=per_second, segment_bytes=SEGMENT_BYTES)
     credentials = server.write_credentials(place / "credentials")
     settings = {**SETTINGS, "archive.url": server.url, "archive.credentials.file": str(credentials)}
     store = ("--url", server.url, "--credentials-file", str(credentials))
@@ -175,7 +175,7 @@ def _orphans(store: tuple[str, ...]) -> set[str]:
 
 
 @contextmanager
-def _cluster(place: Path, settings: Mapping[str, str], archived: ArchivedRecords) -> Iterator[Target]:
+def _cluster(place: Path, settings: Mapping[str, str], archived: ArchivedRecords) -> Iterator[FaultTarget]:
     with ExitStack() as stack:
         cluster = LocalCluster(place, settings=settings, has_http=True)
         stack.callback(cluster.kill)
@@ -184,7 +184,7 @@ def _cluster(place: Path, settings: Mapping[str, str], archived: ArchivedRecords
             cluster.stop()
             return cluster.data
 
-        yield Target("local", cluster, {}, log_directories, archived.before)
+        yield FaultTarget("local", cluster, {}, log_directories, archived.before)
 
 
 def _say(line: str) -> None:

@@ -11,13 +11,13 @@ from confluent_kafka import KafkaException
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.faults.fault import ActiveFaults, Fault
-from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.figures import Figures, ValueLimit
 from cordwood.chaos.live.file_systems import CannotMount
-from cordwood.chaos.live.load_clients import ClusterLoad, LiveClients
+from cordwood.chaos.live.load_clients import LiveClients, LoadOnCluster
 from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.plan import Step, TargetRole, steps
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
-from cordwood.chaos.live.target import Target
+from cordwood.chaos.live.target import FaultTarget
 from cordwood.chaos.live.transactional_producers import orders_topic_of, transactional_id_of
 from cordwood.chaos.report.summary import Span
 
@@ -46,11 +46,11 @@ class Campaign:
 
     def __init__(
         self,
-        target: Target,
-        load: ClusterLoad,
+        target: FaultTarget,
+        load: LoadOnCluster,
         place: Path,
         report: Callable[[str], None],
-        limits: Sequence[Limit] | None = None,
+        limits: Sequence[ValueLimit] | None = None,
     ) -> None:
         self.target, self.clients = target, LiveClients(target.cluster.bootstrap, load, place / "clients")
         self.anomalies: list[Anomaly] = []
@@ -68,7 +68,7 @@ class Campaign:
         return time.monotonic() - self.began_s
 
     @property
-    def limits(self) -> Sequence[Limit]:
+    def limits(self) -> Sequence[ValueLimit]:
         """The limits of this run; by default those of the target's faults whose figures were measured."""
         if self._limits is not None:
             return self._limits

@@ -14,14 +14,14 @@ import typer
 from cordwood.chaos.live import address_target, compose_target, local_target, run_summary, security
 from cordwood.chaos.live.campaign import WENT_WRONG, Campaign
 from cordwood.chaos.live.faults.fault import RoundOptions
-from cordwood.chaos.live.figures import Limit
+from cordwood.chaos.live.figures import ValueLimit
 from cordwood.chaos.live.file_systems import CannotMount
-from cordwood.chaos.live.load_clients import QUICK, QUICK_READER, ClusterLoad
+from cordwood.chaos.live.load_clients import QUICK, QUICK_READER, LoadOnCluster
 from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.options import workplace
 from cordwood.chaos.live.rounds import Rounds
 from cordwood.chaos.live.screen import RunProgress, screen
-from cordwood.chaos.live.target import FAULTS, CannotHarm, Target, chosen
+from cordwood.chaos.live.target import FAULTS, CannotHarm, FaultTarget, chosen
 from cordwood.chaos.live.verdict import judge
 from cordwood.chaos.recorded import RUN
 from cordwood.chaos.report.axes import clock
@@ -66,7 +66,7 @@ class RunOptions:
     minutes: float
     one: OneFault | None
     """In place of `minutes`."""
-    load: ClusterLoad
+    load: LoadOnCluster
     report: Path
     as_json: bool
     record: ResultFile | None = None
@@ -137,7 +137,7 @@ def run(
         _secure_clients(None if target == LOCAL else command_config)
         if target == LOCAL:
             local_target.enter(wanted)
-        load = ClusterLoad(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second)
+        load = LoadOnCluster(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second)
         about = {"minutes": minutes or MINUTES, "seed": number, "faults": faults or ALL}
         if one:
             about = {"fault": fault, "rounds": one.rounds, "seed": number}
@@ -211,7 +211,7 @@ def _one_fault(
     return OneFault(rounds, [word.strip() for word in (kinds or "").split(",") if word.strip()], brokers, options)
 
 
-def _replaced(limits: Sequence[Limit], figure: str, bound: str) -> tuple[Limit, ...]:
+def _replaced(limits: Sequence[ValueLimit], figure: str, bound: str) -> tuple[ValueLimit, ...]:
     """Return the limits with another bound for a figure. Raises CannotHarm."""
     if figure not in {limit.figure for limit in limits}:
         known = dict.fromkeys(limit.figure for limit in limits)
@@ -222,7 +222,7 @@ def _replaced(limits: Sequence[Limit], figure: str, bound: str) -> tuple[Limit, 
         raise CannotHarm(f"--limit {figure}={bound}: the bound is no number") from None
 
 
-def _load_of(one: OneFault | None, load: ClusterLoad) -> ClusterLoad:
+def _load_of(one: OneFault | None, load: LoadOnCluster) -> LoadOnCluster:
     if one is None:
         return replace(load, transactional=TRANSACTIONAL)
     is_default = one.options.has_default_clients
@@ -249,7 +249,7 @@ def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
 
 
 @contextmanager
-def _opened(asked: RunOptions, place: Path) -> Iterator[Target]:
+def _opened(asked: RunOptions, place: Path) -> Iterator[FaultTarget]:
     """Yield the target, its brokers not started yet where it starts brokers of its own."""
     if asked.target == LOCAL:
         one = asked.one

@@ -17,7 +17,7 @@ from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
 from cordwood.chaos.live.faults import disks, links, processes
 from cordwood.chaos.live.faults.fault import Fault
 from cordwood.chaos.live.process import BrokerEnded, wait_for
-from cordwood.chaos.live.target import CannotHarm, Target
+from cordwood.chaos.live.target import CannotHarm, FaultTarget
 
 PROJECT_LABEL, SERVICE_LABEL = "com.docker.compose.project", "com.docker.compose.service"
 NODE_ID = "CORDWOOD_NODE_ID"
@@ -117,7 +117,7 @@ def reasons() -> dict[str, str]:
 
 
 @contextmanager
-def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
+def opened(project: str, faults: Sequence[str]) -> Iterator[FaultTarget]:
     """Yield the project's brokers, which run already and run again at the end of the block. Raises CannotHarm."""
     try:
         engine = docker.from_env()
@@ -137,7 +137,7 @@ def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
     }
     place = Path(tempfile.mkdtemp(prefix="cordwood-chaos-volumes-"))
     try:
-        yield Target(
+        yield FaultTarget(
             f"compose project {project}",
             cluster,
             {name: makers[name]() for name in faults},

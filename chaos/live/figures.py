@@ -8,7 +8,7 @@ from cordwood.chaos.checks.anomaly import Anomaly
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ValueLimit:
     """The largest allowed value of a figure at quantile `share`; with `is_least`, the smallest allowed value."""
 
     figure: str
@@ -49,14 +49,14 @@ class Figures:
         self._recent.clear()
         return "; ".join(words)
 
-    def exceeded(self, limits: Iterable[Limit]) -> Iterator[Anomaly]:
+    def exceeded(self, limits: Iterable[ValueLimit]) -> Iterator[Anomaly]:
         """Yield an anomaly for each limit that is not kept. A figure without a value keeps its limits."""
         for limit in limits:
             values = self.values.get(limit.figure)
             if values and not limit.is_kept(values):
                 yield Anomaly("limit", f"{limit.figure}: {limit.sentence(values)}.", (), 1)
 
-    def lines(self, limits: Sequence[Limit]) -> Iterator[str]:
+    def lines(self, limits: Sequence[ValueLimit]) -> Iterator[str]:
         """Yield a line for each figure: its limits beside their values, or median and maximum."""
         for figure in dict.fromkeys((*(limit.figure for limit in limits), *self.values)):
             values, own = self.values.get(figure), [limit for limit in limits if limit.figure == figure]

@@ -59,7 +59,7 @@ QUICK_READER = ("reconnect.backoff.ms=20", "reconnect.backoff.max.ms=200", "sock
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterLoad:
+class LoadOnCluster:
     """The load on a cluster. Every consumer by assignment reads all partitions."""
 
     topic: str
@@ -118,7 +118,7 @@ class LaterCommit:
 class LiveClients:
     """The client processes, started once and stopped once. Their files are below `place`."""
 
-    def __init__(self, bootstrap: str, load: ClusterLoad, place: Path) -> None:
+    def __init__(self, bootstrap: str, load: LoadOnCluster, place: Path) -> None:
         self.load = load
         self._bootstrap, self._place = bootstrap, place
         self._processes: dict[str, subprocess.Popen[str]] = {}

@@ -13,7 +13,7 @@ from cordwood.chaos.live.faults.clocks import Clock
 from cordwood.chaos.live.faults.fault import Fault
 from cordwood.chaos.live.file_systems import LoopFileSystem, MemoryFileSystem
 from cordwood.chaos.live.network import NamespaceNetwork
-from cordwood.chaos.live.target import Target
+from cordwood.chaos.live.target import FaultTarget
 
 BROKERS = 3
 NEED_DISKS = frozenset({"power-cut", "disk-full", "fsync-error"})
@@ -62,7 +62,7 @@ def enter(faults: Sequence[str]) -> None:
 @contextmanager
 def opened(
     place: Path, faults: Sequence[str], stored_bytes: int, brokers: int = BROKERS, rest_s: float = 0.0
-) -> Iterator[Target]:
+) -> Iterator[FaultTarget]:
     """Yield the brokers, not started yet. Everything made here is removed at the end of the block.
 
     A broker stores at most `stored_bytes`. `rest_s` is the pause between two restarts of a rolling restart. Raises
@@ -88,7 +88,7 @@ def opened(
             cluster.stop()
             return cluster.data
 
-        yield Target("local", cluster, {name: makers[name]() for name in faults}, log_directories)
+        yield FaultTarget("local", cluster, {name: makers[name]() for name in faults}, log_directories)
 
 
 def _makers(

@@ -1,4 +1,4 @@
-"""How the clients of a run connect to a closed cluster: by the file of --command-config.
+"""Connections of a run's clients to a closed cluster, by the file of --command-config.
 
 Client processes inherit the file's name by the environment, and never a secret on their command line.
 """

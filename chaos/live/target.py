@@ -29,7 +29,7 @@ class CannotHarm(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FaultTarget:
     """A cluster and its faults.
 
     `log_directories` stops all brokers and returns each broker's log directory. None where the run has no access to

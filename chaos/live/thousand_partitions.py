@@ -19,7 +19,7 @@ from cordwood.chaos.live.broker_views import BrokerUnreachable, partitions_seen_
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.campaign import unavailable
 from cordwood.chaos.live.cluster import LocalCluster
-from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.figures import Figures, ValueLimit
 from cordwood.chaos.live.flood.watch import resident_mb
 from cordwood.chaos.live.options import Keep, Rounds, workplace
 from cordwood.chaos.live.process import BrokerEnded, wait_for
@@ -63,10 +63,10 @@ def main(
         finally:
             cluster.kill()
     limits = (
-        Limit(CREATED_S, created_s),
-        Limit(LED_S, failover_s),
-        Limit(IDLE_PERCENT, idle_percent),
-        Limit(MEMORY_MB, memory_mb),
+        ValueLimit(CREATED_S, created_s),
+        ValueLimit(LED_S, failover_s),
+        ValueLimit(IDLE_PERCENT, idle_percent),
+        ValueLimit(MEMORY_MB, memory_mb),
     )
     anomalies += figures.exceeded(limits)
     for line in (*(f"{anomaly.kind}: {anomaly.sentence}" for anomaly in anomalies), *figures.lines(limits)):

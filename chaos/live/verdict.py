@@ -16,7 +16,7 @@ from cordwood.chaos.live import histories, replica_logs
 from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavailable
 from cordwood.chaos.live.client_rows import POLLS, SENDS, SHARES, TRANSACTIONS, PollKind, RowArray, SendKind
 from cordwood.chaos.live.decisions import Asked, Client, MarkerOnDisk, disagreements
-from cordwood.chaos.live.load_clients import ClusterLoad, consumer_group_of, ends_read, rows_of
+from cordwood.chaos.live.load_clients import LoadOnCluster, consumer_group_of, ends_read, rows_of
 from cordwood.chaos.live.security import client_settings
 from cordwood.chaos.live.share_groups import add_share_group, wait_for_end
 from cordwood.chaos.live.transactional_producers import SessionLost, committed_offset, orders_of
@@ -225,19 +225,19 @@ def _counts(asked: Mapping[Client, Asked], decisions: Sequence[MarkerOnDisk]) ->
     )
 
 
-def _reader(bootstrap: str, load: ClusterLoad, group: str | None = None) -> Consumer:
+def _reader(bootstrap: str, load: LoadOnCluster, group: str | None = None) -> Consumer:
     # A reader of committed records would take the last stable offset for the log end, even if it never moved again.
     isolation = {"isolation.level": "read_uncommitted"}
     return Consumer({**client_settings(bootstrap), "group.id": group or load.topic, **isolation})
 
 
-def _ends(reader: Consumer, load: ClusterLoad) -> dict[int, int]:
+def _ends(reader: Consumer, load: LoadOnCluster) -> dict[int, int]:
     """Return each partition's high watermark, after all producers have ended. Raises KafkaException."""
     places = (TopicPartition(load.topic, partition) for partition in range(load.partitions))
     return {place.partition: reader.get_watermark_offsets(place, timeout=ANSWER_S)[1] for place in places}
 
 
-def _committed(reader: Consumer, load: ClusterLoad) -> dict[int, int]:
+def _committed(reader: Consumer, load: LoadOnCluster) -> dict[int, int]:
     """Return the group's committed offsets by partition. Raises KafkaException."""
     places = [TopicPartition(load.topic, partition) for partition in range(load.partitions)]
     return {place.partition: place.offset for place in reader.committed(places, timeout=ANSWER_S) if place.offset >= 0}

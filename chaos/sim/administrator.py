@@ -18,7 +18,7 @@ from cordwood.chaos.sim.plan import MIN_ISR, TOPIC
 from cordwood.cluster.balance import planner
 from cordwood.cluster.balance.execution import Execution
 from cordwood.cluster.balance.load import ClusterLoad
-from cordwood.cluster.balance.plan import Plan
+from cordwood.cluster.balance.plan import BalancePlan
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.cordons import ALL_DIRECTORIES, CORDONED
@@ -296,7 +296,7 @@ class Administrator:
             await asyncio.sleep(1.0)
         return False
 
-    async def _make(self, plan_of: Callable[[ClusterLoad], Generator[None, None, Plan]]) -> None:
+    async def _make(self, plan_of: Callable[[ClusterLoad], Generator[None, None, BalancePlan]]) -> None:
         """Begin the first moves of a plan."""
         load = planner.whole(load_of(self._world.image, {}, {}))
         for move in Execution(planner.whole(plan_of(load)).moves, COPIES_AT_ONCE).begin():

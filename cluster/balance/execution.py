@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from cordwood.cluster.balance.plan import Move
+from cordwood.cluster.balance.plan import ReplicaMove
 
 COPIES_PER_BROKER = 8
 """Replicas that one broker receives at the same time, and partitions that one leader copies."""
@@ -17,11 +17,11 @@ Place = tuple[str, int]
 class Execution:
     """The moves of a plan: those that wait, those that run, and those that have ended."""
 
-    def __init__(self, moves: Iterable[Move], copies_per_broker: int = COPIES_PER_BROKER) -> None:
+    def __init__(self, moves: Iterable[ReplicaMove], copies_per_broker: int = COPIES_PER_BROKER) -> None:
         self._waiting = list(moves)
         self._copies_max = copies_per_broker
-        self.running: dict[Place, Move] = {}
-        self.ended: list[Move] = []
+        self.running: dict[Place, ReplicaMove] = {}
+        self.ended: list[ReplicaMove] = []
         self.refused: dict[Place, str] = {}
 
     @property
@@ -34,7 +34,7 @@ class Execution:
         """The number of moves that have not begun."""
         return len(self._waiting)
 
-    def begin(self) -> list[Move]:
+    def begin(self) -> list[ReplicaMove]:
         """Return the moves that may begin now, in the order of the plan. They run from here on."""
         receiving: Counter[int] = Counter()
         sending: Counter[int] = Counter()
@@ -69,7 +69,7 @@ class Execution:
         del self.running[place]
         self.refused[place] = reason
 
-    def stop(self) -> list[Move]:
+    def stop(self) -> list[ReplicaMove]:
         """Begin no further move. Return those that run."""
         self._waiting = []
         return list(self.running.values())

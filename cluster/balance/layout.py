@@ -14,7 +14,7 @@ NEIGHBOURS = 8
 LEAST_GAIN = 1e-12
 
 
-class Layout:
+class ReplicaLayout:
     """The replicas of every partition. Loads are fractions of the mean among the targets."""
 
     def __init__(self, cluster: ClusterLoad, targets: Set[int], leaving: Set[int]) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence, Set
 from itertools import pairwise
 
-from cordwood.cluster.balance.layout import Layout
+from cordwood.cluster.balance.layout import ReplicaLayout
 from cordwood.cluster.balance.plan import EVEN_WITHIN
 
 EVEN_TO = 0.05
@@ -16,7 +16,7 @@ LOOKED_AT = 32
 class Leaders:
     """The preferred leaders of a layout. `may_lead` are the brokers among which they are evened out."""
 
-    def __init__(self, layout: Layout, may_lead: Set[int]) -> None:
+    def __init__(self, layout: ReplicaLayout, may_lead: Set[int]) -> None:
         self._layout, self._brokers = layout, sorted(may_lead)
         self._count = dict.fromkeys(self._brokers, 0)
         self._bytes_out = dict.fromkeys(self._brokers, 0.0)

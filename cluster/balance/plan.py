@@ -13,7 +13,7 @@ S_PER_MOVE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ReplicaMove:
     """New replicas for one partition. Without `adding`, only the order changes: another replica becomes preferred."""
 
     topic: str
@@ -67,13 +67,13 @@ class Evenness:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BalancePlan:
     """The moves of a plan, in the order in which they begin, and what they lead to.
 
     `problems` are hard goals that cannot be met and partitions that stay where they are, one sentence each.
     """
 
-    moves: tuple[Move, ...]
+    moves: tuple[ReplicaMove, ...]
     shares_before: tuple[Share, ...]
     shares_after: tuple[Share, ...]
     before: Evenness

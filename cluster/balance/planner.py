@@ -9,10 +9,10 @@ from collections.abc import Generator, Iterable, Set
 from dataclasses import replace
 from typing import TypeVar
 
-from cordwood.cluster.balance.layout import COUNT, RATE, SIZE, Layout
+from cordwood.cluster.balance.layout import COUNT, RATE, SIZE, ReplicaLayout
 from cordwood.cluster.balance.leaders import Leaders
 from cordwood.cluster.balance.load import BrokerLoad, ClusterLoad
-from cordwood.cluster.balance.plan import EVEN_WITHIN, Move, Plan, evenness, shares_of
+from cordwood.cluster.balance.plan import EVEN_WITHIN, BalancePlan, ReplicaMove, evenness, shares_of
 
 EVEN_TO = 0.05
 """The deviation at which a search that has begun ends: a little growth afterwards needs no other move."""
@@ -23,12 +23,12 @@ _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
 
 
-def balance(cluster: ClusterLoad) -> Steps[Plan]:
+def balance(cluster: ClusterLoad) -> Steps[BalancePlan]:
     """Plan, in steps, the moves that make the cluster even. Brokers that are down or cordoned get nothing."""
     return _plan(cluster, frozenset(), is_whole=True)
 
 
-def drain(cluster: ClusterLoad, leaving: Iterable[int]) -> Steps[Plan]:
+def drain(cluster: ClusterLoad, leaving: Iterable[int]) -> Steps[BalancePlan]:
     """Plan, in steps, the moves after which these brokers have no replica."""
     return _plan(cluster, frozenset(leaving), is_whole=False)
 
@@ -43,10 +43,10 @@ def whole(steps: Steps[_T]) -> _T:
             return result
 
 
-def _plan(cluster: ClusterLoad, leaving: Set[int], *, is_whole: bool) -> Steps[Plan]:
+def _plan(cluster: ClusterLoad, leaving: Set[int], *, is_whole: bool) -> Steps[BalancePlan]:
     targets = {broker.broker_id for broker in cluster.brokers if _is_target(broker, leaving)}
     may_lead = {each.broker_id for each in cluster.brokers if each.is_alive and each.broker_id not in leaving}
-    layout = Layout(cluster, targets, leaving)
+    layout = ReplicaLayout(cluster, targets, leaving)
     stuck = yield from _repair(layout, leaving)
     if is_whole:
         yield from _even_out(layout)
@@ -63,7 +63,7 @@ def _is_target(broker: BrokerLoad, leaving: Set[int]) -> bool:
     return broker.is_alive and not broker.is_cordoned and broker.broker_id not in leaving
 
 
-def _repair(layout: Layout, leaving: Set[int]) -> Steps[list[int]]:
+def _repair(layout: ReplicaLayout, leaving: Set[int]) -> Steps[list[int]]:
     """Move replicas that must not stay where they are, the largest first. Return partitions that cannot be placed."""
     stuck = []
     for number in _by_size(layout):
@@ -78,13 +78,13 @@ def _repair(layout: Layout, leaving: Set[int]) -> Steps[list[int]]:
     return stuck
 
 
-def _by_size(layout: Layout) -> list[int]:
+def _by_size(layout: ReplicaLayout) -> list[int]:
     partitions = layout.partitions
     movable = (number for number, partition in enumerate(partitions) if not partition.is_moving)
     return sorted(movable, key=lambda number: -partitions[number].size_bytes)
 
 
-def _replace(layout: Layout, number: int, source: int) -> bool:
+def _replace(layout: ReplicaLayout, number: int, source: int) -> bool:
     """Move a replica to the broker that gains most by it. Return False if no broker may take it."""
     able = [broker for broker in layout.targets if layout.may_hold(number, broker, source)]
     if not able:
@@ -96,14 +96,14 @@ def _replace(layout: Layout, number: int, source: int) -> bool:
     return True
 
 
-def _doubled(layout: Layout, number: int) -> list[int]:
+def _doubled(layout: ReplicaLayout, number: int) -> list[int]:
     """Return the replicas that share their rack with another one, the last in the order of preference first."""
     racks = [layout.rack_of.get(broker, "") for broker in layout.replicas[number]]
     doubled = [broker for broker, rack in zip(layout.replicas[number], racks, strict=True) if racks.count(rack) > 1]
     return doubled[::-1]
 
 
-def _even_out(layout: Layout) -> Steps[None]:
+def _even_out(layout: ReplicaLayout) -> Steps[None]:
     for _ in range(PASSES_MAX):
         active = [what for what in (SIZE, RATE, COUNT) if _deviation(layout, what) > EVEN_WITHIN]
         stuck: set[tuple[int, int]] = set()
@@ -119,11 +119,11 @@ def _even_out(layout: Layout) -> Steps[None]:
             return
 
 
-def _deviation(layout: Layout, what: int) -> float:
+def _deviation(layout: ReplicaLayout, what: int) -> float:
     return max((abs(load - 1) for load in layout.loads(what).values() if load), default=0.0)
 
 
-def _worst(layout: Layout, active: Iterable[int], stuck: Set[tuple[int, int]]) -> tuple[int, int] | None:
+def _worst(layout: ReplicaLayout, active: Iterable[int], stuck: Set[tuple[int, int]]) -> tuple[int, int] | None:
     """Return the load and the broker that are furthest from the mean, or None if all are near it or stuck."""
     found, most = None, EVEN_TO
     for what in active:
@@ -133,7 +133,7 @@ def _worst(layout: Layout, active: Iterable[int], stuck: Set[tuple[int, int]]) -
     return found
 
 
-def _shift(layout: Layout, what: int, broker: int, without_gain: set[tuple[int, int, int]]) -> bool:
+def _shift(layout: ReplicaLayout, what: int, broker: int, without_gain: set[tuple[int, int, int]]) -> bool:
     """Move one replica from this broker, or to it, so that the balance improves. Return False if none does.
 
     Pairs of brokers in `without_gain` are passed over, and those found to belong there are added: to look at all
@@ -155,11 +155,13 @@ def _shift(layout: Layout, what: int, broker: int, without_gain: set[tuple[int, 
     return False
 
 
-def _result(cluster: ClusterLoad, layout: Layout, targets: Set[int], problems: Iterable[str]) -> Plan:
+def _result(cluster: ClusterLoad, layout: ReplicaLayout, targets: Set[int], problems: Iterable[str]) -> BalancePlan:
     moves, after, led_by_others = [], [], []
     for partition, replicas in zip(cluster.partitions, map(tuple, layout.replicas), strict=True):
         if replicas != partition.replicas:
-            moves.append(Move(partition.topic, partition.index, partition.replicas, replicas, partition.size_bytes))
+            moves.append(
+                ReplicaMove(partition.topic, partition.index, partition.replicas, replicas, partition.size_bytes)
+            )
         if partition.leader not in (None, replicas[0]) and not partition.is_moving:
             led_by_others.append((partition.topic, partition.index))
         after.append(replace(partition, replicas=replicas))
@@ -167,7 +169,7 @@ def _result(cluster: ClusterLoad, layout: Layout, targets: Set[int], problems: I
     # Moves without data first: they relieve the leaders at once.
     moves.sort(key=lambda move: bool(move.adding))
     counted = frozenset(targets)
-    return Plan(
+    return BalancePlan(
         tuple(moves),
         before,
         then,

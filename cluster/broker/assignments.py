@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster.broker.pins import Pins
-from cordwood.cluster.broker.throttling import charges
+from cordwood.cluster.broker.throttle_rates import charges
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings

@@ -11,13 +11,13 @@ import structlog
 from cordwood.cluster.broker import quorums
 from cordwood.cluster.broker.access import AclAccess
 from cordwood.cluster.broker.assignments import Assignments
-from cordwood.cluster.broker.auditing import audit_log
+from cordwood.cluster.broker.audit import audit_log
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.coordinators import Coordinators
 from cordwood.cluster.broker.credentials import Credentials
 from cordwood.cluster.broker.damage_reports import DamageReports
 from cordwood.cluster.broker.environment import Environment, share_out
-from cordwood.cluster.broker.founding import add_first_users
+from cordwood.cluster.broker.first_users import add_first_users
 from cordwood.cluster.broker.identity import claim_all, scrub_identities
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
@@ -27,7 +27,7 @@ from cordwood.cluster.broker.log_directories import DirectoryCare, open_director
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.quota_changes import enforce_quotas
-from cordwood.cluster.broker.throttling import follower_limits
+from cordwood.cluster.broker.throttle_rates import follower_limits
 from cordwood.cluster.config.group_configs import GroupConfigs
 from cordwood.cluster.config.listeners import (
     HTTP,
@@ -73,7 +73,7 @@ from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
-from cordwood.cluster.tiering.archiving import Archiving
+from cordwood.cluster.tiering.archiver import Archiver
 from cordwood.cluster.transactions.markers import IN_FLIGHT_MAX
 from cordwood.replication.archived_leaders import ArchivedLeaders
 from cordwood.replication.flusher import FlushMeasures
@@ -314,7 +314,7 @@ class Broker:
 
     def _build_replication(self, directories: list[LogDirectory], left_out: list[LeftOut]) -> None:
         settings, quorum, lag_max_s = self._settings, self._quorum, self._settings.replica_lag_time_max_ms / 1000
-        self._archiving = Archiving(self._environment, quorum, settings)
+        self._archiving = Archiver(self._environment, quorum, settings)
         self._isr_changes = IsrChanges(quorum, settings.node_id, lambda one: self._follower_connections.epoch_of(one))
         context = PartitionContext(
             broker_id=settings.node_id,

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from cordwood.cluster.broker.auto_balancing import AutoBalancing
+from cordwood.cluster.broker.auto_balance import AutoBalancer
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.metadata.commands import BeginControlledShutdown, BrokerId, Command, FenceBroker, UnfenceBroker
-from cordwood.cluster.metadata.controller import Controller, Rules
+from cordwood.cluster.metadata.controller import Controller, ControllerRules
 from cordwood.cluster.metadata.cut_expiry import CutExpiry
 from cordwood.cluster.metadata.cuts import DropCut
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
@@ -53,14 +53,14 @@ class ControllerRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._settings = settings
-        self._balancing: AutoBalancing | None = None
+        self._balancing: AutoBalancer | None = None
 
     def start(self, client: ClusterClient, turns: Turns) -> None:
         """Subscribe to heartbeats and leadership, and decide whenever this is the active controller.
 
         auto.balance asks other brokers with `client`.
         """
-        self._balancing = AutoBalancing(self._quorum, self._settings, client, turns)
+        self._balancing = AutoBalancer(self._quorum, self._settings, client, turns)
         self._balancing.start()
         self._quorum.on_heartbeat(self._heard)
         self._quorum.on_hang_up(self._hung_up)
@@ -154,9 +154,9 @@ class ControllerRunner:
                 _events.info("cut.expired", cut=command.name)
 
 
-def rules_of(settings: Settings) -> Rules:
+def rules_of(settings: Settings) -> ControllerRules:
     """Return the controller's rules from the settings."""
-    return Rules(
+    return ControllerRules(
         session_s=settings.broker_session_timeout_ms / 1000,
         is_rebalancing=settings.auto_leader_rebalance_enable,
         rebalance_interval_s=settings.leader_imbalance_check_interval_seconds,

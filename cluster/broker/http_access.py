@@ -19,7 +19,7 @@ from cordwood.cluster.security.certificate_rules import NoRuleMatches
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
 from cordwood.cluster.security.principal import USER, Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
-from cordwood.cluster.security.sasl.plain import PlainExchange
+from cordwood.cluster.security.sasl.plain import PlainSaslServer
 from cordwood.cluster.security.sasl.users import Users
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def http_access(
 
 def _password_check(users: Users, slow_steps: SlowSteps) -> PasswordCheck:
     async def check(user: str, password: str, host: str) -> Principal | None:
-        exchange = PlainExchange(users)
+        exchange = PlainSaslServer(users)
         message = f"\0{user}\0{password}".encode()
         try:
             await slow_steps.run(host, exchange.step, message)

@@ -22,7 +22,7 @@ class WrongDirectory(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DirectoryIdentity:
     """The owner of a log directory. `directory_id` never changes (KIP-858)."""
 
     cluster_id: str
@@ -144,6 +144,6 @@ def is_damaged(disk: Disk, directory: str) -> bool:
     return False
 
 
-def _identity(payload: bytes) -> Identity:
+def _identity(payload: bytes) -> DirectoryIdentity:
     content = json.loads(payload)
-    return Identity(content["cluster.id"], content["node.id"], UUID(content["directory.id"]))
+    return DirectoryIdentity(content["cluster.id"], content["node.id"], UUID(content["directory.id"]))

@@ -8,7 +8,7 @@ from cordwood.cluster.broker.credentials import Credentials
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.security.sasl.mechanisms import Mechanism, oauthbearer, plain, scram
+from cordwood.cluster.security.sasl.mechanisms import SaslMechanism, oauthbearer, plain, scram
 from cordwood.cluster.security.sasl.users import Users
 
 NONCE_BYTES = 24
@@ -16,7 +16,7 @@ NONCE_BYTES = 24
 
 def mechanisms_of(
     settings: Settings, image: Callable[[], Image], rng: random.Random, credentials: Credentials
-) -> Mapping[str, Mechanism]:
+) -> Mapping[str, SaslMechanism]:
     """Return the mechanisms by name. `rng` is a strong source, for nonces."""
     users = users_of(settings, image)
 

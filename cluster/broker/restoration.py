@@ -58,7 +58,7 @@ class CannotRestore(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RestoreTarget:
     """The first log directory of one broker, on this machine."""
 
     node_id: int
@@ -77,7 +77,7 @@ class RestoredPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RestorePlan:
     """What is restored. `id` is the same on every machine that restores the same archive to the same brokers."""
 
     id: str
@@ -99,7 +99,7 @@ async def plan(
     brokers: Sequence[int],
     voters: Sequence[int],
     replication_factor: int | None = None,
-) -> Plan:
+) -> RestorePlan:
     """Return the plan of a restoration to these brokers. Raises CannotRestore, StoreError."""
     known = await read_topics(store, cluster_id)
     topics, passed_over = _chosen(known)
@@ -128,7 +128,7 @@ async def plan(
     image = replace(image, topics_by_id={topic.id: topic for topic in image.topics_by_name.values()}, cuts=cuts)
     plan_id = hashlib.sha256(snapshot.encode(image) + repr((ids, sorted(voters))).encode()).hexdigest()[:16]
     registered = {one: _broker_image(plan_id, one, FIRST_INDEX + at) for at, one in enumerate(ids)}
-    return Plan(
+    return RestorePlan(
         plan_id,
         replace(image, brokers=registered),
         topics,
@@ -140,8 +140,8 @@ async def plan(
 
 async def restore(
     store: ObjectStore,
-    wanted: Plan,
-    targets: Sequence[Target],
+    wanted: RestorePlan,
+    targets: Sequence[RestoreTarget],
     disk: Disk,
     now_ms: int,
     run_blocking: RunBlocking,
@@ -187,10 +187,10 @@ async def restore(
 
 async def _restore_partition(
     store: ObjectStore,
-    wanted: Plan,
+    wanted: RestorePlan,
     topic: TopicObject,
     partition: int,
-    targets: Sequence[Target],
+    targets: Sequence[RestoreTarget],
     disk: Disk,
     now_ms: int,
     is_all_local: bool,
@@ -234,7 +234,7 @@ def _continued(chain: Chain) -> Chain:
     return replace(chain, archive=replace(chain.archive, sequence=sequence))
 
 
-async def _close_gaps(store: ObjectStore, wanted: Plan) -> None:
+async def _close_gaps(store: ObjectStore, wanted: RestorePlan) -> None:
     """Write a commit with all segments after each gap."""
     for (topic_id, partition), chain in wanted.chains.items():
         if chain.gaps:
@@ -318,7 +318,9 @@ def _begin(disk: Disk, directory: str, plan_id: str) -> bool:
     return True
 
 
-def _complete(disk: Disk, target: Target, wanted: Plan, restored: Mapping[tuple[UUID, int], RestoredLog]) -> None:
+def _complete(
+    disk: Disk, target: RestoreTarget, wanted: RestorePlan, restored: Mapping[tuple[UUID, int], RestoredLog]
+) -> None:
     """Write what belongs to no single log: flushed offsets, run mark, identity and metadata. Blocks."""
     directory = target.directory
     make_directories(disk, f"{directory}/{TOPICS}", levels=1)

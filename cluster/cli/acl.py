@@ -87,7 +87,7 @@ Consumer = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class AclResources:
     """Resources of one type by a name or a prefix."""
 
     type: str
@@ -99,7 +99,7 @@ class Pattern:
 class Rule:
     """One ACL, or a filter for ACLs: None and ANY match everything."""
 
-    pattern: Pattern | None
+    pattern: AclResources | None
     operation: str
     principal: str | None
     permission: str
@@ -167,7 +167,7 @@ def list_acls(
     patterns = _patterns(topics, groups, transactional_ids, delegation_tokens, user_principals, cluster, False)
     if principal is not None:
         _check_principal(principal)
-    anything: tuple[Pattern | None, ...] = tuple(patterns) or (None,)
+    anything: tuple[AclResources | None, ...] = tuple(patterns) or (None,)
     filters = [_filter(Rule(pattern, ANY, principal, ANY, None), matches_names=True) for pattern in anything]
     with cluster_admin(target_of(servers, command_config)) as admin:
         found = set(_described(admin, filters))
@@ -235,7 +235,7 @@ def _patterns(
     user_principals: list[str] | None,
     cluster: bool,
     prefixed: bool,
-) -> list[Pattern]:
+) -> list[AclResources]:
     named = {
         "TOPIC": topics,
         "GROUP": groups,
@@ -243,8 +243,8 @@ def _patterns(
         "DELEGATION_TOKEN": delegation_tokens,
         "USER": user_principals,
     }
-    found = [Pattern(kind, name, prefixed) for kind, names in named.items() for name in names or ()]
-    return [*found, Pattern("CLUSTER", CLUSTER_NAME, False)] if cluster else found
+    found = [AclResources(kind, name, prefixed) for kind, names in named.items() for name in names or ()]
+    return [*found, AclResources("CLUSTER", CLUSTER_NAME, False)] if cluster else found
 
 
 def _principals(allowed: list[str] | None, denied: list[str] | None) -> list[tuple[str, str | None]]:
@@ -261,7 +261,7 @@ def _check_principal(principal: str) -> None:
 
 
 def _rules(
-    patterns: list[Pattern],
+    patterns: list[AclResources],
     principals: list[tuple[str, str | None]],
     operations: Iterable[str],
     hosts: Iterable[str | None],
@@ -269,7 +269,7 @@ def _rules(
     consumer: bool,
 ) -> list[Rule]:
     """Return an ACL or a filter for each combination. Raises Failure with exit code 2."""
-    pairs: list[tuple[Pattern | None, str]] = []
+    pairs: list[tuple[AclResources | None, str]] = []
     if producer or consumer:
         if operations:
             raise Failure("give either --operation, or --producer and --consumer.", ExitCode.USAGE)
@@ -279,7 +279,7 @@ def _rules(
             )
         pairs = list(dict.fromkeys(_conveniences(patterns, producer, consumer)))
     else:
-        anything: tuple[Pattern | None, ...] = tuple(patterns) or (None,)
+        anything: tuple[AclResources | None, ...] = tuple(patterns) or (None,)
         pairs = list(itertools.product(anything, [_operation(text) for text in operations] or [ANY]))
     return [
         Rule(pattern, operation, principal, permission, host)
@@ -287,7 +287,7 @@ def _rules(
     ]
 
 
-def _conveniences(patterns: list[Pattern], producer: bool, consumer: bool) -> Iterator[tuple[Pattern, str]]:
+def _conveniences(patterns: list[AclResources], producer: bool, consumer: bool) -> Iterator[tuple[AclResources, str]]:
     """Yield the rights of a producer and of a consumer, as kafka-acls defines them."""
     needed: dict[str, tuple[str, ...]] = {}
     lacking = {"TOPIC"}
@@ -357,7 +357,9 @@ def _row(acl: "ACL") -> dict[str, Any]:
 
 def _text(acl: "ACL") -> str:
     resource = acl.resource_pattern
-    pattern = Pattern(resource.resource_type.name, resource.resource_name, resource.pattern_type.name == "PREFIXED")
+    pattern = AclResources(
+        resource.resource_type.name, resource.resource_name, resource.pattern_type.name == "PREFIXED"
+    )
     return _in_words(Rule(pattern, acl.operation.name, acl.principal, acl.permission_type.name, acl.host))
 
 

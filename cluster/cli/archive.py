@@ -19,7 +19,7 @@ from cordwood.cluster.cli.output import note, print_json, print_json_line, print
 if TYPE_CHECKING:
     from cordwood.archive.obstore_store import ObstoreStore
     from cordwood.archive.verify import PartitionVerified
-    from cordwood.cluster.broker.restoration import RestoredPartition, Target
+    from cordwood.cluster.broker.restoration import RestoredPartition, RestoreTarget
 
 HOUR_MS = 3600 * 1000
 
@@ -265,16 +265,16 @@ async def _opened(url: str, credentials: Path | None, cluster_id: str) -> tuple[
     return store, known[0]
 
 
-def _targets(log_dirs: list[str]) -> list["Target"]:
+def _targets(log_dirs: list[str]) -> list["RestoreTarget"]:
     """Return the log directories by broker. Raises Failure."""
-    from cordwood.cluster.broker.restoration import Target
+    from cordwood.cluster.broker.restoration import RestoreTarget
 
     targets = []
     for text in log_dirs:
         number, separator, directory = text.partition("=")
         if not separator or not number.isdecimal() or not directory:
             raise Failure(f"{text!r} is not ID=DIRECTORY, such as 1=/var/lib/cordwood.", ExitCode.USAGE)
-        targets.append(Target(int(number), os.path.abspath(directory)))
+        targets.append(RestoreTarget(int(number), os.path.abspath(directory)))
     for values in ([target.node_id for target in targets], [target.directory for target in targets]):
         if len(set(values)) < len(values):
             raise Failure("each --log-dir needs a broker and a directory of its own.", ExitCode.USAGE)

@@ -13,7 +13,7 @@ from cordwood.cluster.cli.output import note, print_json, print_table, size_text
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
-    from cordwood.cluster.balance.plan import Plan
+    from cordwood.cluster.balance.plan import BalancePlan
 
 MOVES_SHOWN = 20
 MINUTE_S = 60
@@ -78,7 +78,7 @@ def balance(
             note("Nothing has changed. `cordwood balance --execute` makes these moves.")
 
 
-def show_plan(plan: "Plan", throttle: str, *, show_all: bool, as_json: bool) -> None:
+def show_plan(plan: "BalancePlan", throttle: str, *, show_all: bool, as_json: bool) -> None:
     """Print moves, bytes, minutes and the verdict. Raises Failure."""
     from cordwood.cluster.cli.moves import parse_rate
 
@@ -124,10 +124,10 @@ def show_plan(plan: "Plan", throttle: str, *, show_all: bool, as_json: bool) -> 
     typer.echo(f"Verdict: {plan.verdict()}.")
 
 
-def run_plan(admin: "KafkaAdminClient", target: Target, plan: "Plan", throttle: str, journal: Path) -> None:
+def run_plan(admin: "KafkaAdminClient", target: Target, plan: "BalancePlan", throttle: str, journal: Path) -> None:
     """Make the moves of a plan, and elect preferred leaders. Raises Failure, KafkaError, KeyboardInterrupt."""
     from cordwood.cluster.cli.moves import parse_rate
-    from cordwood.cluster.cli.moving import elect_preferred, execute, write_journal
+    from cordwood.cluster.cli.plan_execution import elect_preferred, execute, write_journal
 
     rate = parse_rate(throttle)
     began_s = time.monotonic()
@@ -150,7 +150,7 @@ def new_journal(what: str) -> Path:
 
 def _take_back(admin: "KafkaAdminClient", target: Target, journal: Path, throttle: str) -> None:
     from cordwood.cluster.cli.moves import parse_rate
-    from cordwood.cluster.cli.moving import execute, read_journal, way_back
+    from cordwood.cluster.cli.plan_execution import execute, read_journal, way_back
 
     moves, others = way_back(admin, read_journal(journal))
     if others:
@@ -160,12 +160,12 @@ def _take_back(admin: "KafkaAdminClient", target: Target, journal: Path, throttl
     typer.echo(f"{len(moves)} moves of {journal} are taken back.")
 
 
-def _minutes_text(plan: "Plan", rate: int | None) -> str:
+def _minutes_text(plan: "BalancePlan", rate: int | None) -> str:
     minutes = _expected_minutes(plan, rate)
     return "an unknown time without a throttle" if minutes is None else f"about {minutes} minutes"
 
 
-def _expected_minutes(plan: "Plan", rate: int | None) -> float | None:
+def _expected_minutes(plan: "BalancePlan", rate: int | None) -> float | None:
     from cordwood.cluster.balance.execution import COPIES_PER_BROKER
 
     if not rate:
@@ -173,7 +173,7 @@ def _expected_minutes(plan: "Plan", rate: int | None) -> float | None:
     return round(plan.expected_s(rate, COPIES_PER_BROKER) / MINUTE_S, 2)
 
 
-def _plan_json(plan: "Plan", rate: int | None) -> dict[str, Any]:
+def _plan_json(plan: "BalancePlan", rate: int | None) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

@@ -70,7 +70,7 @@ class _Broker:
     pause_s: float = AGAIN_S
 
 
-class Host:
+class BrokerHost:
     """The processes of a host's brokers, from `run` to a signal. A broker that ends by itself is started again."""
 
     def __init__(self, arguments: list[str], overrides: list[list[str]], first_id: int) -> None:

@@ -21,7 +21,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 2
 
 
 @dataclass(frozen=True, slots=True)
-class OngoingMove:
+class ReassignmentProgress:
     """One reassignment in progress. Values that are not known are None."""
 
     topic: str
@@ -35,7 +35,7 @@ class OngoingMove:
     minutes_left: float | None
 
 
-def ongoing_moves(admin: "KafkaAdminClient") -> list[OngoingMove]:
+def ongoing_moves(admin: "KafkaAdminClient") -> list[ReassignmentProgress]:
     """Return the reassignments in progress, with their rates over MEASURED_S. Raises KafkaError."""
     rates = MoveRates()
     moves = _moves(admin)
@@ -46,7 +46,7 @@ def ongoing_moves(admin: "KafkaAdminClient") -> list[OngoingMove]:
     moves = _moves(admin)
     per_second = rates.observe(_left(moves), time.monotonic())
     return [
-        OngoingMove(
+        ReassignmentProgress(
             *place,
             found["replicas"],
             found["adding_replicas"],

@@ -129,12 +129,12 @@ def _serve_host(
     settings: "Settings", config: Path | None, overrides: list[str], add_scram: list[str], processes: int
 ) -> None:
     """Run the brokers of a host. Raises typer.Exit if one of them failed at its end."""
-    from cordwood.cluster.cli.host import Host, own_overrides
+    from cordwood.cluster.cli.host import BrokerHost, own_overrides
 
     shared = [] if config is None else ["--config", str(config)]
     for name, texts in (("--set", overrides), ("--add-scram", add_scram)):
         shared += [word for text in texts for word in (name, text)]
-    if code := Host(shared, own_overrides(settings, processes), settings.node_id).run():
+    if code := BrokerHost(shared, own_overrides(settings, processes), settings.node_id).run():
         raise typer.Exit(code)
 
 

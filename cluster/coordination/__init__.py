@@ -1,1 +1,1 @@
-"""What the coordinators share: internal topics, and a shard of state for each of their partitions."""
+"""Shared parts of the coordinators: internal topics, and a shard of state for each of their partitions."""

@@ -10,7 +10,7 @@ from cordwood.cluster.http.bodies import Bodies, Streams
 from cordwood.cluster.http.records.accumulator import RecordAccumulator
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.security.access import Access, AccessControl
-from cordwood.cluster.http.security.rights import DESCRIBE_TOPIC, Right
+from cordwood.cluster.http.security.rights import DESCRIBE_TOPIC, RouteRight
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
@@ -86,7 +86,7 @@ class Context:
             raise HttpRefusal(503, sentence, ErrorCode.broker_not_available)
         return image
 
-    def topic(self, name: str, right: Right | None = None) -> TopicImage:
+    def topic(self, name: str, right: RouteRight | None = None) -> TopicImage:
         """Return a topic by name. `right` is checked first, if the route has not done so. Raises HttpRefusal."""
         if right is not None:
             self.access.check(right, name)

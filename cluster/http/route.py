@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.http.bodies import BODY_BYTES_MAX, JSON, check_content_type
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
-from cordwood.cluster.http.security.rights import Right
+from cordwood.cluster.http.security.rights import RouteRight
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 B = TypeVar("B", bound=msgspec.Struct)
@@ -54,9 +54,9 @@ class Route(Generic[Q, B]):
     returns: type
     statuses: tuple[int, ...] = (200,)
     """Success statuses; a Struct is sent with the first."""
-    requires: tuple[Right, ...] = field(kw_only=True)
+    requires: tuple[RouteRight, ...] = field(kw_only=True)
     """The rights that the client must have. They are checked before the body is read."""
-    each: tuple[Right, ...] = ()
+    each: tuple[RouteRight, ...] = ()
     """The rights for each resource in the body or the response: a Kafka API checks them, or `answer` does."""
     refusals: tuple[int, ...] = ()
     """Error statuses besides those that every route may return."""

@@ -29,7 +29,7 @@ from cordwood.cluster.http.security.access import Access, AccessControl
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.security.tls_listener import TlsListener
-from cordwood.cluster.security.tls_owner import State
+from cordwood.cluster.security.tls_owner import TlsState
 from cordwood.cluster.security.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class HttpServer:
 
     def shaken(self, transport: TlsTransport) -> None:
         self._shaking.pop(transport, None)
-        if transport.state is State.OPEN:
+        if transport.state is TlsState.OPEN:
             self._make_room()
 
     def failed(self, _listener: str, host: str, reason: str) -> None:

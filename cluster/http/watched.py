@@ -17,7 +17,7 @@ from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audit.log import NO_AUDIT, AuditLog, NoAudit
 from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
-from cordwood.cluster.tiering.archiving import Archiving
+from cordwood.cluster.tiering.archiver import Archiver
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.leader_role import FollowerStatus, LeaderRole
@@ -86,7 +86,7 @@ class Watched:
     log_cleaner: CleanerMeasures
     telemetry: ClientTelemetry
     audit: AuditLog | NoAudit = NO_AUDIT
-    archiving: Archiving | None = None
+    archiving: Archiver | None = None
     throttle: ReplicationThrottle = field(default_factory=ReplicationThrottle)
 
 

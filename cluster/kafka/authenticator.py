@@ -36,7 +36,7 @@ from cordwood.cluster.resources.turns import at_once
 from cordwood.cluster.security.audit.event import AUTHENTICATE, FAILED, AuditEvent
 from cordwood.cluster.security.principal import ANONYMOUS, USER, Identity, Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed, SaslExchange
-from cordwood.cluster.security.sasl.mechanisms import Mechanism
+from cordwood.cluster.security.sasl.mechanisms import SaslMechanism
 from cordwood.replication.tasks import Tasks
 
 FRAME_BYTES_MAX = 64 << 10
@@ -50,7 +50,7 @@ USER_CHARS_SHOWN = 100
 _events = structlog.get_logger("authentication")
 
 
-class State(Enum):
+class AuthenticationState(Enum):
     """The state of a connection's authentication."""
 
     NEW = "new"
@@ -64,7 +64,7 @@ class Authentication:
     """The authentication of all connections on listeners with SASL."""
 
     def __init__(
-        self, settings: Settings, services: Services, mechanisms: Mapping[str, Mechanism], handle: Handle
+        self, settings: Settings, services: Services, mechanisms: Mapping[str, SaslMechanism], handle: Handle
     ) -> None:
         """`handle` takes the requests of authenticated connections."""
         self.mechanisms, self.handle, self._wall_clock = mechanisms, handle, services.wall_clock
@@ -98,9 +98,9 @@ class Authenticator:
     def __init__(self, shared: Authentication, connection: Connection, offered: tuple[str, ...]) -> None:
         self._shared, self._connection, self._offered = shared, connection, offered
         self._loop = asyncio.get_running_loop()
-        self._state = State.NEW
+        self._state = AuthenticationState.NEW
         self._frames = 0
-        self._mechanism: Mechanism | None = None
+        self._mechanism: SaslMechanism | None = None
         self._exchange: SaslExchange | None = None
         """The exchange under way; None if there is none."""
         self._has_headers = True
@@ -120,14 +120,14 @@ class Authenticator:
         self._frames += 1
         is_raw = self._exchange is not None and not self._has_headers
         key = -1 if is_raw or len(frame) < REQUEST_BYTES_MIN else int.from_bytes(frame[:KEY_BYTES], "big")
-        if self._frames > FRAMES_MAX and self._state is not State.EXPIRED:
+        if self._frames > FRAMES_MAX and self._state is not AuthenticationState.EXPIRED:
             self._close(f"{FRAMES_MAX} requests have not authenticated the client")
         elif is_raw:
             if slot.reserve(decoded_bytes(slot.size), alone=True):
                 self._take(bytes(frame), None, slot)
         elif key in self._allowed():
             self._shared.handle(connection, frame, slot)
-        elif self._state is State.EXPIRED:
+        elif self._state is AuthenticationState.EXPIRED:
             self._close("the session has expired, and the client has not authenticated again")
         else:
             self._close(f"a request to API {key} while the authentication is {self._state.value}")
@@ -161,17 +161,17 @@ class Authenticator:
     def _allowed(self) -> tuple[ApiKey, ...]:
         """Return the APIs that the connection may use before it is authenticated, or after its session has expired."""
         match self._state:
-            case State.NEW:
+            case AuthenticationState.NEW:
                 return (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE)
-            case State.EXCHANGING:
+            case AuthenticationState.EXCHANGING:
                 return (ApiKey.SASL_AUTHENTICATE,)
-            case State.EXPIRED:
+            case AuthenticationState.EXPIRED:
                 return SASL_APIS
             case _:
                 return ()
 
     def _handshake(self, name: str, version: int) -> SaslHandshakeResponse:
-        if self._state is not State.NEW and not self._may_begin_again(version):
+        if self._state is not AuthenticationState.NEW and not self._may_begin_again(version):
             self.note("SaslHandshake in the middle of a session that does not end, or of an authentication")
             return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=self._offered)
         if name not in self._offered:
@@ -180,8 +180,8 @@ class Authenticator:
         self._mechanism = self._shared.mechanisms[name]
         self._exchange = self._mechanism.begin(self._connection.listener)
         self._has_headers = version > 0
-        if self._state is State.NEW:
-            self._state = State.EXCHANGING
+        if self._state is AuthenticationState.NEW:
+            self._state = AuthenticationState.EXCHANGING
         else:
             self._began_again_at = self._loop.time()
         return SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=self._offered)
@@ -202,7 +202,7 @@ class Authenticator:
         return True
 
     async def _step(
-        self, exchange: SaslExchange, mechanism: Mechanism, message: bytes, head: RequestHead | None, slot: Slot
+        self, exchange: SaslExchange, mechanism: SaslMechanism, message: bytes, head: RequestHead | None, slot: Slot
     ) -> None:
         connection, lifetime_ms = self._connection, 0
         try:
@@ -254,7 +254,7 @@ class Authenticator:
                 f" {now.kind}.{now.name}"
             )
             raise AuthenticationFailed(message, claimed=now.name)
-        self._exchange, self._state = None, State.AUTHENTICATED
+        self._exchange, self._state = None, AuthenticationState.AUTHENTICATED
         self._identity = Identity(outcome.principal, self._connection.client_host, mechanism, outcome.is_token)
         lifetime_ms = self._shared.lifetime_ms(outcome, self._connection.listener, mechanism)
         self.closed()
@@ -263,13 +263,13 @@ class Authenticator:
         return lifetime_ms or 0
 
     def _expire(self) -> None:
-        self._state = State.EXPIRED
+        self._state = AuthenticationState.EXPIRED
         self._connection.handle_by(self.gate)
 
     async def _fail(self, failure: AuthenticationFailed, mechanism: str, head: RequestHead | None, slot: Slot) -> None:
         """Answer a failure after a delay, and close the connection."""
         connection = self._connection
-        self._state, self._exchange = State.FAILED, None
+        self._state, self._exchange = AuthenticationState.FAILED, None
         self.closed()
         connection.handle_by(self.gate)
         _events.warning(

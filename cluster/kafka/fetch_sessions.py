@@ -41,7 +41,7 @@ class SessionOwner(Protocol):
 
 
 @dataclass(slots=True)
-class Session:
+class FetchSession:
     """One client's partitions in the order of service: a partition that got data moves to the end."""
 
     id: int
@@ -69,7 +69,7 @@ class FetchSessions:
     def __init__(self, slots: int, pool: MemoryPool, rng: random.Random) -> None:
         self._slots, self._pool, self._rng = slots, pool, rng
         self._partitions_max = pool.limit // SESSION_PARTITION_BYTES // SESSION_SHARE
-        self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._used_by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class FetchSessions:
 
     def create(
         self, owner: SessionOwner, wanted: Iterable[tuple[PartitionKey, FetchedPartition]], now_ms: int
-    ) -> Session | None:
+    ) -> FetchSession | None:
         """Create a session that replaces the owner's previous one. Return None if there is no room."""
         self.end(owner.fetch_session)
         partitions = OrderedDict(wanted)
@@ -87,13 +87,13 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randint(1, EPOCH_MAX)
-        session = Session(session_id, owner.client_host, 1, now_ms, partitions)
+        session = FetchSession(session_id, owner.client_host, 1, now_ms, partitions)
         self._sessions[session_id] = session
         self._count(session, len(partitions))
         owner.fetch_session = session_id
         return session
 
-    def use(self, session_id: int, epoch: int, now_ms: int) -> Session:
+    def use(self, session_id: int, epoch: int, now_ms: int) -> FetchSession:
         """Return a session and advance its epoch. Raises SessionNotFound or WrongSessionEpoch."""
         session = self._sessions.get(session_id)
         if session is None:
@@ -107,7 +107,7 @@ class FetchSessions:
 
     def change(
         self,
-        session: Session,
+        session: FetchSession,
         updated: Iterable[tuple[PartitionKey, FetchedPartition]],
         forgotten: Iterable[PartitionKey],
     ) -> None:
@@ -166,7 +166,7 @@ class FetchSessions:
             and self._pool.has_room(size)
         )
 
-    def _count(self, session: Session, partitions: int) -> None:
+    def _count(self, session: FetchSession, partitions: int) -> None:
         size = partitions * SESSION_PARTITION_BYTES
         self._pool.used += size
         self._used_by_host[session.host] += size

@@ -1,14 +1,14 @@
 """Batches of one partition for a Fetch response, from the log or from the archive, and its bounds for the client."""
 
 from cordwood.cluster.kafka.fetch_response import NOTHING, Row
-from cordwood.cluster.tiering.reads import ArchiveReads, Wanted
+from cordwood.cluster.tiering.reads import ArchiveReads, WantedRange
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.storage.errors import NotLocal
 from cordwood.storage.slices import Slice
 
 
-def read(row: Row, partition: Partition, wanted: Wanted, archive: ArchiveReads | None) -> Slice | None:
+def read(row: Row, partition: Partition, wanted: WantedRange, archive: ArchiveReads | None) -> Slice | None:
     """Return the wanted batches, and add the aborted transactions among them to the row.
 
     None if there are none yet, or if they are being downloaded from the archive. Raises one of `refusals.EXPECTED`, and

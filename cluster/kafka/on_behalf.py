@@ -7,7 +7,7 @@ that may do CLUSTER_ACTION can send it; the connection then has the rights of th
 
 import struct
 
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.packed import pack, unpack
 from cordwood.cluster.security.principal import Identity, Principal
 from cordwood.replication.frames import MalformedFrame
 

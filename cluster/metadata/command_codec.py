@@ -6,7 +6,7 @@ from typing import Any, get_args
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import Command
 from cordwood.cluster.metadata.fields import record_reader, text
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.packed import pack, unpack
 
 
 def acl_of(fields: Any) -> Acl:

@@ -28,7 +28,7 @@ ELECTIONS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ControllerRules:
     """The configuration of the controller."""
 
     session_s: float
@@ -45,7 +45,7 @@ class Controller:
     it. A command with an unknown outcome may be in the next decision again: it changes nothing the second time.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ControllerRules) -> None:
         self._rules = rules
         self._liveness = Liveness(rules.session_s)
         self._rebalance_at_s = 0.0

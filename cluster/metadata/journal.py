@@ -57,7 +57,7 @@ class JournalEntry:
 
 
 @dataclass(slots=True)
-class Content:
+class JournalContent:
     """The contents of a journal file. `end` is the end of the last valid record."""
 
     entries: list[JournalEntry]
@@ -70,7 +70,7 @@ class Content:
 class Journal:
     """The journal on disk, with all its entries in memory. Snapshots keep their number small."""
 
-    def __init__(self, disk: Disk, path: str, file: File, content: Content) -> None:
+    def __init__(self, disk: Disk, path: str, file: File, content: JournalContent) -> None:
         self._disk, self._path, self._file = disk, path, file
         self._content = content
         self._is_torn = False
@@ -150,7 +150,7 @@ class Journal:
 
         Raises OSError, with term and vote as they were.
         """
-        self._write(_vote_record(Content([], term, vote)))
+        self._write(_vote_record(JournalContent([], term, vote)))
         self._file.sync()
         self._content.term, self._content.vote = term, vote
         self.synced(self.end, self.committed)
@@ -184,7 +184,7 @@ class Journal:
         self._content.end = end + len(data)
 
 
-def check(path: str, data: bytes) -> Content:
+def check(path: str, data: bytes) -> JournalContent:
     """Parse strictly, for offline verification: as `parse`, but a torn write at the end raises DamagedLog too."""
     content = parse(path, data)
     if content.end < len(data):
@@ -192,13 +192,13 @@ def check(path: str, data: bytes) -> Content:
     return content
 
 
-def parse(path: str, data: bytes) -> Content:
+def parse(path: str, data: bytes) -> JournalContent:
     """Parse a journal up to the first record that may be torn.
 
     Raises DamagedLog if an invalid record had been synced, or if the file is not a journal of this version.
     """
     _check_header(path, data)
-    content = Content([])
+    content = JournalContent([])
     while (record := _record_at(data, content.end)) is not None:
         kind, body = record
         _take(path, content, kind, body)
@@ -221,7 +221,7 @@ def _record(kind: _Kind, body: bytes) -> bytes:
     return prefix + _CHECKSUM.pack(crc32c(body, crc32c(prefix))) + body
 
 
-def _vote_record(content: Content) -> bytes:
+def _vote_record(content: JournalContent) -> bytes:
     return _record(_Kind.VOTE, _VOTE.pack(content.term) + (content.vote or "").encode())
 
 
@@ -261,7 +261,7 @@ def _record_at(data: bytes, position: int) -> tuple[int, bytes] | None:
     return kind, body
 
 
-def _take(path: str, content: Content, kind: int, body: bytes) -> None:
+def _take(path: str, content: JournalContent, kind: int, body: bytes) -> None:
     match kind:
         case _Kind.ENTRY:
             index, term = _ENTRY.unpack_from(body)

@@ -13,7 +13,7 @@ from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.features import OF_FIRST_RELEASE, Levels
 from cordwood.cluster.metadata.fields import record_reader
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.packed import pack, unpack
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.cluster.metadata.voters import Voter
 from cordwood.storage import checkpoint

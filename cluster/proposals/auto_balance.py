@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from cordwood.cluster.balance import planner
 from cordwood.cluster.balance.execution import Execution
 from cordwood.cluster.balance.load import ClusterLoad
-from cordwood.cluster.balance.plan import Plan
+from cordwood.cluster.balance.plan import BalancePlan
 from cordwood.cluster.metadata.commands import BrokerId, ReassignPartition
 from cordwood.cluster.metadata.controller import AUTO_BALANCE
 from cordwood.cluster.metadata.elections import is_moving
@@ -44,7 +44,7 @@ def next_moves(image: Image, load: ClusterLoad) -> Steps[list[ReassignPartition]
     First the replicas of brokers that are down: their partitions have one copy less. Then the bytes are evened out.
     """
     down = [broker.broker_id for broker in load.brokers if not broker.is_alive]
-    plan: Plan = yield from planner.drain(load, down)
+    plan: BalancePlan = yield from planner.drain(load, down)
     if not any(move.adding for move in plan.moves):
         plan = yield from planner.balance(load)
     return [

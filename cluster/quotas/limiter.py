@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cordwood.cluster.quotas.limits import Group, Limit, Quotas
+from cordwood.cluster.quotas.limits import Limit, LimitedClients, Quotas
 from cordwood.cluster.quotas.window import WINDOW_S, Window
 
 FOUND_MAX = 4096
@@ -21,7 +21,7 @@ class Limiter:
         self._find = find
         self._quotas: Quotas = {}
         self._found: dict[tuple[str, str], Limit | None] = {}
-        self._windows: dict[Group, Window] = {}
+        self._windows: dict[LimitedClients, Window] = {}
 
     def follow(self, quotas: Quotas) -> None:
         """Apply changed quotas. What has been used stays counted."""

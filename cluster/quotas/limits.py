@@ -21,7 +21,7 @@ INTEGRAL = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATIO
 Quotas = Mapping[Entity, Mapping[str, float]]
 
 
-class Group(NamedTuple):
+class LimitedClients(NamedTuple):
     """The clients that share one limit: a user, a client id, or both; None for any."""
 
     user: str | None
@@ -32,7 +32,7 @@ class Limit(NamedTuple):
     """The rate that all clients of a group may have together."""
 
     rate: float
-    group: Group
+    group: LimitedClients
 
 
 def client_limit(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | None:
@@ -41,8 +41,12 @@ def client_limit(quotas: Quotas, key: str, user: str, client_id: str) -> Limit |
     As in Kafka, a quota of a user alone is shared by all its client ids, and one of a client id alone by all users. A
     default stands for each user and each client id on its own.
     """
-    both, of_user, of_client = Group(user, client_id), Group(user, None), Group(None, client_id)
-    by_precedence: tuple[tuple[Entity, Group], ...] = (
+    both, of_user, of_client = (
+        LimitedClients(user, client_id),
+        LimitedClients(user, None),
+        LimitedClients(None, client_id),
+    )
+    by_precedence: tuple[tuple[Entity, LimitedClients], ...] = (
         (((CLIENT_ID, client_id), (USER, user)), both),
         (((CLIENT_ID, None), (USER, user)), both),
         (((USER, user),), of_user),
@@ -64,5 +68,5 @@ def address_limit(quotas: Quotas, key: str, address: str) -> Limit | None:
     for name in (address, None):
         rate = quotas.get(((IP, name),), {}).get(key)
         if rate is not None:
-            return Limit(rate, Group(address, None))
+            return Limit(rate, LimitedClients(address, None))
     return None

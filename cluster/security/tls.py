@@ -17,7 +17,7 @@ from cordwood.cluster.security.credential_files import Stamp
 from cordwood.cluster.security.distinguished_name import distinguished_name
 from cordwood.cluster.security.principal import Identity
 from cordwood.cluster.security.tls_errors import TlsMistake
-from cordwood.cluster.security.tls_options import Store, TlsOptions
+from cordwood.cluster.security.tls_options import CertificateStore, TlsOptions
 
 _VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -207,7 +207,7 @@ class Tls:
             raise TlsMistake(f"{where} has no certificates.")
         return found
 
-    def _content(self, store: Store, name: str) -> tuple[bytes, str]:
+    def _content(self, store: CertificateStore, name: str) -> tuple[bytes, str]:
         """Return the bytes of a store, and its name for sentences."""
         if store.text and not store.location:
             return store.text.encode(), f"{self._where}: the {name} in the settings"

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 
 from cordwood.cluster.security.tls_errors import TlsRefused
-from cordwood.cluster.security.tls_owner import State
+from cordwood.cluster.security.tls_owner import TlsState
 from cordwood.cluster.security.tls_transport import TlsTransport
 
 
@@ -29,7 +29,7 @@ class _Dial:
     def done(self, transport: TlsTransport) -> None:
         if self.made.done():
             return
-        if transport.state is State.OPEN:
+        if transport.state is TlsState.OPEN:
             self.made.set_result(None)
         else:
             self.made.set_exception(TlsRefused(f"{self._where}: the connection was closed during the TLS handshake"))

@@ -12,7 +12,7 @@ _SUITES_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TL
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class CertificateStore:
     """A keystore or truststore: a file, or PEM texts from the settings."""
 
     type: str
@@ -30,8 +30,8 @@ class TlsOptions:
     """Everything that a listener's contexts are made of."""
 
     listener: str
-    keystore: Store
-    truststore: Store
+    keystore: CertificateStore
+    truststore: CertificateStore
     key_password: str = field(repr=False)
     client_auth: str
     versions: tuple[str, ...]
@@ -74,13 +74,13 @@ def options_of(settings: Settings, listener: str, *, is_sasl: bool = False) -> T
         listener=listener,
         is_sasl=is_sasl,
         rules=rules,
-        keystore=Store(
+        keystore=CertificateStore(
             text("ssl.keystore.type"),
             text("ssl.keystore.location"),
             text("ssl.keystore.password"),
             f"{text('ssl.keystore.key')}\n{text('ssl.keystore.certificate.chain')}".strip(),
         ),
-        truststore=Store(
+        truststore=CertificateStore(
             text("ssl.truststore.type"),
             text("ssl.truststore.location"),
             text("ssl.truststore.password"),

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.security.tls_transport import TlsTransport
 
 
-class State(Enum):
+class TlsState(Enum):
     """A connection's state. A server waits for a ClientHello before it allocates anything."""
 
     HELLO = 1

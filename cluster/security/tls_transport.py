@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from cordwood.cluster.security.tls_errors import NOT_TLS, sentence_of
-from cordwood.cluster.security.tls_owner import Owner, State
+from cordwood.cluster.security.tls_owner import Owner, TlsState
 
 RECORD_BYTES = 16 << 10
 """Plaintext of the largest TLS record."""
@@ -75,7 +75,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self.on_failure: Callable[[str], None] | None = None
         """Called with a sentence if TLS fails after the handshake: in TLS 1.3 a server refuses certificates then."""
         self._set_app(protocol)
-        self.state = State.HELLO
+        self.state = TlsState.HELLO
         self.client_host = ""
         self._plain: asyncio.Transport | None = None
         self._ssl: ssl.SSLObject | None = None
@@ -100,22 +100,22 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return _scratch
 
     def buffer_updated(self, count: int) -> None:
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             if count <= RECORD_BYTES:
                 self._barren += count
                 self._incoming.write(_scratch[:count])
                 self._drain()
             else:
                 self._feed(_scratch[:count])
-        elif self.state is State.HANDSHAKE:
+        elif self.state is TlsState.HANDSHAKE:
             self._received += count
             self._incoming.write(_scratch[:count])
             self._shake()
-        elif self.state is State.HELLO:
+        elif self.state is TlsState.HELLO:
             self._take_hello(bytes(_scratch[:count]))
 
     def eof_received(self) -> None:
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._app.eof_received()
 
     def pause_writing(self) -> None:
@@ -123,16 +123,16 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_plain_paused = False
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._send()
 
     def connection_lost(self, error: Exception | None) -> None:
-        was, self.state = self.state, State.CLOSED
+        was, self.state = self.state, TlsState.CLOSED
         self._plain = self._ssl = None
         self._hello = b""
         self._backlog.clear()
         self._backlog_bytes = 0
-        if was is State.OPEN:
+        if was is TlsState.OPEN:
             self._app.connection_lost(error)
         else:
             self._owner.done(self)
@@ -141,14 +141,14 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def begin(self, context: ssl.SSLContext) -> None:
         """Start the handshake, with the ClientHello that has arrived if this is the server."""
-        if self._plain is None or self.state is State.CLOSED:
+        if self._plain is None or self.state is TlsState.CLOSED:
             return
-        is_server, queued = self._server_hostname is None, self.state is State.QUEUED
+        is_server, queued = self._server_hostname is None, self.state is TlsState.QUEUED
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(
             self._incoming, self._outgoing, server_side=is_server, server_hostname=self._server_hostname or None
         )
-        self.state = State.HANDSHAKE
+        self.state = TlsState.HANDSHAKE
         self._incoming.write(self._hello)
         self._hello = b""
         self._shake()
@@ -157,9 +157,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def refuse(self, sentence: str) -> None:
         """End a handshake, with an alert to the other side if OpenSSL has one."""
-        if self.state in (State.OPEN, State.CLOSED) or self._plain is None:
+        if self.state in (TlsState.OPEN, TlsState.CLOSED) or self._plain is None:
             return
-        self.state = State.CLOSED
+        self.state = TlsState.CLOSED
         self._hello = b"" if self._ssl is None else self._outgoing.read()
         self._ssl = None
         delay_s = self._owner.failed(self, sentence)
@@ -184,7 +184,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self.refuse("the client's first message is not a ClientHello, or it is too long")
                 return
             assert self._plain is not None
-            self.state = State.QUEUED
+            self.state = TlsState.QUEUED
             self._plain.pause_reading()
             self._owner.hello(self)
 
@@ -200,10 +200,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         except (ssl.SSLError, ValueError) as error:
             self.refuse(sentence_of(error, is_server=self._server_hostname is None))
             return
-        self.state = State.OPEN
+        self.state = TlsState.OPEN
         self._flush()
         self._owner.done(self)
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._app.connection_made(self)
             self._drain()
 
@@ -214,7 +214,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._received += len(data)
         step = BULK_BYTES if self._received > BULK_FROM_BYTES else RECORD_BYTES
         for start in range(0, len(data), step):
-            if not self._is_reading or self.state is not State.OPEN:
+            if not self._is_reading or self.state is not TlsState.OPEN:
                 self._incoming.write(data[start:])
                 return
             if self._is_flooded:
@@ -248,7 +248,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _drain_into_buffers(self) -> None:
         app, tls, incoming = self._app, self._ssl, self._incoming
-        while self._is_reading and self.state is State.OPEN:
+        while self._is_reading and self.state is TlsState.OPEN:
             room = app.get_buffer(-1)
             size = len(room)
             if not size:
@@ -272,7 +272,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 return
 
     def _drain_as_bytes(self) -> None:
-        while self._is_reading and self.state is State.OPEN:
+        while self._is_reading and self.state is TlsState.OPEN:
             assert self._ssl is not None
             data = self._ssl.read(RECORD_BYTES)
             if not data:
@@ -285,7 +285,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _ended(self) -> None:
         """Close after the other side's close_notify."""
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._app.eof_received()
             self.close()
 
@@ -294,11 +294,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def write(self, data: Bytes) -> None:
         if self._backlog or self._is_plain_paused or len(data) > RECORD_BYTES:
             self.writelines((data,))
-        elif data and self.state is State.OPEN and not self._is_closing:
+        elif data and self.state is TlsState.OPEN and not self._is_closing:
             self._write_record(data)
 
     def writelines(self, list_of_data: Iterable[Bytes]) -> None:
-        if self.state is not State.OPEN or self._is_closing:
+        if self.state is not TlsState.OPEN or self._is_closing:
             return
         for data in list_of_data:
             if data:
@@ -392,7 +392,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._low = self._high // 4 if low is None else low
 
     def is_reading(self) -> bool:
-        return self._is_reading and self.state is State.OPEN
+        return self._is_reading and self.state is TlsState.OPEN
 
     def pause_reading(self) -> None:
         if self._is_reading:
@@ -420,7 +420,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close once everything is sent."""
-        if self.state is not State.OPEN:
+        if self.state is not TlsState.OPEN:
             self.abort()
         elif not self._is_closing:
             self._is_closing = True
@@ -433,7 +433,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if self._plain is None:
             return
         has_sent_all = not self._backlog and not self._plain.get_write_buffer_size()
-        if is_first and has_sent_all and self.state is State.OPEN:
+        if is_first and has_sent_all and self.state is TlsState.OPEN:
             self._finish()
             asyncio.get_running_loop().call_later(NOTIFY_S, self._plain.abort)
         else:

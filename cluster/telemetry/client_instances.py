@@ -26,7 +26,7 @@ _MAY_ASK_AGAIN = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compr
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedMetrics:
     """What one client instance is to push: the id changes with the subscriptions."""
 
     subscription_id: int
@@ -38,7 +38,7 @@ class Wanted:
 class ClientInstance:
     """A client instance. Times are the event loop's, in seconds; -inf for never."""
 
-    wanted: Wanted
+    wanted: WantedMetrics
     configs: object
     """The configs of all subscriptions from which `wanted` was made."""
     asked_at_s: float = float("-inf")
@@ -57,7 +57,7 @@ class ClientInstances:
     instances: "OrderedDict[UUID, ClientInstance]" = field(default_factory=OrderedDict)
     _subscriptions: tuple[object, tuple[Subscription, ...]] = (None, ())
 
-    def subscribed(self, instance_id: UUID, client: Mapping[str, str], now_s: float) -> Wanted:
+    def subscribed(self, instance_id: UUID, client: Mapping[str, str], now_s: float) -> WantedMetrics:
         """Return what an instance is to push. `client` has the values of the selectors.
 
         Raises Refused(THROTTLING_QUOTA_EXCEEDED) for an instance that asks again before its interval is over.
@@ -132,7 +132,9 @@ class ClientInstances:
         self.instances.move_to_end(instance_id)
         return instance
 
-    def _wanted(self, instance_id: UUID, client: Mapping[str, str], configs: Mapping[str, Mapping[str, str]]) -> Wanted:
+    def _wanted(
+        self, instance_id: UUID, client: Mapping[str, str], configs: Mapping[str, Mapping[str, str]]
+    ) -> WantedMetrics:
         if self._subscriptions[0] is not configs:
             self._subscriptions = configs, tuple(_valid(configs))
         matching = [found for found in self._subscriptions[1] if found.holds_for(client)]
@@ -141,7 +143,7 @@ class ClientInstances:
             prefixes = (ALL_METRICS,)
         interval_ms = min((found.interval_ms for found in matching), default=INTERVAL_MS)
         digest: int = crc32c.crc32c(repr((prefixes, interval_ms)).encode() + instance_id.bytes)
-        return Wanted(digest - (1 << 31), prefixes, interval_ms)
+        return WantedMetrics(digest - (1 << 31), prefixes, interval_ms)
 
 
 def _valid(configs: Mapping[str, Mapping[str, str]]) -> list[Subscription]:

@@ -1,4 +1,4 @@
-"""Archiving of one partition by its leader: takes the steps that `plan.py` decides, one after the other."""
+"""Archiver of one partition on its leader: takes the steps that `plan.py` decides, one after the other."""
 
 import asyncio
 import random

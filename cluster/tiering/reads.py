@@ -60,7 +60,7 @@ _ResultT = TypeVar("_ResultT")
 RunParts = Callable[[Parts[Any]], Awaitable[Any]]
 
 
-class Wanted(NamedTuple):
+class WantedRange(NamedTuple):
     """A read of at most `bytes_max` from `offset` up to `end`, as that of `Log.slice`."""
 
     offset: int
@@ -125,7 +125,7 @@ class ArchiveReads:
         archive, local_start = self._archive_of(partition), partition.log.local_start
         return local_start if archive is None or archive.start is None else min(archive.start, local_start)
 
-    def read(self, partition: Partition, wanted: Wanted) -> Batches:
+    def read(self, partition: Partition, wanted: WantedRange) -> Batches:
         """Return batches as `Log.slice` does, from one chunk, and the aborted transactions among them.
 
         Return no slice if they are not cached: they are being downloaded, and then the partition's watchers are woken.
@@ -160,7 +160,7 @@ class ArchiveReads:
             return self._read_on(partition, wanted._replace(offset=min(chunk.end_offset, wanted.end)))
         return batches
 
-    def _batches(self, place: _Place, cached: CachedChunk, wanted: Wanted) -> Batches:
+    def _batches(self, place: _Place, cached: CachedChunk, wanted: WantedRange) -> Batches:
         """Return as `read` what a cached chunk has; an empty slice if that is nothing.
 
         Raises DamagedLog if it is not what was written, and NotInMemory.
@@ -172,7 +172,7 @@ class ArchiveReads:
         aborted = self._aborted(place, offset, found.next_offset(wait=wait), wait=wait, may_load=may_load)
         return NOT_CACHED if aborted is None else (found, aborted)
 
-    def _read_on(self, partition: Partition, wanted: Wanted) -> Batches:
+    def _read_on(self, partition: Partition, wanted: WantedRange) -> Batches:
         """Read from a later offset on, which may be on this disk. As `read`."""
         log, offset, wait = partition.log, wanted.offset, wanted.wait
         if offset < log.local_start:

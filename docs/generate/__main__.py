@@ -12,7 +12,7 @@ import http_api
 import results
 import rights
 
-from cordwood.chaos.results import Broken
+from cordwood.chaos.results import InvalidResultFile
 from cordwood.cluster.http.metrics import table as metrics
 
 HERE = Path(__file__).resolve().parent.parent
@@ -54,7 +54,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         old = old_pages(arguments.docs)
-    except Broken as error:
+    except InvalidResultFile as error:
         sys.stdout.write(f"{error}.\n")
         return 1
     for name, text in old.items():

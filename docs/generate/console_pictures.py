@@ -44,7 +44,7 @@ def cluster() -> Iterator[list[dict[str, Any]]]:
             subprocess.run([*CORDWOOD, "down", "--data-dir", place], check=True)
 
 
-class Load:
+class CustomerLoad:
     """Customers, by day and by night."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -65,7 +65,7 @@ class Load:
             self._producer.poll(TURN_S)
 
 
-def take(browser: Browser, address: str, scheme: str, load: Load, broker_to_kill: int | None) -> None:
+def take(browser: Browser, address: str, scheme: str, load: CustomerLoad, broker_to_kill: int | None) -> None:
     """One picture, once the page has been open for a while."""
     page = browser.new_context(viewport=SIZE, color_scheme="dark" if scheme == "dark" else "light").new_page()
     page.goto(f"http://{address}/")
@@ -83,7 +83,7 @@ def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with cluster() as brokers, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        load = Load(",".join(broker["kafka"] for broker in brokers))
+        load = CustomerLoad(",".join(broker["kafka"] for broker in brokers))
         take(browser, brokers[0]["http"], "light", load, None)
         take(browser, brokers[0]["http"], "dark", load, brokers[2]["pid"])
         browser.close()

@@ -11,7 +11,7 @@ from cordwood.bench.growth.curves import Area
 from cordwood.bench.measured import MeasuredRun
 from cordwood.chaos import recorded
 from cordwood.chaos.mutants import report as mutants_report
-from cordwood.chaos.results import Broken, Result, read
+from cordwood.chaos.results import InvalidResultFile, Result, read
 
 MUTANTS, PERFORMANCE, GROWTH = "mutants.jsonl", "performance.jsonl", "growth.jsonl"
 UNSEALED_SHA256 = "e7c0daa294d6ef569e6ec69bf8cb1bd3d947a223adb0fa77846bf0a8de060ce4"
@@ -32,7 +32,7 @@ def performance(docs: Path) -> dict[str, str]:
         return performance_page.files(measured)
     unsealed = (docs / performance_page.UNSEALED).read_bytes()
     if sha256(unsealed).hexdigest() != UNSEALED_SHA256:
-        raise Broken(f"{performance_page.UNSEALED} was changed after the run that wrote it")
+        raise InvalidResultFile(f"{performance_page.UNSEALED} was changed after the run that wrote it")
     return performance_page.files(MeasuredRun.of(json.loads(unsealed)))
 
 

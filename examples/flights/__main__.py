@@ -77,7 +77,7 @@ class Sending:
         self.acknowledged: Counter[int] = Counter()
         """The number of acknowledged records by partition."""
         self.errors: list[str] = []
-        self.loss: Loss | None = None
+        self.loss: LeaderLoss | None = None
 
     def run(self, flights: list[Flight]) -> None:
         """Send all flights. The client finds the new leaders and retries by itself."""
@@ -126,7 +126,7 @@ class Sending:
         """Kill the leader of the largest partition while records are in flight. The broker is not restarted."""
         partition, _ = self.acknowledged.most_common(1)[0]
         leader = producer.list_topics(TOPIC, timeout=ANSWER_S).topics[TOPIC].partitions[partition].leader
-        self.loss = Loss(partition)
+        self.loss = LeaderLoss(partition)
         self.cluster.kill(leader)
         self.bars.print(
             f"SIGKILL for broker {leader} after {self.acknowledged.total():,} acknowledged records, "
@@ -134,7 +134,7 @@ class Sending:
         )
 
 
-class Loss:
+class LeaderLoss:
     """The loss of a partition's leader, and the time to the next acknowledged record."""
 
     def __init__(self, partition: int) -> None:

@@ -44,7 +44,7 @@ class OngoingTransaction(NamedTuple):
     timeout_ms: int
 
 
-class Coordinators:
+class SparkCoordinators:
     """The coordinators of a cluster, asked with retries up to `retry_timeout_ms`. Use it for one commit or task.
 
     A coordinator refuses EndTxn on a connection that is older than the connection of the transaction's producer. So the

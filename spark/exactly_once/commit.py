@@ -13,7 +13,7 @@ from dataclasses import replace
 from cordwood.columnar.columns import Column, Columns
 from cordwood.columnar.errors import OffsetsGone, ReadError
 from cordwood.columnar.ranges import Isolation, OffsetRange
-from cordwood.spark.client.coordinators import Coordinators, OngoingTransaction
+from cordwood.spark.client.coordinators import OngoingTransaction, SparkCoordinators
 from cordwood.spark.errors import NotWritten, PartlyWritten
 from cordwood.spark.exactly_once.decisions import Decision, Decisions
 from cordwood.spark.exactly_once.transactional_ids import is_of_a_task
@@ -31,7 +31,7 @@ def commit(options: ExactlyOnceOptions, write: WriteId, prepared: Sequence[Prepa
 
     Raises NotWritten if nothing is committed, PartlyWritten, ReadError.
     """
-    with Decisions(options, write.name) as decisions, Coordinators(options.client) as coordinators:
+    with Decisions(options, write.name) as decisions, SparkCoordinators(options.client) as coordinators:
         last = decisions.last()
         _check_order(options, write, last)
         if last is not None and last.version == write.version:
@@ -54,7 +54,7 @@ def abort(options: ExactlyOnceOptions, write: WriteId, prepared: Sequence[Prepar
     If the decision cannot be read, the transactions are left to their timeout or to the next commit.
     """
     try:
-        with Decisions(options, write.name) as decisions, Coordinators(options.client) as coordinators:
+        with Decisions(options, write.name) as decisions, SparkCoordinators(options.client) as coordinators:
             last = decisions.last()
             decided = last.transactions if last is not None and last.version == write.version else ()
             _abort(coordinators, [each for each in prepared if each not in decided])
@@ -98,7 +98,7 @@ def check_open(
 
 def _complete(
     options: ExactlyOnceOptions,
-    coordinators: Coordinators,
+    coordinators: SparkCoordinators,
     write: WriteId,
     decided: Collection[PreparedTransaction],
     losers: Collection[PreparedTransaction | OngoingTransaction],
@@ -130,6 +130,6 @@ def _is_visible(options: ExactlyOnceOptions, transaction: PreparedTransaction) -
         return False
 
 
-def _abort(coordinators: Coordinators, transactions: Iterable[PreparedTransaction | OngoingTransaction]) -> None:
+def _abort(coordinators: SparkCoordinators, transactions: Iterable[PreparedTransaction | OngoingTransaction]) -> None:
     for each in transactions:
         coordinators.end(each.transactional_id, each.producer, commit=False)

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from cordwood.spark.client.coordinators import Coordinators
+from cordwood.spark.client.coordinators import SparkCoordinators
 from cordwood.spark.errors import NotWritten, UserError, said_plainly
 from cordwood.spark.exactly_once.commit import abort, commit
 from cordwood.spark.exactly_once.producers import begin_producer
@@ -128,7 +128,7 @@ class TransactionalDelivery(Delivery):
     def prepare(self) -> PreparedTransaction:
         """Wait until all records are acknowledged. Return the transaction, which stays open."""
         records = self.finish()
-        with Coordinators(self._client) as coordinators:
+        with SparkCoordinators(self._client) as coordinators:
             ongoing = coordinators.ongoing(self._transactional_id)
         last = self._last
         if ongoing is None or last is None:

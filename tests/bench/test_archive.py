@@ -2,14 +2,14 @@
 
 import pytest
 
-from cordwood.bench.archive.phases import PARTITIONS, Work
+from cordwood.bench.archive.phases import PARTITIONS, ArchiveWorkload
 from cordwood.bench.archive.spark import Differs, _compare, _newest
 from cordwood.bench.compaction.load import RECORDS_PER_BATCH, CommitFrame, keyed_batches
 from cordwood.storage.records import decode
 
 
 def test_a_disk_has_room_for_its_share_of_the_topic() -> None:
-    work = Work(20_000_000_000, 1_000_000_000, 600)
+    work = ArchiveWorkload(20_000_000_000, 1_000_000_000, 600)
     assert PARTITIONS * 6 * work.segment_bytes <= work.local_bytes
     assert work.rounds * work.round_bytes == work.archived_bytes
 

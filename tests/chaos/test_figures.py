@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.chaos.live.figures import Figures, Limit, quantile
+from cordwood.chaos.live.figures import Figures, ValueLimit, quantile
 
 AWAY_S, RATE = "away_s", "rate_mb_s"
 
@@ -19,23 +19,27 @@ def figures() -> Figures:
 @pytest.mark.parametrize(
     ("limit", "is_kept"),
     [
-        (Limit(AWAY_S, 0.5, share=0.5), True),
-        (Limit(AWAY_S, 0.4, share=0.5), False),
-        (Limit(AWAY_S, 1.0, share=0.99), True),
-        (Limit(AWAY_S, 0.9), False),
-        (Limit(AWAY_S, 0.1, is_least=True), True),
-        (Limit(AWAY_S, 0.2, is_least=True), False),
-        (Limit("never_measured_s", 0.0), True),
+        (ValueLimit(AWAY_S, 0.5, share=0.5), True),
+        (ValueLimit(AWAY_S, 0.4, share=0.5), False),
+        (ValueLimit(AWAY_S, 1.0, share=0.99), True),
+        (ValueLimit(AWAY_S, 0.9), False),
+        (ValueLimit(AWAY_S, 0.1, is_least=True), True),
+        (ValueLimit(AWAY_S, 0.2, is_least=True), False),
+        (ValueLimit("never_measured_s", 0.0), True),
     ],
     ids=str,
 )
-def test_what_exceeds_a_limit_is_an_anomaly(figures: Figures, limit: Limit, is_kept: bool) -> None:
+def test_what_exceeds_a_limit_is_an_anomaly(figures: Figures, limit: ValueLimit, is_kept: bool) -> None:
     assert [anomaly.kind for anomaly in figures.exceeded([limit])] == ([] if is_kept else ["limit"])
 
 
 def test_a_line_has_the_limits_beside_the_figure(figures: Figures) -> None:
     figures.add("in_sync_again_s", 2.0)
-    limits = [Limit(AWAY_S, 0.4, share=0.5), Limit(AWAY_S, 2.5, share=0.99), Limit(RATE, 60, is_least=True)]
+    limits = [
+        ValueLimit(AWAY_S, 0.4, share=0.5),
+        ValueLimit(AWAY_S, 2.5, share=0.99),
+        ValueLimit(RATE, 60, is_least=True),
+    ]
     assert list(figures.lines(limits)) == [
         "away_s: p50 0.5 (at most 0.4), p99 1 (at most 2.5)",
         "rate_mb_s: not measured",

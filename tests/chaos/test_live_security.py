@@ -1,4 +1,4 @@
-"""How the clients of a run connect: by a file, also in processes with another working directory."""
+"""Connections of a run's clients: by a file, also in processes with another working directory."""
 
 import json
 import subprocess

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.chaos import recorded
 from cordwood.chaos.commit import Unclean
-from cordwood.chaos.results import Broken, CannotRecord, ResultFile, read
+from cordwood.chaos.results import CannotRecord, InvalidResultFile, ResultFile, read
 
 KIND, ABOUT = "chaos-sim", {"seeds": "1..2"}
 ROWS = [{"kinds": {}, "seeds": 2, "faults": {"kill": 7}}, {"kinds": {"lost-write": 1}, "seeds": 2}]
@@ -44,7 +44,7 @@ def test_a_line_that_is_changed_left_out_or_doubled_is_noticed(path: Path, line:
     changed = json.loads(lines[line]) | {"kinds": {}, "commit": "abd", "end": 3}
     for other in ([json.dumps(changed) + "\n"], [lines[line]] * 2, [] if line < 3 else ["{}\n"], ["nonsense\n"]):
         path.write_text("".join([*lines[:line], *other, *lines[line + 1 :]]))
-        with pytest.raises(Broken):
+        with pytest.raises(InvalidResultFile):
             read(path)
 
 

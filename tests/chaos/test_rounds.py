@@ -13,7 +13,7 @@ from cordwood.chaos.live import local_target
 from cordwood.chaos.live.campaign import Campaign
 from cordwood.chaos.live.faults.bit_flip import REPAIRED_S
 from cordwood.chaos.live.faults.fault import AT_ONCE_S, PRODUCE_AGAIN_S, RoundOptions
-from cordwood.chaos.live.load_clients import ClusterLoad
+from cordwood.chaos.live.load_clients import LoadOnCluster
 from cordwood.chaos.live.rounds import Rounds
 from cordwood.chaos.live.verdict import judge
 
@@ -23,7 +23,7 @@ FAULTS = ("kill", "pause", "bit-flip", "power-cut")
 def test_kills_pauses_damage_and_power_cuts_cost_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     faults = [name for name in FAULTS if name not in local_target.reasons()]
     with local_target.opened(tmp_path, faults, 0) as target:
-        load = ClusterLoad("rounds", 1, producers=2, per_second=400, consumers=1, members=1, segment_bytes=256 << 10)
+        load = LoadOnCluster("rounds", 1, producers=2, per_second=400, consumers=1, members=1, segment_bytes=256 << 10)
         campaign = Campaign(target, load, tmp_path, lambda _line: None)
         forms = {
             f"{name} {form}": target.faults[name].forms()[form]

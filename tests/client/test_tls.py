@@ -21,7 +21,7 @@ from cordwood.client.bearer import BearerSource
 from cordwood.client.blocking import connect
 from cordwood.client.credentials import Mechanism, NotAuthenticated, SaslCredentials
 from cordwood.client.security import ClientSecurity, client_security
-from cordwood.client.tls import TlsFailed, TlsSettings, WrongSetting
+from cordwood.client.tls import ClientTlsSettings, TlsFailed, WrongSetting
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
 PATIENCE_S = 30.0
@@ -37,7 +37,7 @@ def ask_once(port: int, security: ClientSecurity, host: str = "localhost") -> No
         connection.ask(HEARTBEAT)
 
 
-def with_client_certificate(made: Certificates) -> dict[str, TlsSettings]:
+def with_client_certificate(made: Certificates) -> dict[str, ClientTlsSettings]:
     """Return the ways to give the same certificate."""
     ca, certificate, key = made.ca_file.read_text(), made.certificate_file.read_bytes(), made.key_file.read_bytes()
     loaded = load_pem_private_key(key, None)
@@ -50,20 +50,20 @@ def with_client_certificate(made: Certificates) -> dict[str, TlsSettings]:
     together = made.ca_file.with_name("both.pem")
     together.write_bytes(key + certificate)
     return {
-        "files": TlsSettings(
+        "files": ClientTlsSettings(
             str(made.ca_file), certificate_location=str(made.certificate_file), key_location=str(made.key_file)
         ),
-        "texts": TlsSettings(ca_pem=ca, certificate_pem=certificate.decode(), key_pem=key.decode()),
-        "one file": TlsSettings(ca_pem=ca, certificate_location=str(together)),
-        "keystore": TlsSettings(ca_pem=ca, keystore_location=str(store), keystore_password="pw"),
+        "texts": ClientTlsSettings(ca_pem=ca, certificate_pem=certificate.decode(), key_pem=key.decode()),
+        "one file": ClientTlsSettings(ca_pem=ca, certificate_location=str(together)),
+        "keystore": ClientTlsSettings(ca_pem=ca, keystore_location=str(store), keystore_password="pw"),
     }
 
 
 def test_a_trusted_server(made: Certificates) -> None:
     with serving(PlainBroker(), made.context()) as port:
-        ask_once(port, ClientSecurity(TlsSettings(str(made.ca_file))))
-        ask_once(port, ClientSecurity(TlsSettings(str(made.ca_file), checks_host_name=False)), "127.0.0.1")
-        ask_once(port, ClientSecurity(TlsSettings(checks_certificate=False)), "127.0.0.1")
+        ask_once(port, ClientSecurity(ClientTlsSettings(str(made.ca_file))))
+        ask_once(port, ClientSecurity(ClientTlsSettings(str(made.ca_file), checks_host_name=False)), "127.0.0.1")
+        ask_once(port, ClientSecurity(ClientTlsSettings(checks_certificate=False)), "127.0.0.1")
 
 
 @pytest.mark.parametrize("way", ["files", "texts", "one file", "keystore"])
@@ -77,12 +77,12 @@ def test_a_server_of_another_ca_is_refused(made: Certificates) -> None:
         serving(PlainBroker(), made.context()) as port,
         pytest.raises(TlsFailed, match=r"ssl\.ca\.location must have the CA"),
     ):
-        ask_once(port, ClientSecurity(TlsSettings(ca_pem=another_ca())))
+        ask_once(port, ClientSecurity(ClientTlsSettings(ca_pem=another_ca())))
 
 
 def test_the_systems_cas_are_the_default(made: Certificates) -> None:
     with serving(PlainBroker(), made.context()) as port, pytest.raises(TlsFailed, match="cannot be trusted"):
-        ask_once(port, ClientSecurity(TlsSettings()))
+        ask_once(port, ClientSecurity(ClientTlsSettings()))
 
 
 def test_a_certificate_for_another_name_is_refused(made: Certificates) -> None:
@@ -90,7 +90,7 @@ def test_a_certificate_for_another_name_is_refused(made: Certificates) -> None:
         serving(PlainBroker(), made.context()) as port,
         pytest.raises(TlsFailed, match="connect by a name of the certificate"),
     ):
-        ask_once(port, ClientSecurity(TlsSettings(str(made.ca_file))), "127.0.0.1")
+        ask_once(port, ClientSecurity(ClientTlsSettings(str(made.ca_file))), "127.0.0.1")
 
 
 def test_tls_to_a_listener_without_it(made: Certificates) -> None:
@@ -99,20 +99,20 @@ def test_tls_to_a_listener_without_it(made: Certificates) -> None:
         connected.recv(1)
 
     with serving(serve) as port, pytest.raises(TlsFailed, match=r"does not use TLS: set security\.protocol"):
-        ask_once(port, ClientSecurity(TlsSettings(str(made.ca_file))))
+        ask_once(port, ClientSecurity(ClientTlsSettings(str(made.ca_file))))
 
 
 def test_a_file_that_is_no_certificate_is_named(made: Certificates, tmp_path: Path) -> None:
     (tmp_path / "no.pem").write_text("no certificate")
     with pytest.raises(WrongSetting, match=r"ssl\.ca\.location: .*no\.pem cannot be used"):
-        TlsSettings(str(tmp_path / "no.pem")).context()
+        ClientTlsSettings(str(tmp_path / "no.pem")).context()
     with pytest.raises(WrongSetting, match=r"ssl\.ca\.location: .*missing\.pem cannot be used \(no such file"):
-        TlsSettings(str(tmp_path / "missing.pem")).context()
+        ClientTlsSettings(str(tmp_path / "missing.pem")).context()
     ca, key = made.ca_file, made.key_file
     with pytest.raises(
         WrongSetting, match=r"ssl\.certificate\.location.* \(the key is not the one of the certificate\)"
     ):
-        TlsSettings(str(ca), certificate_location=str(ca), key_location=str(key)).context()
+        ClientTlsSettings(str(ca), certificate_location=str(ca), key_location=str(key)).context()
 
 
 def test_a_session_is_renewed_before_it_ends() -> None:

@@ -25,7 +25,7 @@ from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Syncable, sync_directory
 from cordwood.storage.log_copy import commit
 from cordwood.storage.records import Record, decode, encode
-from cordwood.storage.rolling import directories_to
+from cordwood.storage.segment_roll import directories_to
 
 PATHS = ("/data-a", "/data-b")
 PLACE = TopicIdPartition("t", 0, TOPIC_ID)

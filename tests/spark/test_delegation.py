@@ -1,4 +1,4 @@
-"""What executors get of a user's credentials, and connections that are not shared among users."""
+"""Credentials that executors get of a user, and connections that are not shared among users."""
 
 import pickle
 

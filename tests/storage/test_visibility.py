@@ -1,4 +1,4 @@
-"""What a read_committed consumer sees of fetched batches."""
+"""Visibility of fetched batches to a read_committed consumer."""
 
 import pytest
 from log_fixture import LogFixture

@@ -5,7 +5,7 @@ from itertools import count
 import pyarrow as pa
 from spark_scenario import Log, read_batch
 
-from cordwood.spark.client.coordinators import Coordinators
+from cordwood.spark.client.coordinators import SparkCoordinators
 from cordwood.spark.exactly_once.commit import abort, commit
 from cordwood.spark.exactly_once.decisions import Decision, Decisions
 from cordwood.spark.exactly_once.sink import prepare
@@ -58,7 +58,7 @@ class Query:
 
     def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
         """End one transaction. An abort is what a timeout, too, makes of it."""
-        with Coordinators(self.once.client) as coordinators:
+        with SparkCoordinators(self.once.client) as coordinators:
             return coordinators.end(prepared.transactional_id, prepared.producer, commit=commit)
 
     def committed(self) -> list[str]:
@@ -71,7 +71,7 @@ class Query:
 
     def open_transactions(self) -> list[str]:
         """Return the transactional ids of the tasks whose transactions are open."""
-        with Coordinators(self.once.client) as coordinators:
+        with SparkCoordinators(self.once.client) as coordinators:
             return [*coordinators.all_ongoing(lambda each: is_of_a_task(each, self.name))]
 
 

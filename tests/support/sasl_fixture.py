@@ -28,7 +28,7 @@ from cordwood.cluster.security.audit.event import AuditEvent
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
 from cordwood.cluster.security.principal import Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated
-from cordwood.cluster.security.sasl.mechanisms import Mechanism
+from cordwood.cluster.security.sasl.mechanisms import SaslMechanism
 from cordwood.cluster.security.sasl.scram_keys import credential_of
 
 ANSWER_S = 1000.0
@@ -72,7 +72,7 @@ class SaslFixture(HandlersStory):
         tokens = DelegationTokens("", lambda: image, self._clock)
         credentials = cast(Any, SimpleNamespace(tokens=tokens, bearer=SimpleNamespace(validate=None)))
         mechanisms = mechanisms_of(services.settings, lambda: image, services.rng, credentials)
-        known = {**mechanisms, "SCRIPTED": Mechanism("SCRIPTED", lambda _listener: Scripted("SCRIPTED"))}
+        known = {**mechanisms, "SCRIPTED": SaslMechanism("SCRIPTED", lambda _listener: Scripted("SCRIPTED"))}
         self.authentication = Authentication(services.settings, services, known, self._dispatcher.handle)
 
     def note(self, event: AuditEvent) -> None:

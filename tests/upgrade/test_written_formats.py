@@ -1,4 +1,4 @@
-"""What this release writes at level 1, read by the previous release itself."""
+"""Formats that this release writes at level 1, read by the previous release itself."""
 
 import json
 import subprocess

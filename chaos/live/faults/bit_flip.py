@@ -11,7 +11,7 @@ from cordwood.chaos.live import replica_logs
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.faults.damage import KINDS, WHILE_RUNNING, choose
 from cordwood.chaos.live.faults.fault import AT_ONCE_S, NOTHING_TWICE, Fault, Form, RoundOptions
-from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.figures import Figures, ValueLimit
 from cordwood.chaos.live.plan import TargetRole
 from cordwood.chaos.live.process import run_cordwood, wait_for
 from cordwood.cluster.broker.verify import verify
@@ -52,7 +52,7 @@ class BitFlip(Fault):
     name: ClassVar[str] = "bit-flip"
     is_alone: ClassVar[bool] = True
     rounds: ClassVar[RoundOptions] = RoundOptions(
-        limits=(Limit(REPAIRED_S, REPAIRED_S_MAX), Limit(UNNAMED, 0), NOTHING_TWICE),
+        limits=(ValueLimit(REPAIRED_S, REPAIRED_S_MAX), ValueLimit(UNNAMED, 0), NOTHING_TWICE),
         hold_s=AT_ONCE_S,
         segment_bytes=256 << 10,
         # Segments that are sealed, and so small that the background scrubber reads many.

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.faults.fault import AT_ONCE_S, NO_ACK_BY_NONE, NOTHING_TWICE, P99_RATIO, Fault, RoundOptions
-from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.figures import Figures, ValueLimit
 from cordwood.chaos.live.file_systems import LoopFileSystem
 from cordwood.chaos.live.plan import TargetRole
 
@@ -98,7 +98,7 @@ class Wipe(Fault):
     name: ClassVar[str] = "wipe"
     is_alone: ClassVar[bool] = True
     rounds: ClassVar[RoundOptions] = RoundOptions(
-        limits=(Limit(REFETCH_MB_S, 60, is_least=True), Limit(P99_RATIO, 2), NOTHING_TWICE),
+        limits=(ValueLimit(REFETCH_MB_S, 60, is_least=True), ValueLimit(P99_RATIO, 2), NOTHING_TWICE),
         calm_s=(10.0, 10.0),
         hold_s=AT_ONCE_S,
         is_survived=True,

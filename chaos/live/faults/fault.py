@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
-from cordwood.chaos.live.figures import Figures, Limit
+from cordwood.chaos.live.figures import Figures, ValueLimit
 from cordwood.chaos.live.plan import TargetRole
 
 AT_ONCE_MAX = 2
@@ -32,8 +32,8 @@ P99_RATIO = "p99_ratio"
 
 AT_ONCE_S = (0.0, 0.0)
 """`hold_s` of a fault that is undone as soon as its effect is measured."""
-NOTHING_TWICE = Limit(SENT_AGAIN, 0)
-NO_ACK_BY_NONE = Limit(ACKED_BY_NONE, 0)
+NOTHING_TWICE = ValueLimit(SENT_AGAIN, 0)
+NO_ACK_BY_NONE = ValueLimit(ACKED_BY_NONE, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ActiveFaults:
 class RoundOptions:
     """How a fault runs in rounds. Times in seconds, minimum and maximum."""
 
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[ValueLimit, ...] = ()
     """What a run has to keep besides the guarantees."""
     roles: tuple[TargetRole, ...] = (TargetRole.ANYONE,)
     """The victims' roles, in turn."""

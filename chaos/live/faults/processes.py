@@ -20,7 +20,7 @@ from cordwood.chaos.live.faults.fault import (
     Fault,
     RoundOptions,
 )
-from cordwood.chaos.live.figures import Limit
+from cordwood.chaos.live.figures import ValueLimit
 from cordwood.chaos.live.load_clients import TIMEOUT_MS
 from cordwood.chaos.live.plan import TargetRole
 
@@ -41,8 +41,8 @@ class Kill(Fault):
     may_strike_all: ClassVar[bool] = True
     rounds: ClassVar[RoundOptions] = RoundOptions(
         limits=(
-            Limit(PRODUCE_AGAIN_S, 1.5, share=0.5),
-            Limit(PRODUCE_AGAIN_S, 2.5, share=0.99),
+            ValueLimit(PRODUCE_AGAIN_S, 1.5, share=0.5),
+            ValueLimit(PRODUCE_AGAIN_S, 2.5, share=0.99),
             NO_ACK_BY_NONE,
             NOTHING_TWICE,
         ),
@@ -69,8 +69,8 @@ class CoordinatorKill(Kill):
     may_strike_all: ClassVar[bool] = False
     rounds: ClassVar[RoundOptions] = RoundOptions(
         limits=(
-            Limit(COORDINATOR_FAILOVER_S, 2.0),
-            Limit(TRANSACTION_OPEN_S, TIMEOUT_MS / 1000 + LATE_S),
+            ValueLimit(COORDINATOR_FAILOVER_S, 2.0),
+            ValueLimit(TRANSACTION_OPEN_S, TIMEOUT_MS / 1000 + LATE_S),
             NOTHING_TWICE,
         ),
         roles=(TargetRole.COORDINATOR,),
@@ -116,7 +116,12 @@ class RollingRestart(Fault):
     name: ClassVar[str] = "rolling-restart"
     is_alone: ClassVar[bool] = True
     rounds: ClassVar[RoundOptions] = RoundOptions(
-        limits=(Limit(SILENCE_S, 0.5), Limit(CLIENT_ERRORS, 0), Limit(UNREAD_BY_GROUP, 0), NOTHING_TWICE),
+        limits=(
+            ValueLimit(SILENCE_S, 0.5),
+            ValueLimit(CLIENT_ERRORS, 0),
+            ValueLimit(UNREAD_BY_GROUP, 0),
+            NOTHING_TWICE,
+        ),
         hold_s=(REST_S, REST_S),
         has_default_clients=True,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cordwood.chaos.live.flood.aim import FloodTarget
 from cordwood.chaos.live.flood.scenarios import SCENARIOS, Served
-from cordwood.chaos.live.flood.shots import Chunk, Shot, announced, send_chunk
+from cordwood.chaos.live.flood.shots import Shot, ShotRange, announced, send_chunk
 
 NICE = 10
 """The niceness of the senders, so that they do not take processor time from the brokers."""
@@ -74,15 +74,15 @@ def _processes(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), os.nice, (NICE,))
 
 
-def _chunk(aims: tuple[FloodTarget, ...], seed: int, number: int, shots: range) -> Chunk:
-    return Chunk(aims, announced(aims[0].address), seed, number, shots)
+def _chunk(aims: tuple[FloodTarget, ...], seed: int, number: int, shots: range) -> ShotRange:
+    return ShotRange(aims, announced(aims[0].address), seed, number, shots)
 
 
-def _chunks(aims: tuple[FloodTarget, ...], seed: int, end_s: float) -> Iterator[Chunk]:
+def _chunks(aims: tuple[FloodTarget, ...], seed: int, end_s: float) -> Iterator[ShotRange]:
     apis = announced(aims[0].address)
     number = 0
     while True:
-        yield Chunk(aims, apis, seed, number, range(SHOTS_PER_CHUNK), end_s)
+        yield ShotRange(aims, apis, seed, number, range(SHOTS_PER_CHUNK), end_s)
         number += 1
 
 

@@ -63,7 +63,7 @@ class Shot:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ShotRange:
     """The shots of one process: a range of one seed's, at any of the brokers."""
 
     aims: tuple[FloodTarget, ...]
@@ -85,7 +85,7 @@ def announced(address: str) -> tuple[Api, ...]:
     )
 
 
-def send_chunk(chunk: Chunk) -> list[Shot]:
+def send_chunk(chunk: ShotRange) -> list[Shot]:
     """Send one shot after the other; runs in a process of its own."""
     held: list[RawConnection] = []
     try:
@@ -95,7 +95,7 @@ def send_chunk(chunk: Chunk) -> list[Shot]:
             connection.close()
 
 
-def _shoot(chunk: Chunk, number: int, held: list[RawConnection]) -> Shot:
+def _shoot(chunk: ShotRange, number: int, held: list[RawConnection]) -> Shot:
     name = f"{chunk.seed}/{chunk.number}/{number}"
     rng = random.Random(name)
     aim = rng.choice(chunk.aims)

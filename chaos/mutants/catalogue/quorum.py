@@ -36,8 +36,8 @@ MUTANTS = (
     Mutant(
         "no-vote-sync",
         "cluster/metadata/journal.py",
-        "        self._write(_vote_record(Content([], term, vote)))\n        self._file.sync()\n",
-        "        self._write(_vote_record(Content([], term, vote)))\n",
+        "        self._write(_vote_record(JournalContent([], term, vote)))\n        self._file.sync()\n",
+        "        self._write(_vote_record(JournalContent([], term, vote)))\n",
         "A voter syncs its vote before it sends the vote.",
         "A voter forgets its vote and votes again in the same term.",
         Scenario.QUORUM,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "vote-is-not-written",
         "cluster/metadata/journal.py",
-        "        self._write(_vote_record(Content([], term, vote)))\n        self._file.sync()\n",
+        "        self._write(_vote_record(JournalContent([], term, vote)))\n        self._file.sync()\n",
         "        self._file.sync()\n",
         "A voter's vote survives a restart.",
         "A voter forgets its vote and votes again in the same term.",

@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "each-leader-takes-the-whole-rate",
-        "cluster/broker/throttling.py",
+        "cluster/broker/throttle_rates.py",
         "rate / leaders[follower]\n",
         "rate\n",
         "The leaders of a follower share its rate.",

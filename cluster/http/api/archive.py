@@ -9,7 +9,7 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import DESCRIBE_TOPIC
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
-from cordwood.cluster.tiering.archiving import NOTHING_MEASURED
+from cordwood.cluster.tiering.archiver import NOTHING_MEASURED
 from cordwood.cluster.tiering.backlog import backlog_of
 from cordwood.cluster.tiering.situations import NOTHING
 

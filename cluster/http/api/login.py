@@ -7,7 +7,7 @@ from aiohttp import web
 
 from cordwood.cluster.http.refusal import json_response
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
-from cordwood.cluster.http.security.sessions import Session
+from cordwood.cluster.http.security.sessions import LoginSession
 from cordwood.cluster.security.principal import Identity
 
 BODY_BYTES_MAX = 4096
@@ -85,7 +85,7 @@ async def describe_session(asked: ApiRequest[Nothing, Nothing]) -> SessionDescri
     return _described(access.identity, access.session)
 
 
-def _described(identity: Identity, session: Session | None) -> SessionDescription:
+def _described(identity: Identity, session: LoginSession | None) -> SessionDescription:
     token = None if session is None else session.csrf_token
     return SessionDescription(str(identity.principal), identity.mechanism, token)
 

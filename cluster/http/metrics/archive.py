@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cordwood.archive.manifest import PartitionArchive
 from cordwood.cluster.http.metrics.family import Family, counter, gauge, gauge_over
 from cordwood.cluster.http.watched import Watched
-from cordwood.cluster.tiering.archiving import NOTHING_MEASURED
+from cordwood.cluster.tiering.archiver import NOTHING_MEASURED
 from cordwood.cluster.tiering.backlog import backlog_of
 from cordwood.cluster.tiering.measures import ArchiveMeasures
 from cordwood.cluster.tiering.situations import NOTHING

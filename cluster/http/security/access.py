@@ -20,8 +20,15 @@ from cordwood.cluster.http.security.credentials import (
     given_in,
     unauthenticated,
 )
-from cordwood.cluster.http.security.rights import CODES, METRICS_PATH, OPEN_PATHS, OPEN_ROUTES, RIGHTS_OF_PATHS, Right
-from cordwood.cluster.http.security.sessions import Session, Sessions
+from cordwood.cluster.http.security.rights import (
+    CODES,
+    METRICS_PATH,
+    OPEN_PATHS,
+    OPEN_ROUTES,
+    RIGHTS_OF_PATHS,
+    RouteRight,
+)
+from cordwood.cluster.http.security.sessions import LoginSession, Sessions
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.security.audit.event import AUTHENTICATE, FAILED, AuditEvent
 from cordwood.cluster.security.audit.log import AuditSink
@@ -45,17 +52,17 @@ class Access:
     authorizer: Authorizer
     is_valid: Callable[[], bool] = lambda: True
     """Returns whether the proof still holds. Streams ask again."""
-    session: Session | None = None
+    session: LoginSession | None = None
 
-    def may(self, right: Right, name: str) -> bool:
+    def may(self, right: RouteRight, name: str) -> bool:
         """Return whether the sender has a right on the resource of that name."""
         return self.authorizer.may(self.identity, right.operation, right.resource, name)
 
-    def sees(self, right: Right, name: str) -> bool:
+    def sees(self, right: RouteRight, name: str) -> bool:
         """Decide as `may` about a resource that the client has not named: without the right, it is left out."""
         return self.authorizer.may_see(self.identity, right.operation, right.resource, name)
 
-    def check(self, right: Right, name: str) -> None:
+    def check(self, right: RouteRight, name: str) -> None:
         """Raise HttpRefusal unless the sender has a right on the resource of that name."""
         if not self.may(right, name):
             raise _denied(self.identity.principal, right.operation, right.resource, name)
@@ -136,7 +143,7 @@ class AccessControl:
             raise unauthenticated("This broker requires a login: log in, or send a token or a client certificate.")
         return self.anonymous(request)
 
-    def session_of(self, request: web.Request) -> Session | None:
+    def session_of(self, request: web.Request) -> LoginSession | None:
         """Return the session of the request's cookie; None if it has none, or one that has ended."""
         if "Cookie" not in request.headers:
             return None
@@ -147,7 +154,7 @@ class AccessControl:
         """Return the name of the cookie. Under TLS no other site, port or path of the host can set it."""
         return f"__Host-{self._cookie}" if request.secure else self._cookie
 
-    async def log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, Session]:
+    async def log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, LoginSession]:
         """Check a password. Return the cookie's secret, the identity and the new session. Raises HttpRefusal."""
         try:
             return await self._log_in(request, user, password)
@@ -155,7 +162,7 @@ class AccessControl:
             self.note_refusal(request, refused, PASSWORD)
             raise
 
-    async def _log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, Session]:
+    async def _log_in(self, request: web.Request, user: str, password: str) -> tuple[str, Identity, LoginSession]:
         self._check_current()
         self._check_privacy(request)
         host = request.remote or ""
@@ -176,7 +183,7 @@ class AccessControl:
         secret, session = self._sessions.begin(principal, credentials, self._now())
         return secret, identity, session
 
-    def log_out(self, session: Session) -> None:
+    def log_out(self, session: LoginSession) -> None:
         """End a session. Streams that it has opened end, too."""
         self._sessions.end(session)
 
@@ -223,7 +230,7 @@ class AccessControl:
         except AuthenticationFailed:
             return False
 
-    def _by_session(self, request: web.Request, session: Session) -> Access:
+    def _by_session(self, request: web.Request, session: LoginSession) -> Access:
         if request.method not in SAFE_METHODS and not session.is_csrf_token(request.headers.get(CSRF_HEADER, "")):
             sentence = f"Send the session's csrf_token as {CSRF_HEADER}: reload the page, or log in again."
             raise HttpRefusal(403, sentence)

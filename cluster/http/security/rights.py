@@ -9,7 +9,7 @@ from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.security.authorizer import CLUSTER_NAME
 
 
-class Right(NamedTuple):
+class RouteRight(NamedTuple):
     """An operation on a resource. `parameter` is the parameter of the path that has the resource's name."""
 
     operation: AclOperation
@@ -26,22 +26,22 @@ class Right(NamedTuple):
 
 _Op, _On = AclOperation, AclResource
 
-DESCRIBE_CLUSTER = Right(_Op.DESCRIBE, _On.CLUSTER)
-ALTER_CLUSTER = Right(_Op.ALTER, _On.CLUSTER)
-DESCRIBE_CLUSTER_CONFIGS = Right(_Op.DESCRIBE_CONFIGS, _On.CLUSTER)
-ALTER_CLUSTER_CONFIGS = Right(_Op.ALTER_CONFIGS, _On.CLUSTER)
-CREATE_TOPIC = Right(_Op.CREATE, _On.TOPIC, "topic")
-DESCRIBE_TOPIC = Right(_Op.DESCRIBE, _On.TOPIC, "topic")
-ALTER_TOPIC = Right(_Op.ALTER, _On.TOPIC, "topic")
-DELETE_TOPIC = Right(_Op.DELETE, _On.TOPIC, "topic")
-READ_TOPIC = Right(_Op.READ, _On.TOPIC, "topic")
-WRITE_TOPIC = Right(_Op.WRITE, _On.TOPIC, "topic")
-DESCRIBE_TOPIC_CONFIGS = Right(_Op.DESCRIBE_CONFIGS, _On.TOPIC, "topic")
-ALTER_TOPIC_CONFIGS = Right(_Op.ALTER_CONFIGS, _On.TOPIC, "topic")
-DESCRIBE_GROUP = Right(_Op.DESCRIBE, _On.GROUP, "group")
-READ_GROUP = Right(_Op.READ, _On.GROUP, "group")
-DELETE_GROUP = Right(_Op.DELETE, _On.GROUP, "group")
-DESCRIBE_TRANSACTION = Right(_Op.DESCRIBE, _On.TRANSACTIONAL_ID, "transactional_id")
+DESCRIBE_CLUSTER = RouteRight(_Op.DESCRIBE, _On.CLUSTER)
+ALTER_CLUSTER = RouteRight(_Op.ALTER, _On.CLUSTER)
+DESCRIBE_CLUSTER_CONFIGS = RouteRight(_Op.DESCRIBE_CONFIGS, _On.CLUSTER)
+ALTER_CLUSTER_CONFIGS = RouteRight(_Op.ALTER_CONFIGS, _On.CLUSTER)
+CREATE_TOPIC = RouteRight(_Op.CREATE, _On.TOPIC, "topic")
+DESCRIBE_TOPIC = RouteRight(_Op.DESCRIBE, _On.TOPIC, "topic")
+ALTER_TOPIC = RouteRight(_Op.ALTER, _On.TOPIC, "topic")
+DELETE_TOPIC = RouteRight(_Op.DELETE, _On.TOPIC, "topic")
+READ_TOPIC = RouteRight(_Op.READ, _On.TOPIC, "topic")
+WRITE_TOPIC = RouteRight(_Op.WRITE, _On.TOPIC, "topic")
+DESCRIBE_TOPIC_CONFIGS = RouteRight(_Op.DESCRIBE_CONFIGS, _On.TOPIC, "topic")
+ALTER_TOPIC_CONFIGS = RouteRight(_Op.ALTER_CONFIGS, _On.TOPIC, "topic")
+DESCRIBE_GROUP = RouteRight(_Op.DESCRIBE, _On.GROUP, "group")
+READ_GROUP = RouteRight(_Op.READ, _On.GROUP, "group")
+DELETE_GROUP = RouteRight(_Op.DELETE, _On.GROUP, "group")
+DESCRIBE_TRANSACTION = RouteRight(_Op.DESCRIBE, _On.TRANSACTIONAL_ID, "transactional_id")
 
 CODES = {
     AclResource.TOPIC: ErrorCode.topic_authorization_failed,
@@ -58,7 +58,7 @@ OPEN_ROUTES = frozenset({("POST", "/v1/login")})
 """Routes of the API that are served without a login."""
 
 METRICS_PATH = "/metrics"
-RIGHTS_OF_PATHS: Mapping[str, tuple[Right, ...]] = {
+RIGHTS_OF_PATHS: Mapping[str, tuple[RouteRight, ...]] = {
     METRICS_PATH: (DESCRIBE_CLUSTER,),
     "/v1/status": (DESCRIBE_CLUSTER,),
     "/console/pulse": (DESCRIBE_CLUSTER,),

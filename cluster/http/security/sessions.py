@@ -20,7 +20,7 @@ SECRET_CHARS = 43
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class LoginSession:
     """One login. The cookie's secret is not kept, only its hash."""
 
     principal: Principal
@@ -50,14 +50,14 @@ class Sessions:
         """`credentials_of` returns what proves a user's name now: a value that changes with the user's password."""
         self._lifetime_s, self._credentials_of, self._random_bytes = lifetime_s, credentials_of, random_bytes
         self._sessions_max = sessions_max
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, LoginSession] = OrderedDict()
         """By the hash of the secret, so that the time of a look-up says nothing; the least recently used first."""
-        self._of_principal: dict[Principal, list[Session]] = {}
+        self._of_principal: dict[Principal, list[LoginSession]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, principal: Principal, credentials: object, now: float) -> tuple[str, Session]:
+    def begin(self, principal: Principal, credentials: object, now: float) -> tuple[str, LoginSession]:
         """Begin a session. Return the cookie's secret and the session.
 
         `credentials` are those from before the password was checked: after a change meanwhile the session has ended.
@@ -69,19 +69,19 @@ class Sessions:
             self.end(next(iter(self._sessions.values())))
         secret = self._secret()
         key = _key_of(secret)
-        session = Session(principal, self._secret(), credentials, now + self._lifetime_s, now, key)
+        session = LoginSession(principal, self._secret(), credentials, now + self._lifetime_s, now, key)
         self._sessions[key] = session
         self._of_principal.setdefault(principal, []).append(session)
         return secret, session
 
-    def find(self, secret: str, now: float) -> Session | None:
+    def find(self, secret: str, now: float) -> LoginSession | None:
         """Return the session of a cookie, and count that as a use; None if there is none or it has ended."""
         if len(secret) != SECRET_CHARS or not secret.isascii():
             return None
         session = self._sessions.get(_key_of(secret))
         return session if session is not None and self.use(session, now) else None
 
-    def use(self, session: Session, now: float) -> bool:
+    def use(self, session: LoginSession, now: float) -> bool:
         """Count a use of a session. Return False if it has ended: by time, by logout or by a change of the password."""
         if session.key not in self._sessions:
             return False
@@ -93,7 +93,7 @@ class Sessions:
         self._sessions.move_to_end(session.key)
         return True
 
-    def end(self, session: Session) -> None:
+    def end(self, session: LoginSession) -> None:
         """End a session, if it has not ended before."""
         if self._sessions.pop(session.key, None) is None:
             return

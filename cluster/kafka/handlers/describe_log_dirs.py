@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
-from cordwood.replication.replica_moves import Move
+from cordwood.replication.replica_moves import DirectoryMove
 
 KEY, VERSIONS = ApiKey.DESCRIBE_LOG_DIRS, range(1, 5)
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
@@ -35,7 +35,7 @@ async def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirs
         if wanted is None or partition.index in wanted.get(partition.topic, ()):
             held[partition.directory][partition.topic].append(partition)
     directories = call.services.replicas.directories
-    futures: dict[LogDirectory, dict[str, list[Move]]] = defaultdict(lambda: defaultdict(list))
+    futures: dict[LogDirectory, dict[str, list[DirectoryMove]]] = defaultdict(lambda: defaultdict(list))
     async for move in call.turns.each(list(call.services.replicas.moves or ())):
         if wanted is None or move.partition.index in wanted.get(move.partition.topic, ()):
             futures[move.target][move.partition.topic].append(move)
@@ -51,7 +51,7 @@ def _failed(path: str) -> DescribeLogDirsResult:
 
 
 def _directory(
-    directory: LogDirectory, held: dict[str, list[Partition]], futures: dict[str, list[Move]]
+    directory: LogDirectory, held: dict[str, list[Partition]], futures: dict[str, list[DirectoryMove]]
 ) -> DescribeLogDirsResult:
     if directory.is_offline:
         return _failed(directory.path)
@@ -64,12 +64,12 @@ def _directory(
     )
 
 
-def _topic(held: tuple[str, list[Partition], list[Move]]) -> DescribeLogDirsTopic:
+def _topic(held: tuple[str, list[Partition], list[DirectoryMove]]) -> DescribeLogDirsTopic:
     topic, partitions, futures = held
     return DescribeLogDirsTopic(name=topic, partitions=(*rows(_partition, partitions), *rows(_future, futures)))
 
 
-def _future(move: Move) -> DescribeLogDirsPartition:
+def _future(move: DirectoryMove) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=move.partition.index,
         partition_size=move.copy.size,

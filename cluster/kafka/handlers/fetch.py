@@ -31,9 +31,9 @@ from cordwood.cluster.kafka.fetch_sessions import (
     INITIAL_EPOCH,
     NO_SESSION,
     FetchedPartition,
+    FetchSession,
     FetchSessions,
     PartitionKey,
-    Session,
     SessionNotFound,
     WrongSessionEpoch,
 )
@@ -45,7 +45,7 @@ from cordwood.cluster.kafka.watched_partition import WatchedPartition
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.cluster.security.authorizer import Authorizer
-from cordwood.cluster.tiering.reads import ArchiveReads, Wanted
+from cordwood.cluster.tiering.reads import ArchiveReads, WantedRange
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
@@ -160,7 +160,7 @@ class FetchHandler:
         slot.refused(int(code))
         slot.fill([encode_error(head, code)])
 
-    def _session(self, request: FetchRequest, connection: Connection) -> tuple[Session | None, bool]:
+    def _session(self, request: FetchRequest, connection: Connection) -> tuple[FetchSession | None, bool]:
         """Return the session of a request, if any, and whether the response is incremental (KIP-227).
 
         Raises SessionNotFound or WrongSessionEpoch.
@@ -201,7 +201,7 @@ class DelayedFetch:
         slot: Slot,
         request: FetchRequest,
         wanted: list[tuple[PartitionKey, FetchedPartition]],
-        session: Session | None,
+        session: FetchSession | None,
         is_incremental: bool,
     ) -> None:
         self._fetching, self._head, self._slot = fetching, head, slot
@@ -284,7 +284,7 @@ class DelayedFetch:
         fetched = spot.fetched
         partition = self._fetching.find(spot.key, fetched.leader_epoch, self._rack)
         end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
-        wanted = Wanted(fetched.offset, fetched.bytes_max, end, with_aborted=False, wait=False)
+        wanted = WantedRange(fetched.offset, fetched.bytes_max, end, with_aborted=False, wait=False)
         found = read(Row(spot.key), partition, wanted, self._fetching.archive)
         size = 0 if found is None else found.size
         self._size += size - spot.size
@@ -387,7 +387,7 @@ class DelayedFetch:
                     count += 1
                     end = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
                     is_read_committed = self._is_read_committed
-                    wanted = Wanted(
+                    wanted = WantedRange(
                         fetched.offset, fetched.bytes_max, end, is_read_committed, wait=True, may_load=False
                     )
                     read(Row(key), partition, wanted, self._fetching.archive)
@@ -429,7 +429,7 @@ class DelayedFetch:
                     continue
                 wait = may_wait and partition.directory not in self._cold
                 bytes_max = min(fetched.bytes_max, max(room, 0))
-                wanted = Wanted(fetched.offset, bytes_max, end, self._is_read_committed, wait)
+                wanted = WantedRange(fetched.offset, bytes_max, end, self._is_read_committed, wait)
                 found = read(row, partition, wanted, self._fetching.archive)
                 if found is not None and (found.size <= room or not size):
                     row.slice = found
@@ -478,7 +478,7 @@ class DelayedFetch:
             throttle.fetched(self._head, slot, sum(0 if row.slice is None else row.slice.size for row in told))
         slot.fill((yield from encode(self._head, session_id, told, slot.throttle_ms)))
 
-    def _is_news(self, session: Session, row: Row) -> bool:
+    def _is_news(self, session: FetchSession, row: Row) -> bool:
         """Return whether an incremental response includes the partition, and record the state sent (KIP-227)."""
         known = session.partitions.get(row.key)
         if known is None:

@@ -13,7 +13,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import Rights
 from cordwood.cluster.kafka.telemetry_client import selectors_of
-from cordwood.cluster.telemetry.client_instances import ACCEPTED_COMPRESSIONS, NO_CLIENT, Wanted
+from cordwood.cluster.telemetry.client_instances import ACCEPTED_COMPRESSIONS, NO_CLIENT, WantedMetrics
 
 KEY, VERSIONS = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, range(1)
 RIGHTS: Rights = ()
@@ -24,7 +24,7 @@ async def handle(request: GetTelemetrySubscriptionsRequest, call: Call) -> GetTe
     instance_id = request.client_instance_id or NO_CLIENT
     if instance_id == NO_CLIENT:
         instance_id = UUID(int=call.services.rng.getrandbits(128), version=4)
-    code, wanted = ErrorCode.none, Wanted(0, (), INTERVAL_MS)
+    code, wanted = ErrorCode.none, WantedMetrics(0, (), INTERVAL_MS)
     try:
         wanted = telemetry.instances.subscribed(instance_id, selectors_of(instance_id, call), telemetry.now_s())
     except Refused as refusal:

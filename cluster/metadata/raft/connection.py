@@ -17,7 +17,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     refusal,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message, decode, encode
-from cordwood.cluster.metadata.raft.tls import FIRST_BYTE, CertificateRefused, TlsFailed, TlsStream
+from cordwood.cluster.metadata.raft.tls import FIRST_BYTE, CertificateRefused, RaftTlsFailed, TlsStream
 
 FRAME_BYTES_MAX = 64 << 20
 """The largest frame of a voter: an image of some hundred thousand partitions."""
@@ -96,7 +96,7 @@ class RaftConnection(asyncio.Protocol):
         except (HandshakeRefused, CertificateRefused) as reason:
             self._write(refusal(str(reason)))
             self.close(reason)
-        except (RefusedByPeer, MalformedMessage, TlsFailed) as reason:
+        except (RefusedByPeer, MalformedMessage, RaftTlsFailed) as reason:
             self.close(reason)
 
     def connection_lost(self, _error: Exception | None) -> None:

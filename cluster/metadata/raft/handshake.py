@@ -19,7 +19,7 @@ from typing import Any
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, SUPPORTED, Levels
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.packed import pack, unpack
 from cordwood.cluster.metadata.quorum import QuorumOptions
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
 

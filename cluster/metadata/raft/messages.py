@@ -9,7 +9,7 @@ from uuid import UUID
 
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.fields import reader_of
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.packed import pack, unpack
 from cordwood.cluster.metadata.quorum import Heartbeat
 
 Row = tuple[bytes, int, int]

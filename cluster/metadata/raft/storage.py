@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cordwood.cluster.metadata import journal, snapshot
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.journal import Content, Journal
+from cordwood.cluster.metadata.journal import Journal, JournalContent
 from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.messages import Standing
@@ -87,7 +87,7 @@ def put_aside(disk: Disk, directory: str) -> None:
     sync_directory(disk, directory)
 
 
-def check_fit(path: str, known: Snapshot | None, content: Content) -> None:
+def check_fit(path: str, known: Snapshot | None, content: JournalContent) -> None:
     """Raise DamagedLog if there is a gap between snapshot and journal, or if committed entries are missing."""
     index = known.image.index if known is not None else 0
     if content.entries and content.entries[0].index > index + 1:

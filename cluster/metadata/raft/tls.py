@@ -13,7 +13,7 @@ FIRST_BYTE = b"\x16"
 """The first byte of a TLS handshake. A frame without TLS begins with a small length, which is another byte."""
 
 
-class TlsFailed(Exception):
+class RaftTlsFailed(Exception):
     """The TLS handshake failed, or a record is invalid. The peer has got an alert, or is not one that speaks TLS."""
 
 
@@ -52,7 +52,7 @@ class TlsStream:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            raise TlsFailed(_sentence(error)) from None
+            raise RaftTlsFailed(_sentence(error)) from None
         return b"".join(parts)
 
     def encrypt(self, data: bytes) -> bytes:
@@ -71,10 +71,10 @@ class TlsStream:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise TlsFailed(_sentence(error)) from None
+            raise RaftTlsFailed(_sentence(error)) from None
         certificate = self._tls.getpeercert(binary_form=True)
         if certificate is None:
-            raise TlsFailed("the peer has no certificate")
+            raise RaftTlsFailed("the peer has no certificate")
         self.is_ready = True
         if (reason := self._why_not(certificate)) is not None:
             raise CertificateRefused(reason)

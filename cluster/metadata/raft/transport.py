@@ -23,7 +23,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     new_nonce,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message
-from cordwood.cluster.metadata.raft.tls import CertificateRefused, TlsFailed, TlsStream
+from cordwood.cluster.metadata.raft.tls import CertificateRefused, RaftTlsFailed, TlsStream
 from cordwood.replication.tasks import Tasks, report
 
 REDIAL_INTERVAL_S = 0.1
@@ -198,7 +198,7 @@ class Transport:
                 self._refused(dialled, reason)
             case MalformedMessage():
                 self._tell("peer.malformed", connection, reason)
-            case TlsFailed() | CertificateRefused():
+            case RaftTlsFailed() | CertificateRefused():
                 # Not a reason to stop this broker: certificates may be replaced while it runs.
                 self._tell("peer.not_authenticated", connection, reason)
                 if dialled is not None:

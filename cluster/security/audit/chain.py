@@ -17,30 +17,30 @@ _HASH, _END = b',"hash":"', b'"}'
 _SUFFIX_BYTES = len(_HASH) + 64 + len(_END)
 
 
-class Link(NamedTuple):
+class ChainHead(NamedTuple):
     """The last line of a chain: its sequence number and its hash."""
 
     sequence: int = 0
     hash: str = BEGINNING
 
 
-class Broken(NamedTuple):
+class BrokenLine(NamedTuple):
     """The first line that does not fit: its number in the file, from 1 on, and why it does not."""
 
     line: int
     reason: str
 
 
-def append(last: Link, fields: Mapping[str, Any]) -> tuple[Link, bytes]:
+def append(last: ChainHead, fields: Mapping[str, Any]) -> tuple[ChainHead, bytes]:
     """Return the link and the line, with its newline, that follow `last`."""
     sequence = last.sequence + 1
     row = {"sequence": sequence, **fields, "previous": last.hash}
     body = json.dumps(row, separators=(",", ":"), ensure_ascii=True).encode()[:-1]
-    link = Link(sequence, hashlib.sha256(body).hexdigest())
+    link = ChainHead(sequence, hashlib.sha256(body).hexdigest())
     return link, body + _HASH + link.hash.encode() + _END + b"\n"
 
 
-def link_of(line: bytes) -> tuple[Link, str]:
+def link_of(line: bytes) -> tuple[ChainHead, str]:
     """Return the link of one line, without its newline, and the hash of the line before it. Raises ValueError."""
     body, suffix = line[:-_SUFFIX_BYTES], line[-_SUFFIX_BYTES:]
     if not (suffix.startswith(_HASH) and suffix.endswith(_END)):
@@ -52,10 +52,10 @@ def link_of(line: bytes) -> tuple[Link, str]:
     sequence, previous = row.get("sequence"), row.get("previous")
     if type(sequence) is not int or type(previous) is not str:
         raise ValueError("it has no sequence number or no hash of the line before it")
-    return Link(sequence, claimed), previous
+    return ChainHead(sequence, claimed), previous
 
 
-def verify(lines: Iterable[bytes], last: Link | None) -> Iterator[Link | Broken]:
+def verify(lines: Iterable[bytes], last: ChainHead | None) -> Iterator[ChainHead | BrokenLine]:
     """Yield the link of each line, and end with Broken at the first that does not fit.
 
     `last` is the link before the first line; None if that is not known, as older files were removed.
@@ -64,13 +64,13 @@ def verify(lines: Iterable[bytes], last: Link | None) -> Iterator[Link | Broken]
         try:
             link, previous = link_of(line)
         except ValueError as error:
-            yield Broken(number, str(error))
+            yield BrokenLine(number, str(error))
             return
         if last is not None and link.sequence != last.sequence + 1:
-            yield Broken(number, f"it has the sequence number {link.sequence} where {last.sequence + 1} belongs")
+            yield BrokenLine(number, f"it has the sequence number {link.sequence} where {last.sequence + 1} belongs")
             return
         if last is not None and previous != last.hash:
-            yield Broken(number, "it does not follow from the line before it")
+            yield BrokenLine(number, "it does not follow from the line before it")
             return
         last = link
         yield link

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cordwood.cluster.security.audit import chain
-from cordwood.cluster.security.audit.chain import Broken, Link
+from cordwood.cluster.security.audit.chain import BrokenLine, ChainHead
 from cordwood.storage.disk import Disk, File, sync_directory
 
 READ_BYTES = 1 << 20
@@ -24,7 +24,7 @@ class AuditFiles:
             sync_directory(disk, parent)
         self.cut_off_bytes = 0
         """The length of an incomplete last line, which a crash had left and which was removed."""
-        self.last = Link()
+        self.last = ChainHead()
         self._file: File | None = None
         self._end = 0
         self._is_torn = False
@@ -83,24 +83,24 @@ def names_in(disk: Disk, directory: str) -> list[str]:
     return [name for name in disk.list_directory(directory) if _NAME.fullmatch(name)]
 
 
-def verify(disk: Disk, directory: str) -> tuple[Link, str, Broken | None]:
+def verify(disk: Disk, directory: str) -> tuple[ChainHead, str, BrokenLine | None]:
     """Verify all files. Return the last good link; the file, and its first line that does not fit, if there is one.
 
     Raises OSError. An incomplete last line, which a crash leaves, is no line.
     """
-    last: Link | None = None
+    last: ChainHead | None = None
     name = ""
     for name in names_in(disk, directory):
         first = _first_in(name)
         if last is None and first == 1:
-            last = Link()
+            last = ChainHead()
         if last is not None and first != last.sequence + 1:
-            return last, name, Broken(1, f"the file begins with line {first} where {last.sequence + 1} belongs")
+            return last, name, BrokenLine(1, f"the file begins with line {first} where {last.sequence + 1} belongs")
         for found in chain.verify(_lines(disk, f"{directory}/{name}"), last):
-            if isinstance(found, Broken):
-                return last or Link(first - 1), name, found
+            if isinstance(found, BrokenLine):
+                return last or ChainHead(first - 1), name, found
             last = found
-    return last or Link(), name, None
+    return last or ChainHead(), name, None
 
 
 def has_hash(disk: Disk, directory: str, wanted: str) -> bool:
@@ -109,7 +109,7 @@ def has_hash(disk: Disk, directory: str, wanted: str) -> bool:
     return any(line.endswith(end) for name in names_in(disk, directory) for line in _lines(disk, f"{directory}/{name}"))
 
 
-def _last_link(disk: Disk, directory: str, names: Sequence[str]) -> Link:
+def _last_link(disk: Disk, directory: str, names: Sequence[str]) -> ChainHead:
     """Return the link of the last line. A crash may have left the newest file without a line."""
     for name in reversed(names):
         newest, count = b"", 0
@@ -120,8 +120,8 @@ def _last_link(disk: Disk, directory: str, names: Sequence[str]) -> Link:
                 return chain.link_of(newest)[0]
             except ValueError:
                 # The line was changed. A new chain begins, and `verify` names this line.
-                return Link(_first_in(name) + count - 1)
-    return Link(_first_in(names[-1]) - 1)
+                return ChainHead(_first_in(name) + count - 1)
+    return ChainHead(_first_in(names[-1]) - 1)
 
 
 def _lines(disk: Disk, path: str) -> Iterator[bytes]:

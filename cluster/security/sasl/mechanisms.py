@@ -7,8 +7,8 @@ from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.security.bearer import ValidateToken
 from cordwood.cluster.security.sasl.exchange import SaslExchange
 from cordwood.cluster.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerExchange
-from cordwood.cluster.security.sasl.plain import PLAIN, PlainExchange
-from cordwood.cluster.security.sasl.scram import FindToken, ScramExchange, needs_thread
+from cordwood.cluster.security.sasl.plain import PLAIN, PlainSaslServer
+from cordwood.cluster.security.sasl.scram import FindToken, ScramSaslServer, needs_thread
 from cordwood.cluster.security.sasl.scram_keys import MECHANISM_NAMES
 from cordwood.cluster.security.sasl.users import Users
 
@@ -24,7 +24,7 @@ def always(_message: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mechanism:
+class SaslMechanism:
     """A mechanism: `begin` returns the exchange of one attempt on a listener, by its name."""
 
     name: str
@@ -33,16 +33,16 @@ class Mechanism:
     """Whether the step of this message has to run in a thread."""
 
 
-def plain(users: Users) -> Mechanism:
-    return Mechanism(PLAIN, lambda _listener: PlainExchange(users), always)
+def plain(users: Users) -> SaslMechanism:
+    return SaslMechanism(PLAIN, lambda _listener: PlainSaslServer(users), always)
 
 
-def oauthbearer(validate: ValidateToken) -> Mechanism:
-    return Mechanism(OAUTHBEARER, lambda _listener: OAuthBearerExchange(validate))
+def oauthbearer(validate: ValidateToken) -> SaslMechanism:
+    return SaslMechanism(OAUTHBEARER, lambda _listener: OAuthBearerExchange(validate))
 
 
-def scram(kind: ScramMechanism, users: Users, nonce: Callable[[], str], find_token: FindToken) -> Mechanism:
+def scram(kind: ScramMechanism, users: Users, nonce: Callable[[], str], find_token: FindToken) -> SaslMechanism:
     """Return a SCRAM mechanism. `nonce` returns a new nonce from a strong source."""
-    return Mechanism(
-        MECHANISM_NAMES[kind], lambda _listener: ScramExchange(kind, users, nonce(), find_token), needs_thread
+    return SaslMechanism(
+        MECHANISM_NAMES[kind], lambda _listener: ScramSaslServer(kind, users, nonce(), find_token), needs_thread
     )

@@ -9,7 +9,7 @@ from cordwood.cluster.security.sasl.users import Users
 PLAIN = "PLAIN"
 
 
-class PlainExchange:
+class PlainSaslServer:
     """One attempt. Its step takes milliseconds: run it in a thread."""
 
     def __init__(self, users: Users) -> None:

@@ -52,7 +52,7 @@ def no_tokens(_token_id: str, _mechanism: ScramMechanism) -> None:
     """Return None: there are no delegation tokens."""
 
 
-class ScramExchange:
+class ScramSaslServer:
     """One attempt. `nonce` is the server's part: printable characters without a comma, from a strong source.
 
     The client's final message repeats the nonce of both sides. librdkafka before 2.6.1, and with it most kcat, puts its

@@ -16,7 +16,7 @@ _SEARCHED_MAX = 100
 _USUAL = ScramCredential(bytes(SALT_BYTES), b"", b"", ITERATIONS_MIN)
 
 
-class Found(NamedTuple):
+class FoundCredential(NamedTuple):
     """The credential of a name. Without `is_real` it is a decoy, which no password fits."""
 
     credential: ScramCredential
@@ -31,14 +31,14 @@ class Users:
         """`secret` makes the salts of decoys. It is the same on all brokers: a user has one salt on all of them."""
         self._credentials, self._secret = credentials, secret
 
-    def find(self, name: str, *mechanisms: ScramMechanism) -> Found:
+    def find(self, name: str, *mechanisms: ScramMechanism) -> FoundCredential:
         """Return a user's credential of the first mechanism that it has one of; a decoy of the first one otherwise."""
         credentials = self._credentials()
         for mechanism in mechanisms:
             credential = credentials.get((name, mechanism))
             if credential is not None:
-                return Found(credential, mechanism, is_real=True)
-        return Found(self._decoy(name, mechanisms[0], credentials), mechanisms[0], is_real=False)
+                return FoundCredential(credential, mechanism, is_real=True)
+        return FoundCredential(self._decoy(name, mechanisms[0], credentials), mechanisms[0], is_real=False)
 
     def _decoy(self, name: str, mechanism: ScramMechanism, credentials: Credentials) -> ScramCredential:
         """Return a credential that looks like the others: a salt as long as theirs, and as many iterations."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.cluster.balance.layout import Layout
+from cordwood.cluster.balance.layout import ReplicaLayout
 from cordwood.cluster.balance.leaders import Leaders
 from cordwood.cluster.balance.load import BrokerLoad, ClusterLoad, PartitionLoad
-from cordwood.cluster.balance.plan import Plan
+from cordwood.cluster.balance.plan import BalancePlan
 from cordwood.cluster.balance.planner import balance, drain, whole
 
 MIB = 1 << 20
@@ -45,7 +45,7 @@ def _partition(number: int, replicas: list[int], rng: random.Random) -> Partitio
     return PartitionLoad("t", number, tuple(replicas), replicas[0], size, written, read, is_moving=rng.random() < 0.05)
 
 
-def _after(cluster: ClusterLoad, plan: Plan) -> ClusterLoad:
+def _after(cluster: ClusterLoad, plan: BalancePlan) -> ClusterLoad:
     moved = {(move.topic, move.index): move.after for move in plan.moves}
     return ClusterLoad(
         cluster.brokers,
@@ -60,7 +60,7 @@ def _racks_used(cluster: ClusterLoad, replicas: tuple[int, ...]) -> int:
     return len({racks[broker] for broker in replicas})
 
 
-def _check_hard_goals(cluster: ClusterLoad, plan: Plan, leaving: frozenset[int] = frozenset()) -> None:
+def _check_hard_goals(cluster: ClusterLoad, plan: BalancePlan, leaving: frozenset[int] = frozenset()) -> None:
     partitions = {(each.topic, each.index): each for each in cluster.partitions}
     brokers = {broker.broker_id: broker for broker in cluster.brokers}
     has_racks = all(broker.rack for broker in cluster.brokers if broker.is_alive)
@@ -147,7 +147,7 @@ def test_leaders_move_along_chains() -> None:
     """Broker 0 shares no partition with broker 2: it gives one to broker 1, which gives one to broker 2."""
     replicas = [(0, 1)] * 4 + [(1, 2)] * 2
     partitions = tuple(PartitionLoad("t", n, each, each[0]) for n, each in enumerate(replicas))
-    layout = Layout(ClusterLoad(tuple(map(BrokerLoad, range(3))), partitions), {0, 1, 2}, frozenset())
+    layout = ReplicaLayout(ClusterLoad(tuple(map(BrokerLoad, range(3))), partitions), {0, 1, 2}, frozenset())
     whole(Leaders(layout, {0, 1, 2}).even_counts())
     assert sorted(leader for leader, _ in layout.replicas) == [0, 0, 1, 1, 2, 2]
 

@@ -22,9 +22,9 @@ from cordwood.cluster.broker.restoration import (
     LEADER_EPOCHS_SKIPPED,
     PRODUCER_IDS_SKIPPED,
     CannotRestore,
-    Plan,
     RestoredPartition,
-    Target,
+    RestorePlan,
+    RestoreTarget,
     plan,
     restore,
 )
@@ -69,11 +69,11 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk(random.Random(1))
 
 
-def targets(*node_ids: int) -> list[Target]:
-    return [Target(node_id, f"/data-{node_id}") for node_id in node_ids]
+def targets(*node_ids: int) -> list[RestoreTarget]:
+    return [RestoreTarget(node_id, f"/data-{node_id}") for node_id in node_ids]
 
 
-def plan_of(store: ObstoreStore, brokers: list[int], voters: list[int]) -> Plan:
+def plan_of(store: ObstoreStore, brokers: list[int], voters: list[int]) -> RestorePlan:
     return asyncio.run(plan(store, CLUSTER, brokers, voters))
 
 

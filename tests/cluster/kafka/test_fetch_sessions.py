@@ -10,9 +10,9 @@ from cordwood.cluster.kafka.fetch_sessions import (
     EVICT_AFTER_MS,
     NO_SESSION,
     FetchedPartition,
+    FetchSession,
     FetchSessions,
     PartitionKey,
-    Session,
     SessionNotFound,
     WrongSessionEpoch,
 )
@@ -38,7 +38,7 @@ class SessionStory:
         self.sessions = FetchSessions(slots, self.pool, random.Random(1))
         self.now_ms = 0
 
-    def begin(self, host: str, partitions: int, topic: str = "t") -> Session | None:
+    def begin(self, host: str, partitions: int, topic: str = "t") -> FetchSession | None:
         return self.sessions.create(Client(host), wanted(partitions, topic), self.now_ms)
 
     @property

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from metadata_scenario import MetadataScenario
 
 from cordwood.cluster.metadata.commands import Command, Election, FenceBroker
-from cordwood.cluster.metadata.controller import Controller, Rules
+from cordwood.cluster.metadata.controller import Controller, ControllerRules
 from cordwood.cluster.metadata.elections import commit_size
 from cordwood.cluster.metadata.features import NEWEST_LEVEL
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused
@@ -35,7 +35,7 @@ class ClusterStory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cluster = MetadataScenario(len(BROKERS))
-        self.controllers = [Controller(Rules(SESSION_S, rebalance_interval_s=5)) for _ in range(VOTERS)]
+        self.controllers = [Controller(ControllerRules(SESSION_S, rebalance_interval_s=5)) for _ in range(VOTERS)]
         self.now_s = 100.0
         self.active = 0
         self.wants_shutdown: set[int] = set()

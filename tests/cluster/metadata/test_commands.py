@@ -33,7 +33,7 @@ from cordwood.cluster.metadata.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
-from cordwood.cluster.metadata.packing import pack
+from cordwood.cluster.metadata.packed import pack
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 READ_FLIGHTS = Acl(

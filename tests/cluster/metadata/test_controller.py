@@ -16,18 +16,18 @@ from cordwood.cluster.metadata.commands import (
     IsrChange,
     UnfenceBroker,
 )
-from cordwood.cluster.metadata.controller import ELECTIONS_MAX, Controller, Rules
+from cordwood.cluster.metadata.controller import ELECTIONS_MAX, Controller, ControllerRules
 from cordwood.cluster.metadata.quorum import Heartbeat
 
 SESSION_S = 1.0
 TICK_S = 1 / 8
-RULES = Rules(SESSION_S, rebalance_interval_s=60)
+RULES = ControllerRules(SESSION_S, rebalance_interval_s=60)
 
 
 class Voter:
     """A controller of a cluster whose brokers send heartbeats in every tick, except for the `silent` ones."""
 
-    def __init__(self, cluster: MetadataScenario, rules: Rules = RULES, silent: tuple[int, ...] = ()) -> None:
+    def __init__(self, cluster: MetadataScenario, rules: ControllerRules = RULES, silent: tuple[int, ...] = ()) -> None:
         self.cluster, self.controller = cluster, Controller(rules)
         self.now_s = 100.0
         self.silent = set(silent)

@@ -13,7 +13,7 @@ from cordwood.cluster.metadata.commands import AddVoter, BrokerId, Command, Form
 from cordwood.cluster.metadata.features import METADATA_VERSION, OF_FIRST_RELEASE, SUPPORTED, Levels, UpdateFeatures
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import apply
-from cordwood.cluster.metadata.packing import unpack
+from cordwood.cluster.metadata.packed import unpack
 from cordwood.cluster.metadata.proposers import check_level
 
 ONE, TWO = BrokerId(1), BrokerId(2)

@@ -12,7 +12,7 @@ from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Patte
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.packed import pack, unpack
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.errors import DamagedLog
 

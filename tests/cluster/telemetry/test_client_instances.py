@@ -1,4 +1,4 @@
-"""What client instances are to push, and which pushes are refused (KIP-714)."""
+"""Subscriptions of client instances, and pushes that are refused (KIP-714)."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""What a scrape shows of the metrics that clients pushed."""
+"""Metrics that clients pushed, in a scrape."""
 
 from uuid import UUID
 

@@ -14,7 +14,7 @@ LONG_S = 60.0
 VALUE = b"v" * 1000
 
 
-class Archiving:
+class Archiver:
     """The broker, its clients, and its archive."""
 
     def __init__(self, broker: RunningBroker, directory: Path) -> None:
@@ -42,7 +42,7 @@ class Archiving:
 
 
 @pytest.fixture(scope="module")
-def archiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
+def archiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiver]:
     data = tmp_path_factory.mktemp("archiving")
     broker = RunningBroker(
         data / "data",
@@ -54,12 +54,12 @@ def archiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
         http_listen=f"127.0.0.1:{free_port()}",
     ).start()
     try:
-        yield Archiving(broker, data / "archive")
+        yield Archiver(broker, data / "archive")
     finally:
         broker.stop()
 
 
-def test_sealed_segments_are_archived_and_the_rest_is_not(archiving: Archiving) -> None:
+def test_sealed_segments_are_archived_and_the_rest_is_not(archiving: Archiver) -> None:
     archiving.make("orders", remote_storage_enable="true")
     archiving.produce("orders", 100)
     wait_until(lambda: archiving.row("orders")["backlog_segments"] == 0, LONG_S, "the uploads")
@@ -74,7 +74,7 @@ def test_sealed_segments_are_archived_and_the_rest_is_not(archiving: Archiving) 
     assert f"cordwood_archive_segments {row['segments']}\n" in metrics
 
 
-def test_retention_deletes_from_the_archive(archiving: Archiving) -> None:
+def test_retention_deletes_from_the_archive(archiving: Archiver) -> None:
     archiving.make("short", remote_storage_enable="true", retention_bytes="50000")
     archiving.produce("short", 200)
     wait_until(lambda: (archiving.row("short")["start"] or 0) > 100, LONG_S, "retention")
@@ -85,7 +85,7 @@ def test_retention_deletes_from_the_archive(archiving: Archiving) -> None:
     assert len(segments) == 2 * row["segments"]
 
 
-def test_a_deleted_topic_leaves_no_object(archiving: Archiving) -> None:
+def test_a_deleted_topic_leaves_no_object(archiving: Archiver) -> None:
     before = topic_ids(archiving)
     archiving.make("passing", remote_storage_enable="true")
     archiving.produce("passing", 100)
@@ -96,7 +96,7 @@ def test_a_deleted_topic_leaves_no_object(archiving: Archiving) -> None:
     wait_until(lambda: not archiving.objects(topic_id), LONG_S, "the end of its objects")
 
 
-def test_groups_are_archived_soon_without_a_config(archiving: Archiving) -> None:
+def test_groups_are_archived_soon_without_a_config(archiving: Archiver) -> None:
     archiving.make("read")
     archiving.produce("read", 1)
     consumer = Consumer(
@@ -111,11 +111,11 @@ def test_groups_are_archived_soon_without_a_config(archiving: Archiving) -> None
     assert archiving.http.get("/v1/archive?topic=read").json["total"] == 0
 
 
-def topic_ids(archiving: Archiving) -> set[str]:
+def topic_ids(archiving: Archiver) -> set[str]:
     return {path.parent.name for path in archiving.objects("/topics/")}
 
 
-def archived(archiving: Archiving, topic: str) -> bool:
+def archived(archiving: Archiver, topic: str) -> bool:
     rows = archiving.http.get(f"/v1/archive?topic={topic}").json["partitions"]
     return any(row["segments"] for row in rows)
 

@@ -1,4 +1,4 @@
-"""What the batch filter leaves of single batches: bytes, codecs, empty batches, delete horizons, producers' batches."""
+"""Results of the batch filter for single batches: bytes, codecs, empty batches, delete horizons, producers' batches."""
 
 import pytest
 

@@ -15,7 +15,7 @@ from secure_cluster import BROKERS
 from attempts.attempt import CLOSED, Attempt, Audited, Port, Stranger, closed_after, not_of_the_quorum, unproved
 from cordwood.cluster.kafka.on_behalf import encode_on_behalf
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.packing import pack, unpack
+from cordwood.cluster.metadata.packed import pack, unpack
 from cordwood.cluster.metadata.raft.handshake import MAGIC, VERSION, Handshake, Membership, PeerRole, new_nonce
 from cordwood.cluster.security.audited_authorizer import DENIED
 from cordwood.cluster.security.principal import Identity, Principal

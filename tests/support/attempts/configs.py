@@ -1,4 +1,4 @@
-"""Configs that nobody may set over the network, the administrator neither: addresses of keys, and secrets."""
+"""Configs that no one may set over the network, the administrator neither: addresses of keys, and secrets."""
 
 import json
 from collections.abc import Iterator

@@ -15,7 +15,7 @@ from attempts.exchanges import GUESS
 from attempts.forged_tokens import FORGED
 from attempts.kafka_apis import LACKING, WITHOUT_RIGHTS, others_than
 from cordwood.cluster.http.api.table import ROUTES
-from cordwood.cluster.http.security.rights import CODES, OPEN_ROUTES, RIGHTS_OF_PATHS, Right
+from cordwood.cluster.http.security.rights import CODES, OPEN_ROUTES, RIGHTS_OF_PATHS, RouteRight
 from cordwood.cluster.security.audited_authorizer import DENIED
 
 UNPROVED = f"401 {ErrorCode.sasl_authentication_failed.name.upper()}"
@@ -39,7 +39,7 @@ def _with_bearer(method: str, path: str, make: Callable[[], str], stranger: Stra
     return _ask(method, path, {"Authorization": f"Bearer {make()}"}, stranger)
 
 
-def http_lacks() -> Iterator[tuple[str, str, str, Right, set[Grant]]]:
+def http_lacks() -> Iterator[tuple[str, str, str, RouteRight, set[Grant]]]:
     """Yield user, method, path, the right that is lacking, and the rights that the user has, for each route."""
     routes = [(route.method, route.path, route.requires) for route in ROUTES]
     routes += [("GET", path, rights) for path, rights in RIGHTS_OF_PATHS.items()]

@@ -8,7 +8,7 @@ from http_fixture import run
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.api.table import ROUTES
-from cordwood.cluster.http.security.rights import RIGHTS_OF_PATHS, Right
+from cordwood.cluster.http.security.rights import RIGHTS_OF_PATHS, RouteRight
 
 
 def test_every_route_says_which_rights_it_requires() -> None:
@@ -34,7 +34,7 @@ def test_what_is_hidden_looks_like_what_is_not_there() -> None:
     run(story())
 
 
-def right_of(right: Right, name: str) -> str:
+def right_of(right: RouteRight, name: str) -> str:
     return f"alice {right.operation.name} {right.resource.name} {name}"
 
 

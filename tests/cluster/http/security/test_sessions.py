@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cordwood.cluster.http.security.sessions import IDLE_S, SESSIONS_OF_ONE_MAX, Session, Sessions
+from cordwood.cluster.http.security.sessions import IDLE_S, SESSIONS_OF_ONE_MAX, LoginSession, Sessions
 from cordwood.cluster.security.principal import USER, Principal
 
 ALICE, BOB = Principal(USER, "alice"), Principal(USER, "bob")
@@ -24,10 +24,10 @@ class Users:
     def __post_init__(self) -> None:
         self.sessions = Sessions(LIFETIME_S, self.credentials.get, random.Random(1).randbytes, self.sessions_max)
 
-    def log_in(self, principal: Principal = ALICE) -> tuple[str, Session]:
+    def log_in(self, principal: Principal = ALICE) -> tuple[str, LoginSession]:
         return self.sessions.begin(principal, self.credentials.get(principal.name), self.now)
 
-    def find(self, secret: str) -> Session | None:
+    def find(self, secret: str) -> LoginSession | None:
         return self.sessions.find(secret, self.now)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.packing import pack
+from cordwood.cluster.metadata.packed import pack
 from cordwood.cluster.metadata.quorum import Heartbeat
 from cordwood.cluster.metadata.raft.messages import (
     Alive,

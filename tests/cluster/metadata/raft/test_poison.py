@@ -23,7 +23,7 @@ from cordwood.cluster.metadata.commands import (
 )
 from cordwood.cluster.metadata.features import SUPPORTED
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.packing import pack
+from cordwood.cluster.metadata.packed import pack
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
 from cordwood.cluster.metadata.raft import entry
 from cordwood.cluster.proposals.admission import admission

@@ -11,7 +11,7 @@ from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.journal import Journal, JournalEntry
-from cordwood.cluster.metadata.packing import pack
+from cordwood.cluster.metadata.packed import pack
 from cordwood.cluster.metadata.raft import storage
 from cordwood.cluster.metadata.raft.messages import Standing
 from cordwood.cluster.metadata.snapshot import NewerVersion, Snapshot

@@ -14,10 +14,10 @@ from cryptography import x509
 from loopback_quorum import VOTERS, Loopback
 
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.packing import unpack
+from cordwood.cluster.metadata.packed import unpack
 from cordwood.cluster.metadata.quorum import QuorumTls
 from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole, new_nonce
-from cordwood.cluster.metadata.raft.tls import CertificateRefused, TlsFailed, TlsStream
+from cordwood.cluster.metadata.raft.tls import CertificateRefused, RaftTlsFailed, TlsStream
 
 HOST = "127.0.0.1"
 BROKER = "broker"
@@ -92,12 +92,12 @@ def test_both_ends_are_authenticated_and_bytes_arrive() -> None:
     ],
 )
 def test_a_certificate_that_proves_nothing(dialler: QuorumTls, dialled: QuorumTls) -> None:
-    with pytest.raises(TlsFailed):
+    with pytest.raises(RaftTlsFailed):
         meet(TlsStream(dialler, HOST), TlsStream(dialled, None))
 
 
 def test_the_dialled_host_has_to_be_in_the_certificate() -> None:
-    with pytest.raises(TlsFailed, match="mismatch"):
+    with pytest.raises(RaftTlsFailed, match="mismatch"):
         meet(TlsStream(OURS.tls(), "127.0.0.2"), TlsStream(OURS.tls(), None))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.security.audit.chain import BEGINNING, Link
+from cordwood.cluster.security.audit.chain import BEGINNING, ChainHead
 from cordwood.cluster.security.audit.files import AuditFiles, names_in, verify
 
 FOLDER = "/audit"
@@ -140,7 +140,7 @@ def test_a_log_of_which_the_last_line_was_changed_goes_on_and_keeps_the_evidence
     disk = written(["A", "B"])
     replaced(disk, FIRST, disk.content(FIRST).replace(b'"B"', b'"X"'))
     files = opened(disk)
-    assert files.last == Link(2)
+    assert files.last == ChainHead(2)
     files.append(rows("C"))
     files.close()
     last, _, broken = verify(disk, FOLDER)

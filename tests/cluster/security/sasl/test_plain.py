@@ -7,7 +7,7 @@ import pytest
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.security.principal import Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
-from cordwood.cluster.security.sasl.plain import PlainExchange
+from cordwood.cluster.security.sasl.plain import PlainSaslServer
 from cordwood.cluster.security.sasl.scram_keys import credential_of
 from cordwood.cluster.security.sasl.users import Users
 
@@ -19,8 +19,8 @@ CREDENTIALS = {
 INVALID = "Authentication failed: Invalid username or password"
 
 
-def exchange() -> PlainExchange:
-    return PlainExchange(Users(lambda: CREDENTIALS, b"secret"))
+def exchange() -> PlainSaslServer:
+    return PlainSaslServer(Users(lambda: CREDENTIALS, b"secret"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scramp import ScramClient
 from cordwood.cluster.metadata.credentials import ScramCredential, ScramMechanism
 from cordwood.cluster.security.principal import Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
-from cordwood.cluster.security.sasl.scram import ScramExchange, TokenCredential, needs_thread, no_tokens
+from cordwood.cluster.security.sasl.scram import ScramSaslServer, TokenCredential, needs_thread, no_tokens
 from cordwood.cluster.security.sasl.scram_keys import MECHANISM_NAMES, credential_of
 from cordwood.cluster.security.sasl.users import Users
 
@@ -29,14 +29,14 @@ def users(credentials: dict[tuple[str, ScramMechanism], ScramCredential] | None 
     return Users(lambda: known, b"cluster secret")
 
 
-def exchange(kind: ScramMechanism = SHA_256, find_token: object = no_tokens) -> ScramExchange:
-    return ScramExchange(kind, users(), "OURS", find_token)  # type: ignore[arg-type]
+def exchange(kind: ScramMechanism = SHA_256, find_token: object = no_tokens) -> ScramSaslServer:
+    return ScramSaslServer(kind, users(), "OURS", find_token)  # type: ignore[arg-type]
 
 
 class Client:
     """A client that can depart from the protocol."""
 
-    def __init__(self, server: ScramExchange, first: str = "n,,n=alice,r=theirs", password: str = PASSWORD) -> None:
+    def __init__(self, server: ScramSaslServer, first: str = "n,,n=alice,r=theirs", password: str = PASSWORD) -> None:
         self.server, self._first, self._password = server, first, password
         self._bare = first.split(",", 2)[2]
 
@@ -60,7 +60,7 @@ class Client:
         return f"{bare},p={base64.b64encode(proof).decode()}".encode()
 
 
-def refusal(server: ScramExchange, message: bytes) -> AuthenticationFailed:
+def refusal(server: ScramSaslServer, message: bytes) -> AuthenticationFailed:
     with pytest.raises(AuthenticationFailed) as failure:
         server.step(message)
     assert server.outcome is None
@@ -83,7 +83,7 @@ def test_the_oracle_is_authenticated_and_authenticates_the_server(kind: ScramMec
 )
 def test_the_oracle_is_authenticated_with_any_name_and_password(name: str, password: str) -> None:
     known = {(name, SHA_256): credential_of(password, SALT, ITERATIONS, SHA_256)}
-    server = ScramExchange(SHA_256, users(known), "OURS")
+    server = ScramSaslServer(SHA_256, users(known), "OURS")
     client = ScramClient(["SCRAM-SHA-256"], name, password)
     client.set_server_first(server.step(client.get_client_first().encode()).decode())
     server.step(client.get_client_final().encode())
@@ -155,7 +155,7 @@ def test_a_recorded_exchange_is_of_no_use_again() -> None:
     client.begin()
     recorded = client.final()
     client.server.step(recorded)
-    other = Client(ScramExchange(SHA_256, users(), "OTHER"))
+    other = Client(ScramSaslServer(SHA_256, users(), "OTHER"))
     other.begin()
     refusal(other.server, recorded)
 

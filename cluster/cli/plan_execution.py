@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.balance.execution import Execution, Place
-from cordwood.cluster.balance.plan import Move
+from cordwood.cluster.balance.plan import ReplicaMove
 from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
 from cordwood.cluster.cli.client import Target, admin_client
 from cordwood.cluster.cli.exits import ExitCode, Failure
@@ -32,7 +32,7 @@ ELECTED_AT_ONCE = 100
 PREFERRED = 0
 
 
-def write_journal(path: Path, moves: Sequence[Move]) -> None:
+def write_journal(path: Path, moves: Sequence[ReplicaMove]) -> None:
     """Write the file from which moves are taken back. Raises Failure."""
     rows = [
         {"topic": move.topic, "partition": move.index, "replicas": list(move.after), "before": list(move.before)}
@@ -47,18 +47,20 @@ def write_journal(path: Path, moves: Sequence[Move]) -> None:
         raise Failure(f"cannot write {path}: {error.strerror}. Nothing was moved.", ExitCode.USAGE) from None
 
 
-def read_journal(path: Path) -> list[Move]:
+def read_journal(path: Path) -> list[ReplicaMove]:
     """Return the moves of a file. Raises Failure."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["partitions"]
-        return [Move(row["topic"], row["partition"], tuple(row["before"]), tuple(row["replicas"])) for row in rows]
+        return [
+            ReplicaMove(row["topic"], row["partition"], tuple(row["before"]), tuple(row["replicas"])) for row in rows
+        ]
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}.", ExitCode.USAGE) from None
     except (ValueError, KeyError, TypeError) as error:
         raise Failure(f"{path} is not a file of moves: {error!r}.", ExitCode.USAGE) from None
 
 
-def way_back(admin: "KafkaAdminClient", moves: Sequence[Move]) -> tuple[list[Move], list[str]]:
+def way_back(admin: "KafkaAdminClient", moves: Sequence[ReplicaMove]) -> tuple[list[ReplicaMove], list[str]]:
     """Return the moves that restore the replicas before, and the partitions that have changed otherwise since."""
     now = _replicas_now(admin, {move.topic for move in moves})
     running = {(where.topic, where.partition) for where in answer_of(admin.list_partition_reassignments, _deadline())}
@@ -70,13 +72,13 @@ def way_back(admin: "KafkaAdminClient", moves: Sequence[Move]) -> tuple[list[Mov
             continue
         # A cancelled move leaves the replicas in another order.
         if at == move.after or place in running or (at is not None and sorted(at) == sorted(move.before)):
-            back.append(Move(move.topic, move.index, move.after, move.before))
+            back.append(ReplicaMove(move.topic, move.index, move.after, move.before))
         else:
             others.append(move.name)
     return back, others
 
 
-def execute(admin: "KafkaAdminClient", target: Target, moves: Sequence[Move], throttle: int | None) -> None:
+def execute(admin: "KafkaAdminClient", target: Target, moves: Sequence[ReplicaMove], throttle: int | None) -> None:
     """Make the moves under a replication throttle. Raises Failure for moves that did not take place, KeyboardInterrupt.
 
     After Ctrl-C or SIGTERM the moves that run are cancelled; those that have ended stay.
@@ -148,7 +150,7 @@ def _collect(admin: "KafkaAdminClient", run: Execution) -> None:
     elect_preferred(admin, ended)
 
 
-def _copied(admin: "KafkaAdminClient", running: Mapping[Place, Move]) -> int:
+def _copied(admin: "KafkaAdminClient", running: Mapping[Place, ReplicaMove]) -> int:
     """Return the bytes that new replicas have so far, as far as their brokers report them."""
     from kafka.errors import KafkaError
 

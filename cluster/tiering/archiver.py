@@ -1,4 +1,4 @@
-"""Archiving of a broker: its uploads, and as the active controller the archive's topics."""
+"""Uploads of a broker to the archive, and, on the active controller, the archive's topics."""
 
 import random
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class NoStore(NoArchive):
         return ahead_of(partition, self._quorum.image.archives.get((partition.topic_id, partition.index)))
 
 
-class Archiving:
+class Archiver:
     """What a broker does for the archive, and reads there. Without a store it warns of topics that need one."""
 
     def __init__(self, outside: Outside, quorum: Quorum, settings: Settings) -> None:

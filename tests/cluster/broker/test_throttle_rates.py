@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from virtual_time import run
 
-from cordwood.cluster.broker.throttling import ThrottleRates, charges
+from cordwood.cluster.broker.throttle_rates import ThrottleRates, charges
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import ALL_BROKERS, Image, PartitionImage, TopicImage

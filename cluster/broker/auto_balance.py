@@ -19,7 +19,7 @@ LOOK_S_MAX = 30.0
 _events = structlog.get_logger("balance")
 
 
-class AutoBalancing:
+class AutoBalancer:
     """Automatic moves of this voter, at work while it is the active controller and auto.balance is `all`."""
 
     def __init__(self, quorum: Quorum, settings: Settings, client: ClusterClient, turns: Turns) -> None:

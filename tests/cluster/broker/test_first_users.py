@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from admin_fixture import AdminFixture
 
-from cordwood.cluster.broker.founding import add_first_users
+from cordwood.cluster.broker.first_users import add_first_users
 from cordwood.cluster.metadata.commands import AlterScramCredentials, ScramDeletion
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.security.sasl.first_users import first_users

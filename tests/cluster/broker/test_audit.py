@@ -10,7 +10,7 @@ from command import cordwood
 from quorum_fixture import run_here
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.broker.auditing import audit_log
+from cordwood.cluster.broker.audit import audit_log
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.security.audit.files import verify
 from cordwood.cluster.security.audit.log import NO_AUDIT
