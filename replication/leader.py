@@ -23,6 +23,8 @@ class FollowerView:
     """Last time when the follower had the whole log."""
     log_start: int = 0
     """Log start offset that the follower has on disk."""
+    is_attached: bool = False
+    """Whether its stream is open."""
     _target_end: int = 0
     _target_at: float = 0.0
 
@@ -96,7 +98,7 @@ class LeaderView:
             return
         view = self.followers.get(follower)
         if view is None:
-            view = self.followers[follower] = FollowerView(0, now)
+            view = self.followers[follower] = FollowerView(0, now, is_attached=True)
         # Rule 2: a follower on our epoch has no record that the leader lacks, and keeps what it has flushed.
         if not view.flushed_end <= flushed_end <= log_end:
             raise ImpossibleReport(f"flushed to {flushed_end}, between {view.flushed_end} and {log_end} is possible")
@@ -109,7 +111,7 @@ class LeaderView:
         """
         assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.leader_for)"
         known = self.followers.get(follower)
-        self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)
+        self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now, is_attached=True)
         self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
         self.started(follower, log_start)
 
@@ -122,8 +124,17 @@ class LeaderView:
     def follower_detached(self, follower: int) -> None:
         """Record that a follower's connection has ended. What an in-sync follower has flushed still counts."""
         view = self.followers.get(follower)
-        if view is not None and follower not in self.maximal_isr:
-            # Nothing relies on a follower outside the in-sync set, and it may return with an empty disk.
+        if view is not None:
+            view.is_attached = False
+            self._forget_detached()
+
+    def _forget_detached(self) -> None:
+        """Forget the detached followers outside the in-sync set: nothing relies on them.
+
+        Such a follower may return with an empty disk. Until then it is not watched.
+        """
+        others = self._others
+        for follower in [each for each, view in self.followers.items() if not view.is_attached and each not in others]:
             del self.followers[follower]
 
     def low_watermark(self, own_start: int) -> int:
@@ -224,3 +235,4 @@ class LeaderView:
         assignment = self.assignment
         self.has_enough_replicas = len(assignment.isr) >= min(assignment.min_isr, len(assignment.replicas))
         self._others = tuple(self.maximal_isr - {self.me})
+        self._forget_detached()

@@ -2,21 +2,24 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import compress, count, islice
+from operator import is_not
 from uuid import UUID
 
 import structlog
 
 from cordwood.cluster.broker.pins import Pins
+from cordwood.cluster.broker.role_queue import RoleQueue, Urgency
 from cordwood.cluster.broker.throttle_rates import charges
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.elections import commit_size
-from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
+from cordwood.cluster.metadata.image import MIN_ISR, BrokerImage, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.cluster.tiering.archived_topics import COORDINATED, is_archived
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.log_maintenance import LogMaintenance
@@ -27,10 +30,11 @@ from cordwood.replication.throttle import Charge
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import StorageError
 
-TAKEN_PER_STEP = 64
-"""Partitions per event-loop iteration. Opening one takes some 60 microseconds."""
+ROOM_PER_STEP = 256
+"""Cost of the roles that are taken in one event-loop iteration, as `role_queue.COSTS` counts: some 4 ms."""
+COMPARED_PER_UNIT = 64
+"""Partitions of a changed topic that are compared at the cost of one unit."""
 CONFIGS_MAX = 64
-WATCHED_PER_STEP = 4 * TAKEN_PER_STEP
 
 _events = structlog.get_logger("replicas")
 
@@ -38,9 +42,9 @@ _events = structlog.get_logger("replicas")
 class Assignments:
     """The replicas of this broker, kept in step with the metadata image. `follow` is a listener of the quorum.
 
-    Of many replicas that a change concerns, `TAKEN_PER_STEP` take their role per event-loop iteration, those that are
-    open already first. Until then a replica has its former role, as if this broker had learnt of the change later. The
-    replicas of deleted topics, whose roles end in steps too, are out of service immediately.
+    Of many replicas that a change concerns, some take their role per event-loop iteration, those that lead from now on
+    first, and those that have to be opened last. Until then a replica has its former role, as if this broker had learnt
+    of the change later. The replicas of deleted topics, whose roles end in steps too, are out of service immediately.
     """
 
     def __init__(
@@ -64,9 +68,11 @@ class Assignments:
         self._known_configs: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[LogConfig, int]] = {}
         """Log configuration and min.insync.replicas, by the configs of a topic."""
         self._changed: deque[tuple[TopicImage | None, UUID]] = deque()
-        """Topics with changed partitions that are not in `_to_take` yet, as they were before."""
-        self._to_take: deque[tuple[UUID, int, int]] = deque()
-        """Queued partitions, as topic id, first index and end index. They take their roles from the newest image."""
+        """Topics with changed partitions that are not in `_queue` yet, as they were before."""
+        self._to_configure: Iterator[TopicImage] | None = None
+        """Topics whose replicas are still to take changed configs of brokers."""
+        self._queue = RoleQueue()
+        """Queued partitions. They take their roles from the newest image."""
         self._deleted: deque[tuple[list[Partition], Iterator[Partition]]] = deque()
         """Partitions of deleted topics, and those of them whose role has not ended yet."""
         self._to_watch: deque[Partition] = deque()
@@ -91,9 +97,9 @@ class Assignments:
         self._image = image
         self._pins.follow(image.cuts)
         for topic in image.topics_by_id.values():
-            self._take_roles(None, topic, room=0)
-        while self._to_take:
-            self._take_some(TAKEN_PER_STEP)
+            self._enqueue(None, topic)
+        while self._queue:
+            self._take_some(ROOM_PER_STEP)
         self._replicas.release_recovered()
         if not image.passed_over:
             found = self._replicas.found()
@@ -104,28 +110,26 @@ class Assignments:
         self._image = new
         if old.cuts is not new.cuts:
             self._pins.follow(new.cuts)
-        room = TAKEN_PER_STEP
         for before, after in changed_topics(old, new):
             if after is None:
                 assert before is not None, "a change has at least one side"
                 removed = self._replicas.remove(before.name)
                 self._deleted.append((removed, iter(removed)))
-            elif room:
-                room = self._take_roles(before, after, room)
             else:
                 self._changed.append((before, after.id))
         if old.broker_configs is not new.broker_configs:
-            self._to_take.extend((topic.id, 0, len(topic.partitions)) for topic in new.topics_by_id.values())
-        if old.brokers is not new.brokers:
+            self._to_configure = iter(new.topics_by_id.values())
+        if old.brokers is not new.brokers and _has_returned(old.brokers, new.brokers):
             # A follower that has caught up may have waited only for its broker to be alive.
             self._to_watch = deque(self._replicas)
         if self._next_step is None:
-            self._step(room)
+            self._step()
 
     def close(self) -> None:
         """Drop the queued partitions. The files of deleted ones are orphans at the next start."""
-        for queued in (self._changed, self._to_take, self._deleted, self._to_watch):
+        for queued in (self._changed, self._queue, self._deleted, self._to_watch):
             queued.clear()
+        self._to_configure = None
         if self._next_step is not None:
             self._next_step.cancel()
 
@@ -144,66 +148,80 @@ class Assignments:
             if self._replicas.get(name, index) is None:
                 return
 
-    def _take_roles(self, before: TopicImage | None, topic: TopicImage, room: int) -> int:
-        """Take up to `room` roles that have changed since `before` in open replicas, and queue the other partitions.
-
-        Return the room that is left.
-        """
+    def _enqueue(self, before: TopicImage | None, topic: TopicImage) -> int:
+        """Queue the replicas of this broker that have changed since `before`. Return the number compared."""
         _warn_of_ignored(before, topic)
+        me, partitions = self._settings.node_id, topic.partitions
         known = () if before is None else before.partitions
-        changed = [
-            index
-            for index, (was, partition) in enumerate(zip(known, topic.partitions, strict=False))
-            if was is not partition
-        ]
-        configs = self._configs(topic) if changed else None
-        queued: list[int] = []
-        for number, index in enumerate(changed):
-            if configs is None or not room:
-                queued += changed[number:]
-                break
-            is_held = self._replicas.get(topic.name, index) is not None
-            if is_held or self._settings.node_id not in topic.partitions[index].replicas:
-                self._take_role(topic, index, *configs)
-                room -= 1
+        by_urgency: dict[Urgency, list[int]] = {urgency: [] for urgency in Urgency}
+        # No Python bytecode for each partition that is as it was.
+        for index in compress(count(), map(is_not, known, partitions)):
+            was, partition = known[index], partitions[index]
+            if me not in partition.replicas:
+                if me in was.replicas:
+                    by_urgency[Urgency.IS_OPEN].append(index)
+            elif self._replicas.get(topic.name, index) is None:
+                by_urgency[Urgency.IS_TO_BE_OPENED].append(index)
+            elif partition.leader == me and partition.leader_epoch != was.leader_epoch:
+                by_urgency[Urgency.LEADS].append(index)
             else:
-                queued.append(index)
-        self._to_take.extend((topic.id, indexes.start, indexes.stop) for indexes in _stretches(queued))
-        is_configured = before is None or before.configs is not topic.configs
-        first = 0 if is_configured else len(known)
-        if first < len(topic.partitions):
-            self._to_take.append((topic.id, first, len(topic.partitions)))
-        return room
+                by_urgency[Urgency.IS_OPEN].append(index)
+        for urgency, indexes in by_urgency.items():
+            if indexes:
+                self._queue.add(urgency, topic.id, indexes)
+        if len(known) < len(partitions):
+            added = (index for index in range(len(known), len(partitions)) if me in partitions[index].replicas)
+            self._queue.add(Urgency.IS_TO_BE_OPENED, topic.id, added)
+        if before is not None and before.configs is not topic.configs:
+            self._enqueue_open(topic)
+        return len(partitions)
+
+    def _enqueue_open(self, topic: TopicImage) -> None:
+        """Queue all replicas of a topic that are open, for changed configs."""
+        get, name = self._replicas.get, topic.name
+        self._queue.add(
+            Urgency.IS_OPEN, topic.id, (index for index in range(len(topic.partitions)) if get(name, index) is not None)
+        )
+
+    def _enqueue_configured(self) -> bool:
+        """Queue the next topic whose replicas take changed configs of brokers. Return False if there is none."""
+        topic = None if self._to_configure is None else next(self._to_configure, None)
+        if topic is None:
+            self._to_configure = None
+            return False
+        self._enqueue_open(topic)
+        return True
 
     @property
     def _has_queued(self) -> bool:
-        return bool(self._changed or self._to_take or self._deleted)
+        return bool(self._changed or self._queue or self._deleted or self._to_configure is not None)
 
-    def _step(self, room: int) -> None:
+    def _step(self) -> None:
         """Take the roles of the first queued partitions, and schedule the next step if more are queued."""
         self._next_step = None
         try:
-            self._take_some(room)
-            if not self._has_queued:
-                self._watch_some()
+            room = self._take_some(ROOM_PER_STEP)
+            if room:
+                self._watch_some(room)
         finally:
             if self._has_queued or self._to_watch:
                 self._next_step = asyncio.get_running_loop().call_soon(self._later_step)
 
     def _later_step(self) -> None:
         had_queued = self._has_queued
-        self._step(TAKEN_PER_STEP)
+        self._step()
         if had_queued and not self._has_queued:
             self._on_caught_up()
 
-    def _watch_some(self) -> None:
-        for _ in range(min(WATCHED_PER_STEP, len(self._to_watch))):
+    def _watch_some(self, room: int) -> None:
+        for _ in range(min(room, len(self._to_watch))):
             partition = self._to_watch.popleft()
             if partition.leading is not None:
                 partition.leading.watch_followers()
 
-    def _take_some(self, room: int) -> None:
-        while room and self._deleted:
+    def _take_some(self, room: int) -> int:
+        """Take queued roles. Return the room that is left: above 0 only if nothing is queued any more."""
+        while room > 0 and self._deleted:
             of_topic, left = self._deleted[0]
             for partition in islice(left, room):
                 self._replicas.forget(partition)
@@ -211,23 +229,28 @@ class Assignments:
             if room:
                 self._deleted.popleft()
                 self._remove(of_topic)
-        while room and self._changed:
-            before, topic_id = self._changed.popleft()
-            topic = self._image.topics_by_id.get(topic_id)
-            if topic is not None:
-                room = self._take_roles(before, topic, room)
-        while room and self._to_take:
-            topic_id, first, end = self._to_take.popleft()
-            topic = self._image.topics_by_id.get(topic_id)
-            if topic is None:
-                # The topic was deleted while its partitions were queued.
-                continue
-            stop = min(end, first + room)
-            if stop < end:
-                self._to_take.appendleft((topic_id, stop, end))
-            room -= stop - first
+        while room > 0:
+            if self._changed and not self._queue.has(Urgency.LEADS):
+                before, topic_id = self._changed.popleft()
+                topic = self._image.topics_by_id.get(topic_id)
+                if topic is not None:
+                    room -= 1 + self._enqueue(before, topic) // COMPARED_PER_UNIT
+            elif (taken := self._queue.take(room)) is not None:
+                topic_id, indexes, cost = taken
+                self._take_roles(topic_id, indexes)
+                room -= cost
+            elif self._enqueue_configured():
+                room -= 1
+            else:
+                break
+        return max(room, 0)
+
+    def _take_roles(self, topic_id: UUID, indexes: list[int]) -> None:
+        topic = self._image.topics_by_id.get(topic_id)
+        if topic is not None:
+            # Otherwise the topic was deleted while its partitions were queued.
             configs = self._configs(topic)
-            for index in range(first, stop):
+            for index in indexes:
                 self._take_role(topic, index, *configs)
 
     def _configs(self, topic: TopicImage) -> tuple[LogConfig, int]:
@@ -253,7 +276,7 @@ class Assignments:
             held = self._replicas.get(topic.name, index)
             if held is None:
                 held = self._open(topic, index, config)
-            elif held.log.config != config:
+            elif held.log.config is not config and held.log.config != config:
                 held.configure(config)
             if held is not None:
                 size = commit_size(partition, min_isr, self._image.metadata_version)
@@ -309,17 +332,12 @@ class Assignments:
         return held
 
 
-def _stretches(indexes: Sequence[int]) -> Iterator[range]:
-    """Yield the consecutive indexes as ranges."""
-    begin = end = -1
-    for index in indexes:
-        if index != end:
-            if begin >= 0:
-                yield range(begin, end)
-            begin = index
-        end = index + 1
-    if begin >= 0:
-        yield range(begin, end)
+def _has_returned(old: Mapping[BrokerId, BrokerImage], new: Mapping[BrokerId, BrokerImage]) -> bool:
+    """Return whether a broker is alive that was not, or that is another incarnation."""
+    return any(
+        broker.is_alive and ((was := old.get(broker.id)) is None or not was.is_alive or was.epoch != broker.epoch)
+        for broker in new.values()
+    )
 
 
 def _warn_of_ignored(before: TopicImage | None, topic: TopicImage) -> None:

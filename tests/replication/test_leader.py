@@ -235,3 +235,15 @@ def test_only_what_may_change_the_isr_is_watched() -> None:
     led.view.follower_detached(3)
     assert led.view.is_complete(led.log_end)
     assert not led.view.is_complete(led.log_end + 1), "broker 2 may lag"
+
+
+def test_a_follower_that_left_the_isr_after_its_connection_ended_is_not_watched() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 100)
+    led.view.follower_detached(3)
+    assert 3 in led.view.followers, "what an in-sync follower has flushed counts"
+    led.learns((1, 2), partition_epoch=1)
+    assert led.view.is_complete(led.log_end)
+    led.follows(3, 100)
+    assert not led.view.is_complete(led.log_end), "it is back and may join"

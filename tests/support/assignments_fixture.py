@@ -21,7 +21,7 @@ from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
 from cordwood.replication.waiters import EndOfTickScheduler
 
-ONE = BrokerId(1)
+ONE, TWO = BrokerId(1), BrokerId(2)
 START_MS = 1_700_000_000_000
 
 
@@ -52,7 +52,10 @@ class AssignmentsFixture:
         self.disk, self.image = disk, Image()
         syncer = ThreadSyncer(loop, ThreadPoolExecutor(1))
         self.directories = [log_directory(disk, f"/data-{at}", lambda _: None, syncer, end_of_tick) for at in (1, 2)]
-        self.replicas = Replicas(self.directories, surroundings_of(ONE, end_of_tick))
+        self.wanted: list[Partition] = []
+        """The partitions whose leaders wanted an ISR change."""
+        context = replace(surroundings_of(ONE, end_of_tick), wants_isr_change=self.wanted.append)
+        self.replicas = Replicas(self.directories, context)
         self.log_maintenance = LogMaintenance(self.replicas, lambda: START_MS, Intervals(1e9, 0, 10))
         self.assignments = Assignments(
             self.replicas,
@@ -74,9 +77,9 @@ class AssignmentsFixture:
         self.disk.open(f"{path}/recovery", create=True)
         return path
 
-    def serves(self, name: str) -> bool:
+    def serves(self, name: str, index: int = 0) -> bool:
         try:
-            self.replicas.led(name, 0)
+            self.replicas.led(name, index)
         except PartitionRefused:
             return False
         return True

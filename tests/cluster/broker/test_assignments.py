@@ -5,16 +5,19 @@ import errno
 import random
 from collections.abc import Coroutine
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 import pytest
-from assignments_fixture import AssignmentsFixture, image_of, topic
+from assignments_fixture import ONE, TWO, AssignmentsFixture, image_of, topic
 from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.broker.assignments import TAKEN_PER_STEP
+from cordwood.cluster.broker.assignments import ROOM_PER_STEP
+from cordwood.cluster.broker.role_queue import COSTS, Urgency
 from cordwood.cluster.metadata.cuts import NEVER, Cut, CutPartition
-from cordwood.cluster.metadata.image import MIN_ISR, NO_LEADER, Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.image import MIN_ISR, NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.storage.pins import NOT_PINNED, Pin
 
 
@@ -111,7 +114,8 @@ def test_nothing_is_removed_for_the_sake_of_an_image_that_lacks_an_entry(disk: S
     run(story())
 
 
-MANY = 3 * TAKEN_PER_STEP
+OPENED_PER_STEP = ROOM_PER_STEP // COSTS[Urgency.IS_TO_BE_OPENED]
+MANY = 3 * ROOM_PER_STEP
 NOTHING = Image()
 (ALONE,) = topic("a").partitions
 
@@ -131,7 +135,7 @@ def led_in_epoch(partition: PartitionImage, epoch: int) -> PartitionImage:
 
 async def held_after_each_step(broker: AssignmentsFixture) -> list[int]:
     counts = [len(list(broker.replicas))]
-    for _ in range(4):
+    for _ in range(2 * MANY // OPENED_PER_STEP):
         await asyncio.sleep(0)
         counts.append(len(list(broker.replicas)))
     return counts
@@ -141,7 +145,10 @@ def test_the_partitions_of_a_large_topic_are_opened_some_at_a_time(disk: Simulat
     async def story() -> None:
         broker = AssignmentsFixture(disk)
         broker.assignments.follow(NOTHING, image_with(large()))
-        assert await held_after_each_step(broker) == [MANY // 3, MANY // 3 * 2, MANY, MANY, MANY]
+        counts = await held_after_each_step(broker)
+        opened = [after - before for before, after in pairwise([0, *counts])]
+        assert 0 < opened[0] <= max(opened) <= OPENED_PER_STEP
+        assert counts[-1] == MANY
 
     run(story())
 
@@ -187,12 +194,62 @@ def test_replicas_that_are_held_take_a_changed_role_some_at_a_time(disk: Simulat
         await held_after_each_step(broker)
         broker.assignments.follow(first, second)
         counts = [without_leader(broker)]
-        for _ in range(3):
+        for _ in range(4):
             await asyncio.sleep(0)
             counts.append(without_leader(broker))
-        assert counts == [TAKEN_PER_STEP, 2 * TAKEN_PER_STEP, MANY, MANY]
+        taken = [after - before for before, after in pairwise([0, *counts])]
+        assert 0 < taken[0] <= max(taken) <= ROOM_PER_STEP
+        assert counts[-1] == MANY
         await held_after_each_step(broker)
         assert {held.log.config.retention_ms for held in broker.replicas} == {5}
+
+    run(story())
+
+
+def test_replicas_that_lead_from_now_on_take_their_role_first(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk, follow_leader=lambda _partition, _leader: None)
+        followed = PartitionImage((TWO, ONE), (TWO, ONE), TWO)
+        led = replace(led_in_epoch(followed, 1), leader=ONE, isr=(ONE,))
+        elsewhere = replace(led_in_epoch(followed, 1), leader=NO_LEADER)
+        other = topic("other")
+        before = image_with(large(followed), replace(other, partitions=(followed,) * 3))
+        broker.assignments.follow(NOTHING, before)
+        await held_after_each_step(broker)
+        broker.assignments.follow(
+            before, image_with(large(elsewhere), replace(other, partitions=(led,) * 3), topic("new"))
+        )
+        assert [broker.serves("other", index) for index in range(3)] == [True] * 3
+        assert without_leader(broker) < MANY
+        assert not broker.serves("new")
+        await held_after_each_step(broker)
+        assert without_leader(broker) == MANY
+        assert broker.serves("new")
+
+    run(story())
+
+
+@pytest.mark.parametrize(("shuts_down", "watched"), [(False, 0), (True, 1)])
+def test_only_a_broker_that_has_returned_makes_leaders_look_at_their_followers(
+    disk: SimulatedDisk, shuts_down: bool, watched: int
+) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        led = PartitionImage((ONE, TWO), (ONE,), ONE)
+        alive = BrokerImage(TWO, UUID(int=2), 2, (), is_fenced=False)
+        gone = replace(alive, is_shutting_down=True)
+        with_it, without_it = (
+            replace(image_with(replace(topic("a"), partitions=(led,))), brokers={TWO: state}) for state in (alive, gone)
+        )
+        first, second = (without_it, with_it) if shuts_down else (with_it, without_it)
+        broker.assignments.follow(NOTHING, first)
+        await held_after_each_step(broker)
+        (held,) = broker.replicas
+        held.leader.follower_attached(TWO, 0, 0, 0.0)
+        broker.wanted.clear()
+        broker.assignments.follow(first, second)
+        await held_after_each_step(broker)
+        assert len(broker.wanted) == watched
 
     run(story())
 
@@ -215,7 +272,7 @@ def test_roles_in_many_topics_are_taken_some_at_a_time_and_the_newest(disk: Simu
         await held_after_each_step(broker)
         broker.assignments.follow(images[1], images[2])
         broker.assignments.follow(images[2], images[3])
-        assert sum(held.leader_epoch == 6 for held in broker.replicas) == TAKEN_PER_STEP
+        assert 0 < sum(held.leader_epoch == 5 for held in broker.replicas) <= ROOM_PER_STEP
         await held_after_each_step(broker)
         assert [held.leader_epoch for held in broker.replicas] == [6] * MANY
 
@@ -238,7 +295,9 @@ def test_nothing_is_opened_once_the_broker_stops(disk: SimulatedDisk) -> None:
         broker = AssignmentsFixture(disk)
         broker.assignments.follow(NOTHING, image_with(large()))
         broker.assignments.close()
-        assert set(await held_after_each_step(broker)) == {TAKEN_PER_STEP}
+        opened = set(await held_after_each_step(broker))
+        assert len(opened) == 1
+        assert opened < set(range(1, OPENED_PER_STEP + 1))
 
     run(story())
 
