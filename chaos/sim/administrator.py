@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.chaos.checks.unavailable import NO_BOUND
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC, Chore, Due
 from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.plan import MIN_ISR, TOPIC
@@ -233,6 +234,9 @@ class Administrator:
         return await self._configure(OF_BROKER, broker, {"log.segment.bytes": dice.choice(("4000", "40000"))})
 
     async def _change_min_isr(self, dice: random.Random) -> bool:
+        """Change the min ISR of TOPIC, which ends the availability bounds of the faults before."""
+        now_ns = self._client.now_ns
+        self._world.clients.history.fault(NO_BOUND, now_ns, now_ns, is_alone=False)
         return await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": dice.choice(("1", "2", "3"))})
 
     async def _change_flush_policy(self, dice: random.Random) -> bool:

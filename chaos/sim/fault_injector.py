@@ -142,10 +142,14 @@ class FaultInjector:
             strike_store(objects, fault, self._world.later)
 
     def _record(self, kind: FaultKind, now_s: float, until_s: float) -> None:
-        """Record a fault in the history, for the check of availability bounds."""
+        """Record a fault in the history, for the check of availability bounds.
+
+        A cluster without a spare replica may refuse acks=all for as long as the fault lasts, so that no bound holds.
+        """
         self._forget_healed()
         ends_s = [0.0, *(span.end_s for span in self.spans)]
-        is_alone = not self._injuries and self._world.is_redundant() and max(ends_s) + SETTLED_S < now_s
+        is_redundant = not self._injuries and self._world.is_redundant() and self._world.has_spare_replicas()
+        is_alone = is_redundant and max(ends_s) + SETTLED_S < now_s
         self._world.clients.history.fault(
             number_of(kind.value), int(now_s * 1e9), int(until_s * 1e9), is_alone=is_alone
         )

@@ -154,6 +154,12 @@ class World:
             )
         )
 
+    def has_spare_replicas(self) -> bool:
+        """Return whether each partition of TOPIC has more replicas in sync than acks=all needs."""
+        image = self.image
+        topic = image.topics_by_name.get(TOPIC)
+        return topic is not None and all(len(partition.isr) > image.min_isr(topic) for partition in topic.partitions)
+
     def look(self) -> None:
         """Check every invariant on the current state."""
         self._note_elections()

@@ -1,11 +1,13 @@
 """Answers in the history of simulated clients: watermarks, lookups, epoch ends, contents and faults."""
 
+import random
 from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cordwood.chaos.checks.unavailable import BOUNDS, number_of
+from cordwood.chaos.checks.unavailable import BOUNDS, NO_BOUND, number_of
 from cordwood.chaos.history import ACKS_ALL, BY_FOLLOWER, UNKNOWN, History
+from cordwood.chaos.sim.chores import Chore, Due
 from cordwood.chaos.sim.invariants import Seen
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.producer import ProducerPlan
@@ -60,9 +62,27 @@ def test_records_are_sent_and_read_with_contents(history: History) -> None:
 
 
 def test_faults_are_written_down_with_whether_they_came_alone(history: History) -> None:
-    assert history.faults.kind.tolist() == [number_of("kill")] * 2
-    assert history.faults.is_alone.tolist() == [1, 1]
-    assert (history.faults.until_ns - history.faults.since_ns == 500_000_000).all()
+    kills = history.faults.kind != NO_BOUND
+    assert history.faults.kind[kills].tolist() == [number_of("kill")] * 2
+    assert history.faults.is_alone[kills].tolist() == [1, 1]
+    assert (history.faults.until_ns - history.faults.since_ns)[kills].tolist() == [500_000_000] * 2
+
+
+def test_a_fault_has_no_bound_where_every_replica_is_needed() -> None:
+    all_three = next(dice for dice in range(100) if random.Random(dice).choice(("1", "2", "3")) == "3")
+    kill = ScheduledFault(5.0, FaultKind.KILL, TargetChoice.LEADER, 4.0, 1)
+    plan = replace(
+        plan_of(1, 10.0),
+        brokers=3,
+        voters=3,
+        producers=(ProducerPlan(True, ACKS_ALL, 0.05, 8, 32),),
+        faults=(kill,),
+        chores=(Due(1.0, Chore.MIN_ISR, all_three),),
+    )
+    run = run_plan(plan, (kill,))
+    assert run.findings == ()
+    assert run.history.faults.kind.tolist() == [NO_BOUND, number_of("kill")]
+    assert run.history.faults.is_alone.tolist() == [0, 0]
 
 
 def test_every_kind_of_fault_has_its_bound() -> None:
