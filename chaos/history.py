@@ -219,7 +219,7 @@ class Ownerships(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShareGroups(Table):
+class ShareGroupLimits(Table):
     """One row per share group (KIP-932). Share groups begin at the start of the log."""
 
     group: Column
@@ -253,7 +253,7 @@ class Acquisitions(Table):
     outcome: Column
 
 
-class AcknowledgeType(IntEnum):
+class AckType(IntEnum):
     """What a member of a share group does with a record that it has acquired, by Kafka's numbers."""
 
     GAP = 0
@@ -274,7 +274,7 @@ class Acknowledgements(Table):
     begin: Column
     end: Column
     type: Column
-    """An AcknowledgeType."""
+    """An AckType."""
     invoked_ns: Column
     ended_ns: Column
     outcome: Column
@@ -291,7 +291,7 @@ class ShareStarts(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeadLetters(Table):
+class DeadLetterPlaces(Table):
     """One row per record of the dead-letter topic of a share group at the end, with the place of the dead record."""
 
     group: Column
@@ -452,11 +452,11 @@ class History:
     offset_reads: OffsetReads
     member_epochs: MemberEpochs
     ownerships: Ownerships
-    share_groups: ShareGroups
+    share_groups: ShareGroupLimits
     acquisitions: Acquisitions
     acknowledgements: Acknowledgements
     share_starts: ShareStarts
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterPlaces
     committed_readers: CommittedReaders
     watermarks: Watermarks
     elections: Elections

@@ -11,13 +11,13 @@ from cordwood.chaos.history import (
     ACKS_ALL,
     UNKNOWN,
     Acknowledgements,
-    AcknowledgeType,
+    AckType,
     Acquisitions,
     Batches,
     Commits,
     CommittedReaders,
     ConsumerAssignments,
-    DeadLetters,
+    DeadLetterPlaces,
     Elections,
     EpochEnds,
     Faults,
@@ -33,7 +33,7 @@ from cordwood.chaos.history import (
     ProducerSessions,
     ReplicaRecords,
     Sends,
-    ShareGroups,
+    ShareGroupLimits,
     ShareStarts,
     Table,
     TransactionOffsets,
@@ -87,11 +87,11 @@ class HistoryBuilder:
         self._offset_reads = _Rows(OffsetReads)
         self._member_epochs = _Rows(MemberEpochs)
         self._ownerships = _Rows(Ownerships)
-        self._share_groups = _Rows(ShareGroups)
+        self._share_groups = _Rows(ShareGroupLimits)
         self._acquisitions = _Rows(Acquisitions)
         self._acknowledgements = _Rows(Acknowledgements)
         self._share_starts = _Rows(ShareStarts)
-        self._dead_letters = _Rows(DeadLetters)
+        self._dead_letters = _Rows(DeadLetterPlaces)
         self._committed_readers = _Rows(CommittedReaders)
         self._watermarks = _Rows(Watermarks)
         self._elections = _Rows(Elections)
@@ -242,7 +242,7 @@ class HistoryBuilder:
         session: tuple[int, int, int],
         partition: int,
         offsets: tuple[int, int],
-        kind: AcknowledgeType,
+        kind: AckType,
         times_ns: tuple[int, int],
         outcome: Outcome = Outcome.OK,
     ) -> None:

@@ -13,18 +13,23 @@ import numpy as np
 
 from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
 from cordwood.chaos.checks.evidence import Evidence
-from cordwood.chaos.history import AcknowledgeType, Outcome
+from cordwood.chaos.history import AckType, Outcome
 
 
 def missing_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
-    """Find rejected records without a dead letter. The operation of a case is the rejection."""
-    history, finished = evidence.history, evidence.shares.finished
+    """Find rejected records without a dead letter. The operation of a case is the rejection.
+
+    A rejection after an acceptance succeeds below the start offset, and changes nothing.
+    """
+    history, shares = evidence.history, evidence.shares
     told, letters, groups = history.acknowledgements, history.dead_letters, history.share_groups
     has_letters = groups.group[groups.has_dead_letters == 1]
-    of_rows = finished.row
-    is_due = (told.type[of_rows] == AcknowledgeType.REJECT) & np.isin(told.group[of_rows], has_letters)
-    written = evidence.shares.record_of(letters.group, letters.partition, letters.offset)
-    missing = of_rows[is_due & ~np.isin(finished.record, written)]
+    row, record = shares.finished
+    is_due = (told.type[row] == AckType.REJECT) & np.isin(told.group[row], has_letters)
+    written = shares.record_of(letters.group, letters.partition, letters.offset)
+    is_acceptance = (told.type == AckType.ACCEPT) & (told.outcome != Outcome.FAIL)
+    accepted = shares.acknowledged.record[is_acceptance[shares.acknowledged.row]]
+    missing = row[is_due & ~np.isin(record, written) & ~np.isin(record, accepted)]
     sentence = "A record was rejected, and is not among the dead letters"
     yield from accuse("missing-dead-letter", sentence, missing, lambda row: (told.operation(row),))
 
@@ -42,7 +47,7 @@ def invented_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
         history.share_groups,
     )
     written = shares.record_of(letters.group, letters.partition, letters.offset)
-    is_rejection = (told.type == AcknowledgeType.REJECT) & (told.outcome != Outcome.FAIL)
+    is_rejection = (told.type == AckType.REJECT) & (told.outcome != Outcome.FAIL)
     rejected = shares.acknowledged.record[is_rejection[shares.acknowledged.row]]
     limits = dict(zip(groups.group.tolist(), groups.delivery_limit.tolist(), strict=True))
     row, record = shares.deliveries

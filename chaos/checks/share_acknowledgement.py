@@ -36,13 +36,19 @@ def acknowledged_redeliveries(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def doubled_acknowledgements(evidence: Evidence) -> Iterator[Anomaly]:
-    """Find records that were accepted or rejected twice with success. The operations are both acknowledgements."""
-    finished = evidence.shares.finished
+    """Find records that were accepted or rejected twice with success. The operations are both acknowledgements.
+
+    An acknowledgement of a record below the start offset succeeds, and changes nothing. So the start offset has to be
+    at or below the record, as a later delivery of it or of an earlier record shows.
+    """
+    finished, told = evidence.shares.finished, evidence.history.acknowledgements
     again = np.flatnonzero(finished.record[1:] == finished.record[:-1])
+    earlier, later, record = finished.row[again], finished.row[again + 1], finished.record[again]
+    counts = evidence.shares.delivered_after(record, told.ended_ns[later])
     yield from accuse_pairs(
         "doubled-acknowledgement",
         "Two acknowledgements of one record succeeded",
-        evidence.history.acknowledgements,
-        finished.row[again],
-        finished.row[again + 1],
+        told,
+        earlier[counts],
+        later[counts],
     )

@@ -18,7 +18,7 @@ import numpy as np
 from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse, accuse_pairs
 from cordwood.chaos.checks.columns import Rows
 from cordwood.chaos.checks.evidence import Evidence
-from cordwood.chaos.history import AcknowledgeType, Column, Outcome
+from cordwood.chaos.history import AckType, Column, Outcome
 
 NEVER_DELIVERED = 0
 
@@ -47,7 +47,7 @@ def _lost_from(evidence: Evidence, group: int, partition: int, limit: int) -> It
     highest = int(passed[np.argmax(starts.start[passed])])
     offset, known_ns = _records(evidence, partition, int(starts.start[highest]))
     record = evidence.shares.record_of(group, partition, offset)
-    is_final = np.isin(told.type, (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)) & (told.outcome != Outcome.FAIL)
+    is_final = np.isin(told.type, (AckType.ACCEPT, AckType.REJECT)) & (told.outcome != Outcome.FAIL)
     acknowledged = evidence.shares.acknowledged
     finished = acknowledged.record[is_final[acknowledged.row]]
     counts = _counts(evidence, record)
@@ -126,7 +126,7 @@ def counts_after_expiry(evidence: Evidence) -> Iterator[Anomaly]:
 def counts_after_release(evidence: Evidence) -> Iterator[Anomaly]:
     """Find deliveries after a release was answered whose count is not above the released one. Operations are both."""
     acquisitions, told, shares = evidence.history.acquisitions, evidence.history.acknowledgements, evidence.shares
-    is_release = (told.type == AcknowledgeType.RELEASE) & (told.outcome == Outcome.OK)
+    is_release = (told.type == AckType.RELEASE) & (told.outcome == Outcome.OK)
     rows, records = shares.acknowledged.row, shares.acknowledged.record
     released = zip(rows[is_release[rows]].tolist(), records[is_release[rows]].tolist(), strict=True)
     delivered, record_of = shares.deliveries

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cordwood.chaos.checks.columns import Bools, Rows, RunningMax
-from cordwood.chaos.history import UNKNOWN, AcknowledgeType, Column, Outcome
+from cordwood.chaos.checks.columns import NOTHING, Bools, Rows, RunningMax
+from cordwood.chaos.history import UNKNOWN, AckType, Column, Outcome
 
 if TYPE_CHECKING:
     from cordwood.chaos.checks.evidence import Evidence
@@ -18,7 +18,7 @@ CLOCK_RATES = 0.97, 1.03
 """A broker's clock may be so much slower or faster than the one of the history."""
 UNSETTLED_NS = 30 * 1_000_000_000
 """The time after a fault in which leaders may change, where their epochs are not known."""
-FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+FINAL = (AckType.ACCEPT, AckType.REJECT)
 
 
 class ByRecord(NamedTuple):
@@ -119,7 +119,7 @@ class ShareEvidence:
         acquisitions, told = self._history.acquisitions, self._history.acknowledgements
         row, record = self.acknowledged
         if not is_renewal_counted:
-            is_other = told.type[row] != AcknowledgeType.RENEW
+            is_other = told.type[row] != AckType.RENEW
             row, record = row[is_other], record[is_other]
         begin = np.searchsorted(record, self.deliveries.record[deliveries], "left").tolist()
         end = np.searchsorted(record, self.deliveries.record[deliveries], "right").tolist()
@@ -148,6 +148,17 @@ class ShareEvidence:
             is_calm &= (end < since_ns) | (begin > until_ns + UNSETTLED_NS)
         is_one[unknown] = is_calm
         return is_one
+
+    def delivered_after(self, record: Column, at_ns: Column) -> Bools:
+        """Return whether the record, or an earlier one there, was delivered by a fetch that was sent later."""
+        row, delivered = self.deliveries
+        invoked_ns = self._history.acquisitions.invoked_ns[row]
+        place = delivered >> OFFSET_BITS
+        # With negated times, what is before is what is later; and the least record is the largest negated one.
+        least = RunningMax(place, -invoked_ns, -delivered)
+        found = -least.before(record >> OFFSET_BITS, -at_ns)
+        is_known: Bools = (found != -NOTHING) & (found <= record)
+        return is_known
 
     def record_of(self, group: Column | int, partition: Column | int, offset: Column) -> Column:
         """Return the number of each record."""

@@ -19,7 +19,7 @@ from kio.schema.describe_share_group_offsets.v0.request import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.checks.anomaly import Anomaly
-from cordwood.chaos.history import AcknowledgeType, Outcome
+from cordwood.chaos.history import AckType, Outcome
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live import histories
 from cordwood.chaos.live.broker_views import GROUP_KEY
@@ -125,7 +125,7 @@ def add_share_group(
                     history.poll(number, partition, offset, value, at_ns, content=content)
             else:
                 outcome = Outcome.OK if value == 0 else Outcome.FAIL if value in REFUSED else Outcome.INFO
-                history.acknowledged(place, partition, offsets, AcknowledgeType(count), times, outcome)
+                history.acknowledged(place, partition, offsets, AckType(count), times, outcome)
     for partition, start in starts.items():
         for _ in range(UNSEEN):
             history.acquired((GROUP, first, 0), partition, (0, 0), 0, (last_ns, last_ns), outcome=Outcome.INFO)
@@ -134,7 +134,7 @@ def add_share_group(
 
 def finished(members: Sequence[RowArray]) -> int:
     """Return how many acknowledgements finished a record."""
-    final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+    final = (AckType.ACCEPT, AckType.REJECT)
     return sum(
         int(((rows["kind"] == ShareKind.ACKNOWLEDGED) & (rows["value"] == 0) & (rows["number"] == kind)).sum())
         for rows in members

@@ -6,7 +6,7 @@ import pytest
 from history_scenario import HistoryScenario
 
 from cordwood.chaos.checks import CHECKS
-from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, AcknowledgeType, Outcome
+from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, AckType, Outcome
 
 
 @pytest.fixture
@@ -31,25 +31,26 @@ def planted_in_groups() -> dict[str, Callable[[HistoryScenario], HistoryScenario
     return {
         "lost-delivery": lambda scenario: scenario.share_group().acknowledged("a").polled("a").share_start(1),
         "acknowledged-redelivery": lambda scenario: (
-            scenario.share_group().acquired(0).share(AcknowledgeType.ACCEPT, 0).acquired(0, member=2, count=2)
+            scenario.share_group().acquired(0).share(AckType.ACCEPT, 0).acquired(0, member=2, count=2)
         ),
         "doubled-acknowledgement": lambda scenario: (
             scenario.share_group()
-            .acquired(0)
+            .acquired(1)
             .after(2000)
-            .acquired(0, member=2, count=2)
-            .share(AcknowledgeType.ACCEPT, 0)
-            .share(AcknowledgeType.ACCEPT, 0, member=2)
+            .acquired(1, member=2, count=2)
+            .share(AckType.ACCEPT, 1)
+            .share(AckType.ACCEPT, 1, member=2)
+            .acquired(0)
         ),
         "double-acquisition": lambda scenario: (
             scenario.share_group().acquired(0).acquired(0, member=2, count=2).acquired(1)
         ),
         "wrong-delivery-count": lambda scenario: scenario.share_group().acquired(0, count=6),
         "missing-dead-letter": lambda scenario: (
-            scenario.share_group(has_dead_letters=True).acquired(0).share(AcknowledgeType.REJECT, 0)
+            scenario.share_group(has_dead_letters=True).acquired(0).share(AckType.REJECT, 0)
         ),
         "invented-dead-letter": lambda scenario: (
-            scenario.share_group(has_dead_letters=True).acquired(0).share(AcknowledgeType.ACCEPT, 0).dead_letter(0)
+            scenario.share_group(has_dead_letters=True).acquired(0).share(AckType.ACCEPT, 0).dead_letter(0)
         ),
         "double-assignment": lambda scenario: scenario.owned(1, since=0, until=10).owned(2, since=5, until=15),
         "member-epoch-regress": lambda scenario: scenario.epochs(1, 3, 2),

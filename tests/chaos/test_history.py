@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from cordwood.chaos.history import UNKNOWN, AcknowledgeType, History, NotAHistory, Outcome, content_of, value_of
+from cordwood.chaos.history import UNKNOWN, AckType, History, NotAHistory, Outcome, content_of, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
 
 
@@ -39,7 +39,7 @@ def history() -> History:
     builder.owned(1, 3, 1, 2, (58, 59), coordinator=2)
     builder.share_group(2, 5, has_dead_letters=True)
     builder.acquired((2, 3, 1), 1, (7, 8), 1, (60, 61), lock_ms=1000, leader_epoch=2)
-    builder.acknowledged((2, 3, 1), 1, (7, 8), AcknowledgeType.REJECT, (62, 63))
+    builder.acknowledged((2, 3, 1), 1, (7, 8), AckType.REJECT, (62, 63))
     builder.share_start(2, 1, 8, 64)
     builder.dead_letter(2, 1, 7)
     builder.watermark(3, 1, 8, 0, at_ns=30)

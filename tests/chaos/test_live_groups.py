@@ -3,13 +3,13 @@
 import numpy as np
 
 from cordwood.chaos.checks import check, count_by_kind
-from cordwood.chaos.history import UNKNOWN, AcknowledgeType, Outcome
+from cordwood.chaos.history import UNKNOWN, AckType, Outcome
 from cordwood.chaos.history_builder import HistoryBuilder
 from cordwood.chaos.live.client_rows import NONE, POLLS, SHARES, PollKind, PollRow, RowArray, ShareKind, ShareRow
 from cordwood.chaos.live.histories import CONSUMER_GROUP, add_commits, add_faults, add_ownerships
 from cordwood.chaos.live.share_groups import GROUP, UNSEEN, add_share_group, finished
 
-ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
+ACCEPT, RELEASE = AckType.ACCEPT, AckType.RELEASE
 S = 1_000_000_000
 
 
@@ -30,7 +30,7 @@ def acquired(offset: int, at: int, *, count: int = 1) -> ShareRow:
     return ShareRow(ShareKind.ACQUIRED, 0, offset, offset, count, at * S - 1, at * S)
 
 
-def acknowledged(offset: int, at: int, kind: AcknowledgeType = ACCEPT, *, code: int = 0) -> ShareRow:
+def acknowledged(offset: int, at: int, kind: AckType = ACCEPT, *, code: int = 0) -> ShareRow:
     return ShareRow(ShareKind.ACKNOWLEDGED, 0, offset, code, kind, at * S, at * S + 1)
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from history_scenario import HistoryScenario
 
-from cordwood.chaos.history import UNKNOWN, AcknowledgeType, Outcome
+from cordwood.chaos.history import UNKNOWN, AckType, Outcome
 
 ACCEPT, RELEASE, REJECT, RENEW = (
-    AcknowledgeType.ACCEPT,
-    AcknowledgeType.RELEASE,
-    AcknowledgeType.REJECT,
-    AcknowledgeType.RENEW,
+    AckType.ACCEPT,
+    AckType.RELEASE,
+    AckType.REJECT,
+    AckType.RENEW,
 )
 
 
@@ -33,6 +33,12 @@ def test_a_rejected_record_is_not_delivered_again_either(scenario: HistoryScenar
     acknowledgement, acquisition = scenario.anomalies()[0].operations
     assert (acknowledgement["operation"], acknowledgement["type"]) == ("acknowledgement", REJECT)
     assert (acquisition["operation"], acquisition["delivery_count"]) == ("acquisition", 2)
+
+
+def test_an_acknowledgement_below_the_start_offset_succeeds_and_changes_nothing(scenario: HistoryScenario) -> None:
+    scenario.acquired(1).after(2000).acquired(1, member=2, count=2).share(ACCEPT, 1).share(ACCEPT, 1, member=2)
+    assert scenario.acquired(2).kinds() == {}
+    assert scenario.acquired(0).kinds() == {"doubled-acknowledgement": 1}
 
 
 def unfinished() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cordwood.chaos.checks import Anomaly, check, count_by_kind
 from cordwood.chaos.checks.unavailable import number_of
-from cordwood.chaos.history import ACKS_ALL, UNKNOWN, AcknowledgeType, Outcome, value_of
+from cordwood.chaos.history import ACKS_ALL, UNKNOWN, AckType, Outcome, value_of
 from cordwood.chaos.history_builder import HistoryBuilder
 
 NOBODYS = "?"
@@ -255,7 +255,7 @@ class HistoryScenario:
 
     def share(
         self,
-        kind: AcknowledgeType,
+        kind: AckType,
         begin: int,
         end: int | None = None,
         *,
