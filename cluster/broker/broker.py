@@ -266,7 +266,9 @@ class Broker:
             control = http_access(
                 self._services, self._credentials, tls, lambda: self._lifecycle.is_registered, self._loop.time
             )
-            self._http = HttpServer(watched, control, self._context(watched, control), names)
+            context = self._context(watched, control)
+            self._services.http_queues = context.queues
+            self._http = HttpServer(watched, control, context, names)
             await self._http.start(*address, tls)
 
     def _context(self, watched: Watched, access_control: "AccessControl") -> "Context":
@@ -274,7 +276,8 @@ class Broker:
         from cordwood.cluster.http.context import Context
 
         cluster = self._cluster_client("http")
-        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock, access_control)
+        randbytes = self._services.rng.randbytes
+        return Context.of(watched, cluster, self._settings, self._decoding, self._wall_clock, access_control, randbytes)
 
     def _cluster_client(self, client_id: str) -> ClusterClient:
         """Return a Kafka client of this broker and all others."""

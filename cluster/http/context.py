@@ -7,6 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.bodies import Bodies, Streams
+from cordwood.cluster.http.queues.member import QueueContext
+from cordwood.cluster.http.queues.members import QueueMembers
 from cordwood.cluster.http.records.accumulator import RecordAccumulator
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.security.access import Access, AccessControl
@@ -37,6 +39,7 @@ class Context:
     bodies: Bodies
     streams: Streams
     accumulator: RecordAccumulator
+    queues: QueueMembers
     access_control: AccessControl
     move_rates: MoveRates = field(default_factory=MoveRates)
     _access: Access | None = None
@@ -50,12 +53,17 @@ class Context:
         decoding: DecodeQueue,
         wall_clock: Callable[[], int],
         access_control: AccessControl,
+        random_bytes: Callable[[int], bytes],
     ) -> "Context":
         """Construct a context with no requests in flight. A request is handled in one that is `under` its access."""
         accumulator = RecordAccumulator(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
         bodies = Bodies(watched.memory.http_bodies)
         streams = Streams()
-        return cls(watched, cluster, settings, decoding, wall_clock, bodies, streams, accumulator, access_control)
+        of_queues = QueueContext(watched.broker_id, lambda: watched.quorum.image, decoding, streams, random_bytes)
+        queues = QueueMembers(cluster, of_queues)
+        return cls(
+            watched, cluster, settings, decoding, wall_clock, bodies, streams, accumulator, queues, access_control
+        )
 
     def under(self, access: Access) -> "Context":
         """Return the context of a request: all that it asks brokers for is on behalf of its sender."""
@@ -69,6 +77,7 @@ class Context:
 
     async def close(self) -> None:
         """Close all connections. Records in flight may or may not be appended."""
+        await self.queues.close()
         await self.accumulator.close()
         await self.cluster.close()
 

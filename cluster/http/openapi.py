@@ -27,6 +27,7 @@ _MEANING = {
     404: "The resource does not exist.",
     408: "The body did not arrive in time.",
     409: "The state of the resource does not allow the request.",
+    410: "The records are no longer locked for the receipts.",
     413: "The body, or a batch, is too large.",
     415: "The content type of the body is not supported.",
     422: "The body is not valid.",

@@ -71,3 +71,4 @@ class ApiKey(IntEnum):
     CREATE_CUT = 512
     DESCRIBE_CUTS = 513
     DROP_CUT = 514
+    ACKNOWLEDGE_QUEUE = 515

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.cut_offsets import CutOffsets
     from cordwood.cluster.kafka.features import BrokerLevels
+    from cordwood.cluster.kafka.http_queues import HttpQueues
     from cordwood.cluster.kafka.producer_ids import ProducerIds
     from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
     from cordwood.cluster.metadata.quorum import Quorum
@@ -76,6 +77,8 @@ class Services:
     archive: "ArchiveReads | None" = None
     """None if this broker has no archive."""
     throttle: ClientThrottle = field(default_factory=ClientThrottle)
+    http_queues: "HttpQueues | None" = None
+    """None if this broker has no HTTP API."""
 
 
 @dataclass(slots=True)

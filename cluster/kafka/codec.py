@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 
-from cordwood.client.cut_messages import REQUESTS
+from cordwood.client import cut_messages, queue_messages
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.message_writer import Answer, writing
 from cordwood.cluster.kafka.rows import rows
@@ -25,6 +25,8 @@ _CORRELATION_ID = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 
 Upgrade = Callable[[Any], Any]
+REQUESTS: dict[int, Any] = {**cut_messages.REQUESTS, **queue_messages.REQUESTS}
+"""The requests of APIs that Kafka does not have."""
 
 
 # kio imports the module by name on each call, which takes longer than decoding a small request.

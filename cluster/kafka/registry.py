@@ -5,6 +5,7 @@ from types import ModuleType
 from cordwood.cluster.kafka import wire
 from cordwood.cluster.kafka.call import ServedApi
 from cordwood.cluster.kafka.handlers import (
+    acknowledge_queue,
     add_offsets_to_txn,
     add_partitions_to_txn,
     add_raft_voter,
@@ -137,7 +138,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     update_raft_voter,
 )
 
-OWN_HANDLERS: tuple[ModuleType, ...] = (create_cut, describe_cuts, drop_cut)
+OWN_HANDLERS: tuple[ModuleType, ...] = (create_cut, describe_cuts, drop_cut, acknowledge_queue)
 """The APIs that Kafka does not have. ApiVersions leaves them out: Kafka's clients have no name for them."""
 
 

@@ -119,8 +119,9 @@ class HttpStory:
         )
         cluster = ClusterClient(ME, _no_channel, lambda _: None, _no_dial, self.watched.turns, "http", has_acls=True)
         decoding = DecodeQueue(run_here, self.watched.memory.decoding)
-        context = Context.of(self.watched, cluster, settings, decoding, lambda: self.now_ms, self.access_control)
-        self.server = HttpServer(self.watched, self.access_control, context if has_api else None)
+        control, randbytes = self.access_control, random.Random(1).randbytes
+        context = Context.of(self.watched, cluster, settings, decoding, lambda: self.now_ms, control, randbytes)
+        self.server = HttpServer(self.watched, control, context if has_api else None)
         self.port = 0
 
     def note(self, event: AuditEvent) -> None:

@@ -82,3 +82,47 @@ def test_an_unknown_group_is_named_with_what_to_do(broker: RunningBroker) -> Non
     outcome = in_process("group", "describe", "none", bootstrap=broker.bootstrap)
     assert outcome.exit_code == ExitCode.FAILED
     assert "cordwood group list" in outcome.stderr
+
+
+def test_groups_are_listed_by_type(broker: RunningBroker, group: str) -> None:
+    def listed(*options: str) -> list[str]:
+        rows = in_process("group", "list", "--json", *options, bootstrap=broker.bootstrap).json
+        return [row["type"] for row in rows if row["group"] == group]
+
+    assert listed() == listed("--type", "classic") == ["classic"]
+    assert listed("--type", "share") == []
+    wrong = in_process("group", "list", "--type", "streams", bootstrap=broker.bootstrap)
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "classic, consumer or share" in wrong.stderr
+
+
+def test_a_deleted_group_is_gone(broker: RunningBroker, group: str) -> None:
+    bootstrap = broker.bootstrap
+    offsets = in_process("group", "delete", group, "--topic", "t", "--yes", bootstrap=bootstrap)
+    assert offsets.text.strip() == f"{group}: offsets deleted", offsets.stderr
+    in_process("group", "reset", group, "--to", "2", "--topic", "t", "--execute", bootstrap=bootstrap)
+    assert committed(broker, group) == [2]
+    assert in_process("group", "delete", group, "--yes", bootstrap=bootstrap).text.strip() == f"{group}: deleted"
+    assert in_process("group", "describe", group, bootstrap=bootstrap).exit_code == ExitCode.FAILED
+    again = in_process("group", "delete", group, "--yes", bootstrap=bootstrap)
+    assert again.exit_code == ExitCode.FAILED
+    assert "cordwood group list" in again.stderr
+    assert in_process("group", "delete", group, "--yes", "--if-exists", bootstrap=bootstrap).exit_code == ExitCode.OK
+
+
+def test_configs_of_a_group_are_shown_and_changed(broker: RunningBroker) -> None:
+    key, bootstrap = "share.record.lock.duration.ms", broker.bootstrap
+
+    def lock(*options: str) -> tuple[str, str]:
+        outcome = in_process("group", "config", "workers", "--json", *options, bootstrap=bootstrap)
+        (row,) = [row for row in outcome.json if row["key"] == key]
+        return row["value"], row["source"]
+
+    default = lock()
+    assert lock("--config", f"{key}=45000") == ("45000", "dynamic_group_config")
+    assert lock("--unset", key) == default
+    refused = in_process("group", "config", "workers", "--config", f"{key}=soon", bootstrap=bootstrap)
+    assert refused.exit_code == ExitCode.FAILED
+    wrong = in_process("group", "config", "workers", "--config", "soon", bootstrap=bootstrap)
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "give key=value" in wrong.stderr

@@ -1,0 +1,1 @@
+"""Requests of `cordwood group` about groups of all types."""

@@ -1,0 +1,131 @@
+"""Decoding of acquired records: the records of a ShareFetch response that the member has locked."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from cordwood.cluster.http.bodies import Streams
+from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, USUAL_RECORD_BYTES, Portion, Portions
+from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import LargeRecord, Record
+
+
+class Acquired(NamedTuple):
+    """A range of locked offsets, half-open, and how often its records have been delivered."""
+
+    offsets: range
+    delivery_count: int
+
+
+class AcquiredRecord(NamedTuple):
+    """A locked record. `record` is None if it cannot be decoded, for the given `reason`."""
+
+    offset: int
+    delivery_count: int
+    record: Record | None
+    reason: str | None = None
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of key and value."""
+        return 0 if self.record is None else len(self.record.key or b"") + len(self.record.value or b"")
+
+
+class Decoded(NamedTuple):
+    """The locked records of one partition, and the locked offsets that have no record."""
+
+    records: Sequence[AcquiredRecord]
+    gaps: Sequence[range]
+
+
+def acquired_in(row: Any) -> list[Acquired]:
+    """Return the locked ranges of a partition's row in a response, by offset. Raises Malformed."""
+    found = sorted(
+        (
+            Acquired(range(batch.first_offset, batch.last_offset + 1), batch.delivery_count)
+            for batch in row.acquired_records
+        ),
+        key=lambda acquired: acquired.offsets.start,
+    )
+    end = 0
+    for acquired in found:
+        if acquired.offsets.start < end or not acquired.offsets:
+            raise Malformed("acquired records that overlap")
+        end = acquired.offsets.stop
+    return found
+
+
+async def decode(batches: bytes, acquired: Sequence[Acquired], decoding: DecodeQueue, streams: Streams) -> Decoded:
+    """Decode the locked records among the batches. Raises Malformed.
+
+    Portions beyond a light one are decoded in the decode queue, as the records API does, and large records one at a
+    time. An offset without a record is a gap: a marker, or a record that the log cleaner has removed.
+    """
+    if not acquired:
+        return Decoded((), ())
+    records: list[AcquiredRecord] = []
+    gaps: list[range] = []
+    left, start = _Offsets(acquired), acquired[0].offsets.start
+    portions = Portions(batches, range(start, acquired[-1].offsets.stop), None)
+    while not portions.is_over:
+        portion = await _next(portions, decoding, streams)
+        for record in portion.records:
+            assert isinstance(record, Record), "markers are left out"
+            gaps += [skipped.offsets for skipped in left.below(record.offset)]
+            count = left.take(record.offset)
+            if count is not None:
+                records.append(AcquiredRecord(record.offset, count, record))
+        if portion.damage is not None:
+            gaps += [skipped.offsets for skipped in left.below(start)]
+            records += [
+                AcquiredRecord(offset, locked.delivery_count, None, portion.damage)
+                for locked in left.below(portion.end)
+                for offset in locked.offsets
+            ]
+        start = portion.end
+    gaps += [skipped.offsets for skipped in left.below(acquired[-1].offsets.stop)]
+    return Decoded(records, gaps)
+
+
+async def _next(portions: Portions, decoding: DecodeQueue, streams: Streams) -> Portion:
+    """Decode the next portion. Raises Malformed."""
+    try:
+        try:
+            return await _portion(portions, USUAL_RECORD_BYTES, decoding)
+        except LargeRecord:
+            async with streams.large_record:
+                return await _portion(portions, RECORD_BYTES_MAX, decoding)
+    except CorruptBatch as damage:
+        raise Malformed(f"a damaged batch: {damage}") from damage
+
+
+async def _portion(portions: Portions, record_bytes_max: int, decoding: DecodeQueue) -> Portion:
+    if portions.is_light:
+        return portions.next(record_bytes_max)
+    portion: Portion = await decoding.run(portions.next, record_bytes_max)
+    return portion
+
+
+class _Offsets:
+    """The locked offsets that have not been looked at."""
+
+    def __init__(self, acquired: Sequence[Acquired]) -> None:
+        self._left = list(reversed(acquired))
+
+    def below(self, offset: int) -> list[Acquired]:
+        """Remove and return the offsets below `offset`."""
+        found = []
+        while self._left and self._left[-1].offsets.start < offset:
+            first = self._left.pop()
+            found.append(Acquired(range(first.offsets.start, min(first.offsets.stop, offset)), first.delivery_count))
+            if first.offsets.stop > offset:
+                self._left.append(Acquired(range(offset, first.offsets.stop), first.delivery_count))
+        return found
+
+    def take(self, offset: int) -> int | None:
+        """Remove the first offset if it is this one. Return its delivery count; None if it is not locked."""
+        if not self._left or offset not in self._left[-1].offsets:
+            return None
+        (taken,) = self.below(offset + 1)
+        return taken.delivery_count

@@ -1,0 +1,401 @@
+"""A member of a share group for the HTTP clients of one user at one broker: it acquires records when they ask.
+
+A long poll of one client must not delay the acknowledgement of another one: while clients hold records, a poll of a
+leader is short. Records that were acquired beyond what a client took go to the next one, or back after a while.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.http.bodies import Streams
+from cordwood.cluster.http.queues.acquired import AcquiredRecord, acquired_in, decode
+from cordwood.cluster.http.queues.deliveries import Deliveries, QueueOffset, QueuePartition
+from cordwood.cluster.http.queues.membership import GroupMembership
+from cordwood.cluster.http.queues.session import GAP, RELEASE, RENEW, Ack, LeaderSession, SessionOver
+from cordwood.cluster.http.refusal import HttpRefusal, refusal_of, status_of
+from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
+from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.metadata.image import NO_LEADER, Image
+from cordwood.cluster.operations.queue_receipts import SECRET_BYTES, Receipt
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.replication.tasks import Tasks
+
+DENIED = 403
+FETCH_RECORDS_MAX = 500
+POLL_S, BUSY_POLL_S = 0.5, 0.05
+"""Long poll of a leader, without and with records that clients hold."""
+RETRY_S = 0.2
+PATIENCE_S = 3.0
+"""A client that does not wait gets this long for the member to join, and for each leader to answer once."""
+FRESH_SHARE = 3
+"""Records that no client took within this part of their lock are released."""
+IDLE_S = 60.0
+"""A member without clients leaves its group after this time."""
+
+_events = structlog.get_logger("http")
+
+
+class Ready(NamedTuple):
+    """An acquired record that no client has yet."""
+
+    place: QueuePartition
+    record: AcquiredRecord
+    session: LeaderSession
+    acquired_at: float
+    lock_s: float
+
+
+class Taken(NamedTuple):
+    """A record for a client."""
+
+    place: QueuePartition
+    record: AcquiredRecord
+    receipt: Receipt
+
+
+class TakeAnswer(NamedTuple):
+    """The records that a client gets, locked for `lock_ms` from now on."""
+
+    records: Sequence[Taken]
+    lock_ms: int
+
+
+@dataclass(eq=False, slots=True)
+class QueueClient:
+    """A client that waits for records."""
+
+    records_max: int
+    bytes_max: int
+    deadline: float
+    last: float
+    """When it gets an empty answer even if not every leader has been asked."""
+    answer: "asyncio.Future[TakeAnswer]"
+    asked: set[int] = field(default_factory=set)
+    """The leaders that had nothing for it."""
+
+
+class QueueContext(NamedTuple):
+    """What a member uses of its broker."""
+
+    broker_id: int
+    image: Callable[[], Image]
+    decoding: DecodeQueue
+    streams: Streams
+    random_bytes: Callable[[int], bytes]
+
+
+class QueueMember:
+    """One member. Its number names it in receipts."""
+
+    def __init__(
+        self,
+        number: int,
+        member_id: str,
+        group_id: str,
+        topics: tuple[str, ...],
+        cluster: ClusterClient,
+        context: QueueContext,
+    ) -> None:
+        self.number, self.member_id, self.group_id, self.topics = number, member_id, group_id, topics
+        self._cluster, self._context = cluster, context
+        self._now = asyncio.get_running_loop().time
+        self._membership = GroupMembership(cluster, group_id, member_id, topics, self._feed)
+        self._sessions: dict[int, LeaderSession] = {}
+        self._feeding: set[int] = set()
+        """The leaders that are being polled."""
+        self._ready: deque[Ready] = deque()
+        self._waiting: deque[QueueClient] = deque()
+        self._tasks = Tasks()
+        self._used_at = self._now()
+        self.deliveries = Deliveries()
+        self.refusal: HttpRefusal | None = None
+        """Why the member has ended."""
+
+    def start(self) -> None:
+        self._tasks.spawn(self._stay(), "a queue's member")
+
+    async def close(self) -> None:
+        """Leave the group, and release what it holds."""
+        self._fail(refusal_of(ErrorCode.broker_not_available))
+        await self._tasks.close()
+        for session in self._sessions.values():
+            await session.close()
+        self._sessions.clear()
+        await self._membership.leave()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no client has used it for a while, and none holds a record of it."""
+        return not self._waiting and not len(self.deliveries) and self._now() - self._used_at > IDLE_S
+
+    @property
+    def is_free(self) -> bool:
+        """True if no client waits for it or holds a record of it."""
+        return not self._waiting and not len(self.deliveries)
+
+    async def take(self, records_max: int, bytes_max: int, wait_s: float) -> TakeAnswer:
+        """Return records, as soon as there are some; none after `wait_s`. Raises HttpRefusal."""
+        now = self._now()
+        self._used_at = now
+        if self.refusal is not None:
+            raise self.refusal
+        future: asyncio.Future[TakeAnswer] = asyncio.get_running_loop().create_future()
+        waiter = QueueClient(records_max, bytes_max, now + wait_s, now + max(wait_s, PATIENCE_S), future)
+        self._waiting.append(waiter)
+        try:
+            self._serve()
+            self._feed()
+            while not future.done():
+                now = self._now()
+                if now >= waiter.last or (now >= waiter.deadline and self._has_asked_all(waiter)):
+                    return TakeAnswer((), 0)
+                until = waiter.deadline if now < waiter.deadline else waiter.last
+                await asyncio.wait((future,), timeout=until - now)
+            return future.result()
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # The client is gone: the records go to the next one at once.
+                receipts = [taken.receipt for taken in future.result().records]
+                self._tasks.spawn(self.acknowledge(receipts, RELEASE))
+            raise
+        finally:
+            self._used_at = self._now()
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    async def acknowledge(self, receipts: Sequence[Receipt], acknowledge_type: int) -> list[ErrorCode]:
+        """Acknowledge deliveries. Return the outcome of each."""
+        self._used_at = self._now()
+        outcomes = [ErrorCode.invalid_record_state] * len(receipts)
+        by_leader: defaultdict[int, list[int]] = defaultdict(list)
+        for at, receipt in enumerate(receipts):
+            found = self.deliveries.find(receipt)
+            if found is None:
+                if self.deliveries.was_done(receipt, acknowledge_type):
+                    outcomes[at] = ErrorCode.none
+            elif not found.is_settling:
+                found.is_settling = True
+                by_leader[found.leader].append(at)
+        await asyncio.gather(
+            *(
+                self._settle(leader, wanted, receipts, acknowledge_type, outcomes)
+                for leader, wanted in by_leader.items()
+            )
+        )
+        return outcomes
+
+    def lock_ms(self) -> int:
+        """Return the duration of locks, as the leaders said last."""
+        return min((session.lock_ms for session in self._sessions.values() if session.lock_ms), default=0)
+
+    def look(self) -> None:
+        """Forget deliveries whose locks have ended, and release records that no client takes. Called each second."""
+        now = self._now()
+        self._feed()
+        self.deliveries.expire(int(now * 1000))
+        stale: defaultdict[LeaderSession, list[Ready]] = defaultdict(list)
+        while self._ready and now - self._ready[0].acquired_at > self._ready[0].lock_s / FRESH_SHARE:
+            ready = self._ready.popleft()
+            stale[ready.session].append(ready)
+        for session, released in stale.items():
+            acks = [Ack(one.place, one.record.offset, one.record.offset, RELEASE) for one in released]
+            self._acknowledge_later(session, acks)
+
+    async def _settle(
+        self,
+        leader: int,
+        wanted: Sequence[int],
+        receipts: Sequence[Receipt],
+        acknowledge_type: int,
+        outcomes: list[ErrorCode],
+    ) -> None:
+        """Acknowledge the deliveries of one leader, and note the outcomes."""
+        session = self._sessions.get(leader)
+        if session is None or not session.is_open:
+            self.deliveries.end_session(leader)
+            return
+        places = [QueuePartition(receipts[at].topic_id, receipts[at].partition) for at in wanted]
+        acks = [
+            Ack(place, receipts[at].offset, receipts[at].offset, acknowledge_type)
+            for place, at in zip(places, wanted, strict=True)
+        ]
+        codes = await session.acknowledge(acks)
+        until_ms = int(self._now() * 1000) + session.lock_ms
+        for at, code in zip(wanted, codes, strict=True):
+            receipt, outcomes[at] = receipts[at], code
+            found = self.deliveries.find(receipt)
+            if found is not None:
+                found.is_settling = False
+            if code is ErrorCode.none and acknowledge_type == RENEW:
+                self.deliveries.renew(receipt, until_ms)
+            elif code is ErrorCode.none:
+                self.deliveries.finish(receipt, acknowledge_type)
+            elif code in (ErrorCode.invalid_record_state, ErrorCode.not_leader_or_follower):
+                self.deliveries.drop(receipt)
+
+    async def _stay(self) -> None:
+        try:
+            await self._membership.run()
+        except HttpRefusal as refusal:
+            self._fail(refusal)
+
+    def _fail(self, refusal: HttpRefusal) -> None:
+        """End the member: clients get an error, and the next one a new member."""
+        self.refusal = self.refusal or refusal
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.answer.done():
+                waiter.answer.set_exception(refusal)
+
+    def _leaders(self) -> dict[int, frozenset[QueuePartition]]:
+        """Return the assigned partitions by their leaders."""
+        topics = self._context.image().topics_by_id
+        led: defaultdict[int, set[QueuePartition]] = defaultdict(set)
+        for place in self._membership.places:
+            topic = topics.get(place.topic_id)
+            if topic is not None and place.partition < len(topic.partitions):
+                leader = topic.partitions[place.partition].leader
+                if leader != NO_LEADER:
+                    led[int(leader)].add(place)
+        return {leader: frozenset(places) for leader, places in led.items()}
+
+    def _has_asked_all(self, waiter: QueueClient) -> bool:
+        return self._membership.has_joined and self._leaders().keys() <= waiter.asked
+
+    def _feed(self) -> None:
+        """Poll every leader while clients wait."""
+        if self._waiting and self.refusal is None:
+            for leader in self._leaders().keys() - self._feeding:
+                self._feeding.add(leader)
+                self._tasks.spawn(self._feed_from(leader), "take over HTTP")
+
+    async def _feed_from(self, leader: int) -> None:
+        try:
+            while self._waiting and (places := self._leaders().get(leader)):
+                try:
+                    session = await self._session(leader)
+                    is_served = await self._poll(session, places)
+                except (SessionOver, Unanswered, Malformed) as error:
+                    if isinstance(error, SessionOver) and status_of(error.code) == DENIED:
+                        raise refusal_of(error.code) from None
+                    _events.info("queue.session_over", group=self.group_id, leader=leader, reason=str(error))
+                    self._drop_session(leader)
+                    is_served = False
+                if not is_served:
+                    await asyncio.sleep(RETRY_S)
+        except HttpRefusal as refusal:
+            self._fail(refusal)
+        finally:
+            self._feeding.discard(leader)
+
+    async def _session(self, leader: int) -> LeaderSession:
+        """Return the session at a leader. Raises Unanswered."""
+        session = self._sessions.get(leader)
+        if session is not None and session.is_open:
+            return session
+        self._drop_session(leader)
+        connection = await self._cluster.open(leader)
+        session = LeaderSession(connection, leader, self.group_id, self.member_id)
+        self._sessions[leader] = session
+        return session
+
+    def _drop_session(self, leader: int) -> None:
+        session = self._sessions.pop(leader, None)
+        if session is not None:
+            self._tasks.spawn(session.close())
+            self._ready = deque(one for one in self._ready if one.session is not session)
+            self.deliveries.end_session(leader)
+
+    async def _poll(self, session: LeaderSession, places: frozenset[QueuePartition]) -> bool:
+        """Acquire records for the clients that wait. Return whether the leader served each partition.
+
+        Raises SessionOver, Malformed, HttpRefusal.
+        """
+        waiting = list(self._waiting)
+        now = self._now()
+        wanted = min(sum(waiter.records_max for waiter in waiting), FETCH_RECORDS_MAX)
+        poll_s = BUSY_POLL_S if len(self.deliveries) else POLL_S
+        wait_s = min(max(max(waiter.deadline for waiter in waiting) - now, 0.0), poll_s)
+        if any(session.leader not in waiter.asked for waiter in waiting):
+            # A client that waits for records of any leader hears of this one's first.
+            wait_s = 0.0
+        response = await session.fetch(places, wanted, wait_s)
+        is_served = True
+        for topic in response.responses:
+            for row in topic.partitions:
+                is_served &= await self._take_in(session, QueuePartition(topic.topic_id, row.partition_index), row)
+        for waiter in waiting:
+            waiter.asked.add(session.leader)
+        self._serve()
+        self._answer_overdue()
+        # Partitions may have new leaders.
+        self._feed()
+        return is_served
+
+    async def _take_in(self, session: LeaderSession, place: QueuePartition, row: Any) -> bool:
+        """Take the acquired records of a partition. Return whether the leader served it. Raises HttpRefusal."""
+        code = row.error_code
+        if code is not ErrorCode.none:
+            if status_of(code) == DENIED:
+                raise refusal_of(code, row.error_message)
+            return False
+        acquired_at, lock_s = self._now(), session.lock_ms / 1000
+        acquired = acquired_in(row)
+        decoded = await decode(bytes(row.records or b""), acquired, self._context.decoding, self._context.streams)
+        self._ready += [Ready(place, record, session, acquired_at, lock_s) for record in decoded.records]
+        gaps = [Ack(place, gap.start, gap.stop - 1, GAP) for gap in decoded.gaps]
+        self._acknowledge_later(session, gaps)
+        return True
+
+    def _acknowledge_later(self, session: LeaderSession, acks: Sequence[Ack]) -> None:
+        if acks and session.is_open:
+            self._tasks.spawn(session.acknowledge(acks))
+
+    def _serve(self) -> None:
+        """Give the acquired records to the clients that wait, the first one first."""
+        while self._waiting and self._ready:
+            waiter = self._waiting.popleft()
+            if not waiter.answer.done():
+                waiter.answer.set_result(self._hand_out(waiter))
+
+    def _answer_overdue(self) -> None:
+        now = self._now()
+        for waiter in list(self._waiting):
+            if now >= waiter.deadline and self._has_asked_all(waiter) and not waiter.answer.done():
+                self._waiting.remove(waiter)
+                waiter.answer.set_result(TakeAnswer((), 0))
+
+    def _hand_out(self, waiter: QueueClient) -> TakeAnswer:
+        """Take records for a client, up to its limits and at least one."""
+        secret = self._context.random_bytes(SECRET_BYTES)
+        bytes_left, taken = waiter.bytes_max, list[Ready]()
+        while self._ready and len(taken) < waiter.records_max and bytes_left > 0:
+            ready = self._ready.popleft()
+            bytes_left -= ready.record.content_bytes
+            taken.append(ready)
+        until = min(ready.acquired_at + ready.lock_s for ready in taken)
+        for session, of_session in _by_session(taken).items():
+            places = [QueueOffset(ready.place, ready.record.offset) for ready in of_session]
+            self.deliveries.add(session.leader, places, secret, int(until * 1000))
+        records = [
+            Taken(
+                ready.place,
+                ready.record,
+                Receipt(self._context.broker_id, self.number, *ready.place, ready.record.offset, secret),
+            )
+            for ready in taken
+        ]
+        return TakeAnswer(records, max(int((until - self._now()) * 1000), 0))
+
+
+def _by_session(taken: Iterable[Ready]) -> dict[LeaderSession, list[Ready]]:
+    by_session: defaultdict[LeaderSession, list[Ready]] = defaultdict(list)
+    for ready in taken:
+        by_session[ready.session].append(ready)
+    return by_session

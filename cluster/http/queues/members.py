@@ -1,0 +1,149 @@
+"""The members of share groups that one broker keeps for its HTTP clients: one for each user, group and topics."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.http.queues.member import QueueContext, QueueMember, TakeAnswer
+from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.kafka.cluster_client import ClusterClient
+from cordwood.cluster.operations.queue_receipts import Receipt
+from cordwood.cluster.security.principal import Principal
+from cordwood.replication.tasks import Tasks
+
+MEMBERS_MAX = 64
+"""Each holds at most one fetch of each leader that no client has taken."""
+HELD_MAX = 100_000
+"""Records that clients hold."""
+LOOK_S = 1.0
+AT_ONCE_MAX = 64
+"""Requests in flight to one broker for queues."""
+
+_Key = tuple[Principal, str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class QueueMeasures:
+    """Counts of this broker's queues over HTTP."""
+
+    takes: int = 0
+    taken_records: int = 0
+    acknowledgements: int = 0
+    refused_acknowledgements: int = 0
+
+
+class QueueMembers:
+    """All members of this broker, and the records that clients hold of them."""
+
+    def __init__(self, cluster: ClusterClient, context: QueueContext) -> None:
+        self._cluster, self._context = cluster.apart(AT_ONCE_MAX), context
+        self._members: dict[_Key, QueueMember] = {}
+        self._by_number: dict[int, QueueMember] = {}
+        self._next_number = 1
+        self._tasks = Tasks()
+        self._looking: asyncio.Task[None] | None = None
+        self.measures = QueueMeasures()
+
+    def members(self) -> Iterator[QueueMember]:
+        yield from list(self._by_number.values())
+
+    @property
+    def held(self) -> int:
+        """The number of records that clients hold."""
+        return sum(len(member.deliveries) for member in self._by_number.values())
+
+    async def take(
+        self,
+        cluster: ClusterClient,
+        group_id: str,
+        topics: Sequence[str],
+        records_max: int,
+        bytes_max: int,
+        wait_s: float,
+    ) -> TakeAnswer:
+        """Take records for a client, on behalf of whom `cluster` sends requests. Raises HttpRefusal."""
+        if self.held >= HELD_MAX:
+            sentence = f"Clients of this broker hold {HELD_MAX} records of queues: acknowledge them first."
+            raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
+        member = self._member(cluster, group_id, tuple(sorted(set(topics))))
+        self.measures.takes += 1
+        answer = await member.take(records_max, bytes_max, wait_s)
+        self.measures.taken_records += len(answer.records)
+        return answer
+
+    async def acknowledge(
+        self, group_id: str, receipts: Sequence[Receipt | None], acknowledge_type: int
+    ) -> tuple[list[ErrorCode], int]:
+        """Acknowledge records that this broker handed out. Return the outcomes, and the duration of locks in ms."""
+        outcomes, lock_ms = [ErrorCode.invalid_record_state] * len(receipts), 0
+        by_member: dict[QueueMember, list[tuple[int, Receipt]]] = {}
+        for at, receipt in enumerate(receipts):
+            member = None if receipt is None else self._by_number.get(receipt.member)
+            if receipt is not None and member is not None and member.group_id == group_id:
+                by_member.setdefault(member, []).append((at, receipt))
+        for member, rows in by_member.items():
+            codes = await member.acknowledge([receipt for _, receipt in rows], acknowledge_type)
+            for (at, _), code in zip(rows, codes, strict=True):
+                outcomes[at] = code
+            lock_ms = max(lock_ms, member.lock_ms())
+        refused = sum(code is not ErrorCode.none for code in outcomes)
+        self.measures.acknowledgements += len(outcomes) - refused
+        self.measures.refused_acknowledgements += refused
+        return outcomes, lock_ms
+
+    async def close(self) -> None:
+        """Leave all groups."""
+        if self._looking is not None:
+            self._looking.cancel()
+        members = list(self._by_number.values())
+        self._members.clear()
+        self._by_number.clear()
+        await asyncio.gather(*(member.close() for member in members))
+        await self._tasks.close()
+        await self._cluster.close()
+
+    def _member(self, cluster: ClusterClient, group_id: str, topics: tuple[str, ...]) -> QueueMember:
+        key = cluster.identity.principal, group_id, topics
+        member = self._members.get(key)
+        if member is not None and member.refusal is None:
+            return member
+        if member is not None:
+            self._end(key)
+        self._make_room()
+        number, self._next_number = self._next_number, self._next_number + 1
+        member_id = str(UUID(bytes=self._context.random_bytes(16), version=4))
+        own = self._cluster.on_behalf_of(cluster.identity)
+        member = self._members[key] = self._by_number[number] = QueueMember(
+            number, member_id, group_id, topics, own, self._context
+        )
+        member.start()
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+        return member
+
+    def _make_room(self) -> None:
+        """End a member that no client uses if there are too many. Raises HttpRefusal."""
+        if len(self._members) < MEMBERS_MAX:
+            return
+        for key, member in self._members.items():
+            if member.is_free:
+                self._end(key)
+                return
+        sentence = f"This broker already serves {MEMBERS_MAX} queues: use another broker, or try again later."
+        raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
+
+    def _end(self, key: _Key) -> None:
+        member = self._members.pop(key)
+        del self._by_number[member.number]
+        self._tasks.spawn(member.close(), "leave a queue's group")
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for key, member in list(self._members.items()):
+                member.look()
+                if member.is_idle or (member.refusal is not None and member.is_free):
+                    self._end(key)
