@@ -19,6 +19,7 @@ from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
+from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.shard import Shard
@@ -83,6 +84,11 @@ class GroupCoordinator:
         )
         self.shares = ShareGroups(context, self._state_store, self._effect_runner, states)
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock)
+
+    @property
+    def measures(self) -> GroupMeasures:
+        """Counts and times since the broker has started."""
+        return self._effect_runner.measures
 
     def start(self) -> None:
         """Load the groups in the background, and start the expiry checks."""

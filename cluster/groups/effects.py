@@ -33,6 +33,7 @@ from cordwood.cluster.groups.exchange import (
 )
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.groups.share.group import ShareGroup
@@ -96,6 +97,7 @@ class EffectRunner:
         self.others: Waiting[Any] = Waiting()
         """Requests of protocols other than the classic one."""
         self._turns, self._states = turns, states
+        self.measures = GroupMeasures()
         self._state_store, self._tasks, self._wall_clock = state_store, tasks, wall_clock
         self._loop = asyncio.get_running_loop()
         self._clock = GroupClock(self._loop)
@@ -146,6 +148,7 @@ class EffectRunner:
             case Discard():
                 self._tasks.spawn(self._discard(shard, group, effect))
             case Rebalancing(reason):
+                self.measures.rebalances[group.kind] += 1
                 reason = reason[:REASON_CHARS_MAX]
                 _events.info("group.rebalances", group=group.group_id, after=group.epoch, reason=reason)
             case _:
@@ -244,14 +247,18 @@ class EffectRunner:
             self.perform(shard, group)
 
     def _compute(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:
+        began = self._turns.now()
         if compute.is_large:
-            self._tasks.spawn(self._compute_in_turns(shard, group, compute))
+            self._tasks.spawn(self._compute_in_turns(shard, group, compute, began))
         else:
-            group.computed(compute, at_once(compute.steps()), self.now_ms())
+            result = at_once(compute.steps())
+            self.measures.assignments_s[group.kind].add(self._turns.now() - began)
+            group.computed(compute, result, self.now_ms())
             self.perform(shard, group)
 
-    async def _compute_in_turns(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:
+    async def _compute_in_turns(self, shard: Shard, group: AnyGroup, compute: Compute, began: float) -> None:
         result = await self._turns.run(compute.steps())
+        self.measures.assignments_s[group.kind].add(self._turns.now() - began)
         if shard.groups.get(group.group_id) is group:
             group.computed(compute, result, self.now_ms())
             self.perform(shard, group)
