@@ -27,6 +27,7 @@ from cordwood.cluster.broker.log_directories import DirectoryCare, open_director
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.quota_changes import enforce_quotas
+from cordwood.cluster.broker.share_groups import ShareGroups
 from cordwood.cluster.broker.throttle_rates import follower_limits
 from cordwood.cluster.config.group_configs import GroupConfigs
 from cordwood.cluster.config.listeners import (
@@ -52,6 +53,7 @@ from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers import write_txn_markers
 from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
+from cordwood.cluster.kafka.handlers.share_fetch import ShareFetchHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import leader_in
 from cordwood.cluster.kafka.marker_transport import MarkerTransport
@@ -197,6 +199,7 @@ class Broker:
         await self._audit_topic.close()
         await self._groups.close()
         await self._transactions.close()
+        await self._share_groups.close()
         await self._verifier.close()
         await self._marker_client.close()
         await self._authentication.close()
@@ -304,12 +307,14 @@ class Broker:
         self._quorum.subscribe(self._repairs.on_metadata_change)
         self._quorum.subscribe(self._groups.on_metadata_change)
         self._quorum.subscribe(self._transactions.on_metadata_change)
+        self._quorum.subscribe(self._share_groups.on_metadata_change)
         self._event_log.begin()
         self._log_maintenance.start()
         self._directories.start()
         self._log_cleaner.start()
         self._groups.start()
         self._transactions.start()
+        self._share_groups.start()
         self._scrubber.start()
         self._archiving.start(self._replicas)
         if self._settings.audit_log_topic_enable:
@@ -382,6 +387,7 @@ class Broker:
         self._directories.roles_taken()
         self._groups.roles_taken()
         self._transactions.roles_taken()
+        self._share_groups.roles_taken()
 
     def _build_coordinators(self) -> None:
         settings = self._settings
@@ -396,6 +402,17 @@ class Broker:
             self._marker_client, lambda wanted: write_txn_markers.write_here(wanted, self._services)
         ).send
         self._transactions = coordinators.of_transactions(send_markers, self._producer_ids.next)
+        self._share_groups = ShareGroups(
+            settings,
+            self._quorum,
+            coordinators.of_share_groups(),
+            self._cluster_client("share-groups"),
+            self._group_configs,
+            self._decoding,
+            self._memory.sessions,
+            self._wall_clock,
+            self._end_of_tick,
+        )
         self._verifier = TransactionVerifier(
             settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
         )
@@ -423,6 +440,9 @@ class Broker:
             tokens=self._credentials.tokens,
             telemetry=self._telemetry,
             group_configs=self._group_configs,
+            share=self._share_groups.partitions,
+            share_state=self._share_groups.persister,
+            share_coordinator=self._share_groups.coordinator,
             cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
             throttle=ClientThrottle(self._requests.throttled),
@@ -475,7 +495,8 @@ class Broker:
             self._archiving.reads,
             self._services.throttle,
         )
-        return {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching}
+        sharing = ShareFetchHandler(self._services, self._settings.fetch_max_bytes)
+        return {ApiKey.PRODUCE: producing, ApiKey.FETCH: fetching, ApiKey.SHARE_FETCH: sharing}
 
     def _uuid(self) -> UUID:
         return UUID(int=self._rng.getrandbits(128), version=4)

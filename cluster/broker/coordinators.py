@@ -13,6 +13,7 @@ from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.share.settings import share_topic
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.markers import Codes, MarkerRow
 from cordwood.cluster.transactions.settings import transaction_settings, transaction_topic
@@ -64,6 +65,10 @@ class Coordinators:
             next_producer_id=next_producer_id,
             wall_clock=self._wall_clock,
         )
+
+    def of_share_groups(self) -> ReplicatedTopic:
+        """Return the internal topic of share groups."""
+        return self._topic(share_topic(self._settings))
 
     def of_audit(self) -> AuditTopic:
         """Return the writer of the audit topic."""

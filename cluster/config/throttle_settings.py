@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.config.cleaner_settings import CleanerSettings
 from cordwood.cluster.config.setting import setting
+from cordwood.cluster.config.share_settings import ShareGroupSettings
 from cordwood.cluster.metadata.config_values import LONG_MAX, long
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottleSettings(CleanerSettings):
+class ThrottleSettings(ShareGroupSettings):
     """How fast replicas are copied by reassignments, and between the log directories of a broker."""
 
     leader_replication_throttled_rate: int = setting(

@@ -8,13 +8,14 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
 from cordwood.cluster.config.settings import HOUR_MS, SETTINGS, Settings
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.metadata.config_values import LONG_MAX, Value, ValueType, text_of, throttled_replicas
+from cordwood.cluster.metadata.config_values import LONG_MAX, Value, ValueType, boolean, text_of, throttled_replicas
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 MINUTE_MS = 60 * 1000
 INDEX_INTERVAL_BYTES_MAX = 256 << 10
 DELETE_DELAY = "file.delete.delay.ms"
 ARCHIVED = "remote.storage.enable"
+DEAD_LETTERS = "errors.deadletterqueue.group.enable"
 LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 _RETENTIONS = (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes"))
 _ARCHIVE_KEYS = {ARCHIVED, *(key for pair in _RETENTIONS for key in pair)}
@@ -65,6 +66,9 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
     DELETE_DELAY: _of(
         "log.segment.delete.delay.ms",
         documentation="How long the files of a deleted segment or topic are kept for readers that are using them.",
+    ),
+    DEAD_LETTERS: TopicConfig(
+        boolean(), "Whether the topic may be the dead-letter queue of a share group (KIP-1191).", default=False
     ),
     "flush.messages": _of("log.flush.interval.messages"),
     "flush.ms": _of("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),

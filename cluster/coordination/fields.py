@@ -109,6 +109,10 @@ class FieldReader:
     def content(self) -> bytes:
         return self._take(max(self.count(), 0))
 
+    def raw(self, length: int) -> bytes:
+        """Read bytes whose number is known, such as a UUID."""
+        return self._take(length)
+
     def tags(self) -> dict[int, bytes]:
         """Read the tagged fields at the end of a structure; none in versions before the flexible ones."""
         if not self._is_flexible:

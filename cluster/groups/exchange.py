@@ -11,7 +11,6 @@ from typing import NamedTuple, NewType
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.shard import Content
-from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.resources.turns import Steps
 
 RequestId = NewType("RequestId", int)
@@ -197,4 +196,4 @@ class Compute:
     """Whether it takes more than a millisecond. A small one is done before the next effect."""
 
 
-Effect = JoinAnswer | SyncAnswer | Store | Rebalancing | Answer | Append | Compute | Initialize | Discard
+Effect = JoinAnswer | SyncAnswer | Store | Rebalancing | Answer | Append | Compute

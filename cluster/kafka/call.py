@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from cordwood.cluster.security.audit.log import AuditSink
     from cordwood.cluster.security.authorizer import Authorizer
     from cordwood.cluster.security.delegation_tokens import DelegationTokens
+    from cordwood.cluster.share.coordinator import ShareCoordinator
+    from cordwood.cluster.share.persister import SharePersister
+    from cordwood.cluster.share.share_partitions import SharePartitions
     from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
     from cordwood.cluster.tiering.reads import ArchiveReads
     from cordwood.cluster.transactions.coordinator import TransactionCoordinator
@@ -72,6 +75,9 @@ class Services:
     cut_offsets: "CutOffsets"
     telemetry: "ClientTelemetry"
     group_configs: "GroupConfigs"
+    share: "SharePartitions"
+    share_state: "SharePersister"
+    share_coordinator: "ShareCoordinator"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None

@@ -96,6 +96,8 @@ class Connection(asyncio.BufferedProtocol):
         self.is_broker = False
         """Whether the peer is a follower. The connection is then never closed to make room for clients."""
         self.on_closed: Callable[[], None] | None = None
+        self.ended: dict[Callable[[Connection], None], None] = {}
+        """Called once the connection has ended, by those that hold something for it."""
         self._loop = asyncio.get_running_loop()
         self._memory, self._pools = owner.memory, owner.memory.pools
         self._transport: asyncio.Transport | None = None
@@ -169,6 +171,9 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.closed(self)
         if self.on_closed is not None:
             self.on_closed()
+        for on_end in self.ended:
+            on_end(self)
+        self.ended.clear()
 
     def close(self, reason: str | None = None) -> None:
         """Abort the connection. Log `reason` if there is one."""

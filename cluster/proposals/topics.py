@@ -19,9 +19,10 @@ from cordwood.cluster.resources.turns import Steps
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
 AUDIT = "__audit"
 
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, AUDIT})
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, AUDIT})
 """Topics that only the broker creates, deletes or grows. All groups' offsets depend on the partition count."""
 
 PARTITIONS_PER_REQUEST_MAX = 10_000

@@ -23,8 +23,6 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "ConsumerGroupDescribe",
         "ShareGroupHeartbeat",
         "ShareGroupDescribe",
-        "ShareFetch",
-        "ShareAcknowledge",
         "DescribeShareGroupOffsets",
         "AlterShareGroupOffsets",
         "DeleteShareGroupOffsets",
@@ -47,11 +45,6 @@ BETWEEN_BROKERS = frozenset(
         "AllocateProducerIds",
         "ControllerRegistration",
         "AssignReplicasToDirs",
-        "InitializeShareGroupState",
-        "ReadShareGroupState",
-        "WriteShareGroupState",
-        "DeleteShareGroupState",
-        "ReadShareGroupStateSummary",
     }
 )
 """What Kafka's brokers ask each other. Ours have protocols of their own."""

@@ -68,7 +68,7 @@ Fields = dict[str, Any]
 def cases(topic: str, topic_id: UUID) -> Cases:
     """Return the requests of each API, with this topic."""
     named = {"name": topic, "topic": topic, "topic_id": topic_id}
-    families = (_of_records, _of_topics, _of_groups, _of_transactions, _of_brokers, _of_security)
+    families = (_of_records, _of_topics, _of_groups, _of_transactions, _of_brokers, _of_security, _of_shares)
     return {api: found for family in families for api, found in family(named).items()}
 
 
@@ -229,6 +229,28 @@ def _of_transactions(named: Fields) -> Cases:
                 {"markers": ({**PRODUCER, "topics": ({**named, **INDEXES},), "coordinator_epoch": 1},)}, {CLUSTER_31: 1}
             )
         ],
+    }
+
+
+def _of_shares(named: Fields) -> Cases:
+    """Return the requests of members of share groups, and those to share coordinators."""
+    member = {"group_id": TEAM, "member_id": "m", "share_session_epoch": 0}
+    fetched_from = {"partition_index": 0, "acknowledgement_batches": ()}
+    limits = {"max_wait": timedelta(0), "min_bytes": 1, "max_bytes": 1000, "max_records": 10, "batch_size": 10}
+    state = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": ()}
+    of_states = {"group_id": TEAM, "topics": ({**named, "partitions": (state,)},)}
+    return {
+        ApiKey.SHARE_FETCH: [
+            Case({**member, **limits, "topics": ({**named, "partitions": (fetched_from,)},)}, {GROUP_30: 1})
+        ],
+        ApiKey.SHARE_ACKNOWLEDGE: [
+            Case({**member, "topics": ({**named, "partitions": (fetched_from,)},)}, {GROUP_30: 1})
+        ],
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE: [Case(of_states, {CLUSTER_31: 1})],
+        ApiKey.READ_SHARE_GROUP_STATE: [Case(of_states, {CLUSTER_31: 1})],
+        ApiKey.WRITE_SHARE_GROUP_STATE: [Case(of_states, {CLUSTER_31: 1})],
+        ApiKey.DELETE_SHARE_GROUP_STATE: [Case(of_states, {CLUSTER_31: 1})],
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: [Case(of_states, {CLUSTER_31: 1})],
     }
 
 

@@ -1,8 +1,9 @@
-"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
+"""FindCoordinator (10): the broker that coordinates a group, a transactional id or a share partition.
 
-It leads the partition of `__consumer_offsets` or `__transaction_state` in which the group or the id is stored.
+It leads the partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` in which that is stored.
 
-Version notes: 1 adds the key type; 4 takes several keys (KIP-699); 6 adds share groups, which have no coordinator here.
+Version notes: 1 adds the key type; 4 takes several keys (KIP-699); 6 adds share partitions (KIP-932), for
+brokers.
 """
 
 from types import SimpleNamespace
@@ -16,22 +17,26 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka import rights
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.rights import DESCRIBE, TRANSACTIONAL_ID, Right, Rights
+from cordwood.cluster.kafka.rights import CLUSTER_ACTION, DESCRIBE, TRANSACTIONAL_ID, Right, Rights
 from cordwood.cluster.metadata.commands import Endpoint
-from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from cordwood.cluster.resources.turns import distinct
+from cordwood.cluster.share.states import SharePartitionKey, parse_key
 
 KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(7)
 RIGHTS: Rights = (
     Right(DESCRIBE, rights.GROUP, "for groups"),
     Right(DESCRIBE, TRANSACTIONAL_ID, "for transactional ids"),
+    Right(CLUSTER_ACTION, rights.CLUSTER, "for share partitions"),
 )
 
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2
 """Kafka's key types."""
 
 _FIRST_WITH_KEYS = 4
+FIRST_WITH_SHARES = 6
 _NOBODY = -1
 _NOWHERE = Endpoint("", "", _NOBODY)
 
@@ -86,6 +91,9 @@ async def _find(key_type: int, key: str, call: Call) -> tuple[int, Endpoint]:
     elif key_type == TRANSACTION:
         call.require(DESCRIBE, TRANSACTIONAL_ID, key)
         topic, partition = TRANSACTION_STATE, await call.services.transactions.place(key)
+    elif key_type == SHARE and call.version >= FIRST_WITH_SHARES:
+        call.require(CLUSTER_ACTION, rights.CLUSTER)
+        topic, partition = SHARE_GROUP_STATE, await call.services.share_coordinator.place(_share_partition(key))
     else:
         raise Refused(ErrorCode.invalid_request, f"Keys of type {key_type} have no coordinator.")
     image = call.services.quorum.image
@@ -95,3 +103,12 @@ async def _find(key_type: int, key: str, call: Call) -> tuple[int, Endpoint]:
     if endpoint is None:
         raise Refused(ErrorCode.coordinator_not_available)
     return leader, endpoint
+
+
+def _share_partition(key: str) -> SharePartitionKey:
+    """Return the share partition that a key names. Raises Refused."""
+    try:
+        return parse_key(key)
+    except ValueError:
+        message = "A share partition is named by its group id, topic id and partition, with colons between them."
+        raise Refused(ErrorCode.invalid_request, message) from None

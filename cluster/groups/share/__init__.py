@@ -1,1 +1,0 @@
-"""Membership of share groups (KIP-932)."""

@@ -1,0 +1,49 @@
+"""ReadShareGroupStateSummary (87): how far share groups are on partitions (KIP-932).
+
+Version notes: 1 adds the number of records whose delivery is complete (KIP-1226).
+"""
+
+from kio.schema.read_share_group_state_summary.v1.request import PartitionData, ReadShareGroupStateSummaryRequest
+from kio.schema.read_share_group_state_summary.v1.response import (
+    PartitionResult,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, Right, Rights
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic, answer_all
+from cordwood.cluster.share.coordinator import StateRead
+from cordwood.cluster.share.states import SharePartitionKey
+
+KEY, VERSIONS = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, range(2)
+RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
+
+
+async def handle(request: ReadShareGroupStateSummaryRequest, call: Call) -> ReadShareGroupStateSummaryResponse:
+    answered = await answer_all(request, _row, call.services.share_coordinator.summarize, call)
+    return ReadShareGroupStateSummaryResponse(results=rows(_topic, answered))
+
+
+def _topic(topic: AnsweredTopic) -> ReadStateSummaryResult:
+    return ReadStateSummaryResult(topic_id=topic.topic_id, partitions=rows(_partition, topic.partitions))
+
+
+def _partition(answered: AnsweredPartition) -> PartitionResult:
+    code, message = answered.answer.code, answered.answer.message
+    state = answered.answer.state
+    return PartitionResult(
+        partition=answered.partition,
+        error_code=code,
+        error_message=message,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+    )
+
+
+def _row(key: SharePartitionKey, partition: PartitionData) -> StateRead:
+    return StateRead(key, partition.leader_epoch)

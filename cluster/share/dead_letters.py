@@ -1,0 +1,170 @@
+"""Dead-letter queues: copies of undeliverable records in a topic of the share group's choice (KIP-1191).
+
+The broker writes the copies, and may write to all topics. So that a member, by rejecting records, cannot write where it
+may not, a topic is used only if its own config permits it, and if its name has the broker's prefix.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from cordwood.cluster.config.group_configs import ShareConfig
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.share.states import SharePartitionKey
+from cordwood.replication.partition import Partition
+from cordwood.storage.batch import split
+from cordwood.storage.budget import Parts
+from cordwood.storage.errors import OffsetOutOfRange, StorageError
+from cordwood.storage.log import Log
+from cordwood.storage.records import Header, Record, decode, encode
+
+TOPIC, PARTITION, OFFSET = "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.offset"
+GROUP, DELIVERY_COUNT = "__dlq.errors.group", "__dlq.errors.delivery.count"
+MESSAGE = "__dlq.errors.message"
+"""The headers of a copy, which are Kafka's."""
+
+RECORDS_MAX = 500
+"""Records in one batch of the dead-letter queue."""
+READ_BYTES = 1 << 20
+OVERHEAD_BYTES = 600
+"""Room for the headers of a copy and the fields of a record: a group id has up to 255 characters."""
+RETRY_S, RETRY_MAX_S = 0.1, 10.0
+
+_events = structlog.get_logger("share")
+
+
+class DeadLetterCause(Enum):
+    """Why a record is undeliverable, in Kafka's words."""
+
+    REJECTED = "Offset rejected by client."
+    DELIVERY_COUNT = "Offset delivery count exceeded the threshold."
+
+
+class Undeliverable(NamedTuple):
+    """Undeliverable records of a share partition, from `start` up to `end`."""
+
+    key: SharePartitionKey
+    partition: Partition
+    start: int
+    end: int
+    delivery_count: int
+    cause: DeadLetterCause
+
+
+class DeadLetterTopics(Protocol):
+    """The topics of dead-letter queues, and appends to them."""
+
+    def is_usable(self, topic: str) -> bool:
+        """Return whether a topic exists and may be a dead-letter queue."""
+        ...
+
+    def batch_bytes_max(self, topic: str) -> int:
+        """Return the size of the largest batch that the topic takes."""
+        ...
+
+    async def append(self, topic: str, partition: int, batch: bytes) -> None:
+        """Append a batch, and wait until it is committed. `partition` is taken modulo the partitions of the topic.
+
+        Raises Refused: then the batch may or may not be appended.
+        """
+        ...
+
+
+class DeadLetters:
+    """The writer of a broker's dead letters."""
+
+    def __init__(self, topics: DeadLetterTopics, decoding: DecodeQueue, wall_clock: Callable[[], int]) -> None:
+        self._topics, self._decoding, self._wall_clock = topics, decoding, wall_clock
+
+    def is_usable(self, config: ShareConfig) -> bool:
+        """Return whether undeliverable records of a group with these configs are copied."""
+        return bool(config.dead_letter_topic) and self._topics.is_usable(config.dead_letter_topic)
+
+    async def copy(self, letters: Undeliverable, config: ShareConfig, is_wanted: Callable[[], bool]) -> int | None:
+        """Copy records, at least once each. Return the offset after the last one that is copied and committed.
+
+        None if the dead-letter queue may not be used. Tries again until that, or until the copy is not wanted.
+        """
+        pause_s = RETRY_S
+        while is_wanted():
+            if not self.is_usable(config):
+                _events.warning(
+                    "share.dead_letters_not_copied",
+                    share_partition=str(letters.key),
+                    topic=config.dead_letter_topic,
+                    records=letters.end - letters.start,
+                )
+                return None
+            try:
+                return await self._copy(letters, config)
+            except (Refused, StorageError) as error:
+                _events.warning(
+                    "share.dead_letters_delayed",
+                    share_partition=str(letters.key),
+                    topic=config.dead_letter_topic,
+                    reason=str(error),
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+        return letters.start
+
+    async def _copy(self, letters: Undeliverable, config: ShareConfig) -> int:
+        topic, log = config.dead_letter_topic, letters.partition.log
+        end = min(letters.end, letters.start + RECORDS_MAX)
+        known: dict[int, Record] = {}
+        if config.dead_letter_copy:
+            decoding = self._decoding.of(letters.partition.directory)
+            known = await decoding.run_parts(_read(log, letters.start, end))
+        copies: list[Record] = []
+        size, bytes_max = 0, self._topics.batch_bytes_max(topic)
+        for offset in range(letters.start, end):
+            copy = self._copy_of(offset, known.get(offset), letters)
+            size += _size(copy)
+            if copies and size > bytes_max:
+                end = offset
+                break
+            copies.append(copy)
+        await self._topics.append(topic, letters.key.partition, encode(copies))
+        return end
+
+    def _copy_of(self, offset: int, record: Record | None, letters: Undeliverable) -> Record:
+        origin: tuple[Header, ...] = (
+            (TOPIC, letters.partition.topic.encode()),
+            (PARTITION, str(letters.key.partition).encode()),
+            (OFFSET, str(offset).encode()),
+            (GROUP, letters.key.group_id.encode()),
+            (DELIVERY_COUNT, str(letters.delivery_count).encode()),
+            (MESSAGE, letters.cause.value.encode()),
+        )
+        if record is None:
+            return Record(0, self._wall_clock(), None, None, origin)
+        return Record(0, self._wall_clock(), record.key, record.value, (*record.headers, *origin))
+
+
+def _read(log: Log, start: int, end: int) -> Parts[dict[int, Record]]:
+    """Return the records from `start` up to `end`, by offset; those that were deleted are left out."""
+    found: dict[int, Record] = {}
+    offset = start
+    while offset < end:
+        try:
+            data = log.read(offset, READ_BYTES, end)
+        except OffsetOutOfRange:
+            return found
+        if not data:
+            break
+        for batch in split(data):
+            for record in decode(batch):
+                if start <= record.offset < end:
+                    found[record.offset] = record
+                offset = max(offset, record.offset + 1)
+            yield
+    return found
+
+
+def _size(record: Record) -> int:
+    headers: Iterator[int] = (len(name) + len(value or b"") for name, value in record.headers)
+    return OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + sum(headers)

@@ -1,0 +1,503 @@
+"""Share partition: which records of a partition a share group may get, has locked, and is done with. Pure.
+
+A run of records with one state is one `Run`, so that nothing is done for single records where whole batches are
+acquired and acknowledged. The runs cover all offsets from the start offset to the end offset. Before the start offset
+everything is done, and after the end offset nothing was acquired yet.
+
+A change that must survive a failover is first the *target* of its runs: `begin_write` collects all such changes, and
+they count once `committed` confirms that the share coordinator has them. Until then the records stay locked. After
+`failed` they are as they were.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.share.states import (
+    FINAL,
+    AcknowledgementBatch,
+    AcknowledgementType,
+    AcquiredBatch,
+    RecordState,
+    StateBatch,
+)
+
+NO_MEMBER = ""
+COUNT_MAX = 0x7FFF
+"""The largest delivery count, an int16."""
+
+_AFTER = {
+    AcknowledgementType.GAP: RecordState.ARCHIVED,
+    AcknowledgementType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgementType.RELEASE: RecordState.AVAILABLE,
+    AcknowledgementType.REJECT: RecordState.ARCHIVING,
+}
+"""The state of a record after an acknowledgement; ARCHIVING only with a dead-letter queue."""
+
+
+class ShareRules(NamedTuple):
+    """What a group's configs say about its share partitions. Times are seconds."""
+
+    delivery_count_limit: int = 5
+    lock_s: float = 30.0
+    records_max: int = 2000
+    """The most records from the start offset to the end offset. A batch may exceed it."""
+    has_dead_letters: bool = False
+
+
+class LogBatch(NamedTuple):
+    """A batch of the log: its offsets, half-open, and whether its records are delivered to no one."""
+
+    start: int
+    end: int
+    is_passed_over: bool = False
+    """True for control batches and, with read_committed, for batches of aborted transactions."""
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Successive records in one state."""
+
+    start: int
+    end: int
+    state: RecordState
+    delivery_count: int
+    member: str = NO_MEMBER
+    """Who has acquired the records."""
+    deadline: float = 0.0
+    """When the lock of acquired records ends."""
+    target: RecordState | None = None
+    """The state that is being written; None if nothing is."""
+    target_count: int = 0
+    is_rejected: bool = False
+    """Whether a member has rejected the records. Not stored."""
+    is_in_write: bool = False
+    """Whether the target is in the write that is under way."""
+
+    @property
+    def count(self) -> int:
+        return self.end - self.start
+
+    @property
+    def final_state(self) -> RecordState:
+        """The state once everything is written."""
+        return self.state if self.target is None else self.target
+
+    def cut(self, offset: int) -> "Run":
+        """Cut the run at an offset within it. Return the rear part."""
+        assert self.start < offset < self.end, "a cut within the run"
+        rear = Run(
+            offset, self.end, self.state, self.delivery_count, self.member, self.deadline, self.target,
+            self.target_count, self.is_rejected, self.is_in_write,
+        )  # fmt: skip
+        self.end = offset
+        return rear
+
+
+class StateWrite(NamedTuple):
+    """What the share coordinator is to store: the changed runs at or after the new start offset."""
+
+    start_offset: int
+    batches: tuple[StateBatch, ...]
+    delivery_complete_count: int
+    """The records at or after the start offset that are done."""
+
+
+class WriteOutcome(NamedTuple):
+    """The records of one write, by their new states."""
+
+    acknowledged: int = 0
+    released: int = 0
+    archiving: int = 0
+    archived: int = 0
+
+
+class SharePartition:
+    """The state of one share partition in one leader epoch. `rules` may be replaced at any time.
+
+    Times are seconds of any clock that does not go back.
+    """
+
+    def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), rules: ShareRules | None = None) -> None:
+        """`batches`, in order, are the stored states of records from `start_offset` on."""
+        self.rules = rules or ShareRules()
+        self.start_offset = self.end_offset = start_offset
+        self._runs: list[Run] = []
+        self._unwritten = 0
+        """Runs with a target that is in no write yet; those that a log start offset has passed may be among them."""
+        self._is_writing = False
+        for batch in batches:
+            if batch.start > self.end_offset:
+                # Records that were acquired and never acknowledged.
+                self._runs.append(Run(self.end_offset, batch.start, RecordState.AVAILABLE, 0))
+            self._runs.append(Run(batch.start, batch.end, batch.state, batch.delivery_count))
+            self.end_offset = batch.end
+        self._tidy()
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        return self._runs
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way: there is one at a time."""
+        return self._is_writing
+
+    @property
+    def must_write(self) -> bool:
+        """Whether changes wait for a write."""
+        return self._unwritten > 0
+
+    def next_fetch_offset(self) -> int | None:
+        """Return the first offset that a member may acquire; None if the group has as many records as it may have."""
+        for run in self._runs:
+            if run.state is RecordState.AVAILABLE and run.target is None:
+                return run.start
+        return self.end_offset if self._has_room() else None
+
+    def next_deadline(self) -> float | None:
+        """Return when the next lock ends; None if no record is locked."""
+        return min((run.deadline for run in self._locked()), default=None)
+
+    def held_by(self, member: str) -> bool:
+        """Return whether a member has acquired any record."""
+        return any(run.member == member for run in self._locked())
+
+    def acquired_count(self) -> int:
+        """Return the number of records that members have locked."""
+        return sum(run.count for run in self._runs if run.state is RecordState.ACQUIRED)
+
+    def acquire(
+        self,
+        member: str,
+        fetched_from: int,
+        batches: Sequence[LogBatch],
+        records_max: int,
+        now: float,
+        *,
+        batch_size: int = 0,
+        is_strict: bool = False,
+    ) -> list[AcquiredBatch]:
+        """Lock available records of these batches of the log for a member. Return them in ranges.
+
+        `batches` are all batches of the log from the offset `fetched_from` on. At least `records_max` records are
+        acquired, up to the end of a batch of the log; with `is_strict` at most so many. No range has more than
+        `batch_size` records, unless a batch of the log has.
+        """
+        taken: list[Run] = []
+        position, count = fetched_from, 0
+        for batch in batches:
+            if count >= records_max:
+                break
+            if batch.start > position:
+                self._pass_over(position, batch.start)
+            start = max(batch.start, position)
+            if batch.is_passed_over:
+                self._pass_over(start, batch.end)
+            else:
+                most = records_max - count if is_strict else batch.end - start
+                count += self._acquire(member, start, batch.end, most, now, batch_size, taken)
+            if self.end_offset < batch.end:
+                break
+            position = max(position, batch.end)
+        self._tidy()
+        return [AcquiredBatch(run.start, run.end, run.delivery_count) for run in taken]
+
+    def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], now: float) -> int:
+        """Acknowledge records that the member has acquired: all of them or none. Return how many must be written.
+
+        Records before the start offset are done already. Raises Refused: INVALID_RECORD_STATE for records that the
+        member has not locked, INVALID_REQUEST for records that were never acquired.
+        """
+        for batch in batches:
+            self._check_acknowledgement(member, batch)
+        changed = 0
+        for batch in batches:
+            for start, end, kind in _pieces(batch):
+                for run in self._carved(max(start, self.start_offset), end):
+                    if kind is AcknowledgementType.RENEW:
+                        run.deadline = max(run.deadline, now + self.rules.lock_s)
+                    else:
+                        run.is_rejected = kind is AcknowledgementType.REJECT
+                        self._aim(run, self._after(run, _AFTER[kind]), run.delivery_count)
+                        changed += run.count
+        return changed
+
+    def expire(self, now: float) -> int:
+        """Release the records whose locks have ended. Return how many there are."""
+        return self._release([run for run in self._locked() if run.deadline <= now], 0)
+
+    def release_member(self, member: str) -> int:
+        """Release what a member has acquired, after the end of its session. Return how many records there are.
+
+        As in Kafka this delivery does not count: the member may not have got the records.
+        """
+        return self._release([run for run in self._locked() if run.member == member], 1)
+
+    def archived(self, start: int, end: int) -> int:
+        """Archive records that the dead-letter queue has. Return how many there are."""
+        changed = 0
+        for run in self._carved(max(start, self.start_offset), min(end, self.end_offset)):
+            if run.state is RecordState.ARCHIVING and run.target is None:
+                self._aim(run, RecordState.ARCHIVED, run.delivery_count)
+                changed += run.count
+        return changed
+
+    def archiving(self) -> list[Run]:
+        """Return the runs that are to be copied to the dead-letter queue."""
+        return [run for run in self._runs if run.state is RecordState.ARCHIVING and run.target is None]
+
+    def move_log_start(self, log_start: int) -> None:
+        """Drop the records before the log start offset: retention or DeleteRecords has deleted them."""
+        if log_start > self.start_offset:
+            self.start_offset = log_start
+            self.end_offset = max(self.end_offset, log_start)
+            self._tidy()
+
+    def begin_write(self) -> StateWrite | None:
+        """Return all changes that wait to be written; None if there are none. Call `committed` or `failed` next."""
+        assert not self._is_writing, "one write at a time"
+        self._unwritten = 0
+        written = [run for run in self._runs if run.target is not None]
+        if not written:
+            return None
+        for run in written:
+            run.is_in_write = True
+        self._is_writing = True
+        start = next((run.start for run in self._runs if run.final_state not in FINAL), self.end_offset)
+        batches = [
+            StateBatch(run.start, run.end, run.target, run.target_count)
+            for run in written
+            if run.start >= start and run.target is not None
+        ]
+        complete = sum(run.count for run in self._runs if run.start >= start and run.final_state in FINAL)
+        return StateWrite(start, tuple(_joined(batches)), complete)
+
+    def committed(self) -> WriteOutcome:
+        """Apply the changes of the write, which the share coordinator has stored."""
+        counts = dict.fromkeys(RecordState, 0)
+        for run in self._end_write():
+            assert run.target is not None, "a run in a write has a target"
+            run.state, run.delivery_count = run.target, run.target_count
+            run.target, run.member = None, NO_MEMBER
+            counts[run.state] += run.count
+        self._tidy()
+        return WriteOutcome(
+            counts[RecordState.ACKNOWLEDGED],
+            counts[RecordState.AVAILABLE],
+            counts[RecordState.ARCHIVING],
+            counts[RecordState.ARCHIVED],
+        )
+
+    def failed(self) -> None:
+        """Withdraw the changes of the write. Locks go on as they were."""
+        for run in self._end_write():
+            run.target, run.is_rejected = None, False
+
+    def _end_write(self) -> list[Run]:
+        assert self._is_writing, "a write is under way"
+        self._is_writing = False
+        written = [run for run in self._runs if run.is_in_write]
+        for run in written:
+            run.is_in_write = False
+        return written
+
+    def _locked(self) -> Iterator[Run]:
+        return (run for run in self._runs if run.state is RecordState.ACQUIRED and run.target is None)
+
+    def _has_room(self) -> bool:
+        return self.end_offset - self.start_offset < self.rules.records_max
+
+    def _after(self, run: Run, state: RecordState) -> RecordState:
+        """Return the state that records take which are released or rejected, by the rules of the group."""
+        if state is RecordState.AVAILABLE and run.delivery_count >= self.rules.delivery_count_limit:
+            state = RecordState.ARCHIVING
+        is_plain = state is RecordState.ARCHIVING and not self.rules.has_dead_letters
+        return RecordState.ARCHIVED if is_plain else state
+
+    def _release(self, runs: Sequence[Run], uncounted: int) -> int:
+        for run in runs:
+            state = RecordState.AVAILABLE if uncounted else self._after(run, RecordState.AVAILABLE)
+            self._aim(run, state, run.delivery_count - uncounted)
+        return _size(runs)
+
+    def _aim(self, run: Run, state: RecordState, delivery_count: int) -> None:
+        run.target, run.target_count = state, delivery_count
+        self._unwritten += 1
+
+    def _check_acknowledgement(self, member: str, batch: AcknowledgementBatch) -> None:
+        if batch.end <= self.start_offset:
+            return
+        if not self._runs:
+            raise Refused(ErrorCode.invalid_record_state, "No record is acquired: the batch is not known.")
+        if batch.end > self.end_offset:
+            raise Refused(ErrorCode.invalid_request, "The last offset of the batch is past the acquired records.")
+        for run in self._runs[self._index_of(max(batch.start, self.start_offset)) :]:
+            if run.start >= batch.end:
+                break
+            if run.state is not RecordState.ACQUIRED or run.target is not None or run.member != member:
+                raise Refused(
+                    ErrorCode.invalid_record_state,
+                    f"The member has not acquired the records from offset {run.start} to {run.end - 1}.",
+                )
+
+    def _acquire(
+        self, member: str, start: int, end: int, records_max: int, now: float, batch_size: int, taken: list[Run]
+    ) -> int:
+        """Acquire available records of one batch of the log, released or new ones. Return how many."""
+        deadline, count = now + self.rules.lock_s, 0
+        if start < self.end_offset:
+            for run in self._available(max(start, self.start_offset), min(end, self.end_offset), records_max):
+                if run.delivery_count >= self.rules.delivery_count_limit:
+                    # The limit was lowered after the records were released.
+                    self._aim(run, self._after(run, RecordState.AVAILABLE), run.delivery_count)
+                    continue
+                run.state, run.member, run.deadline = RecordState.ACQUIRED, member, deadline
+                run.delivery_count = min(run.delivery_count + 1, COUNT_MAX)
+                count += run.count
+                if _joins(run, taken, batch_size):
+                    # An empty run, which `_tidy` drops.
+                    run.start = run.end
+                else:
+                    taken.append(run)
+        stop = min(end, self.end_offset + records_max - count)
+        if stop > self.end_offset and self._has_room():
+            run = Run(self.end_offset, stop, RecordState.ACQUIRED, 1, member, deadline)
+            self.end_offset = stop
+            count += run.count
+            if not _joins(run, taken, batch_size):
+                self._runs.append(run)
+                taken.append(run)
+        return count
+
+    def _available(self, start: int, end: int, records_max: int) -> list[Run]:
+        """Return available runs from `start` up to `end`, with at most `records_max` records, after cuts at both."""
+        found: list[Run] = []
+        for known in self._runs[self._index_of(start) :] if start < end else ():
+            if known.start >= end or records_max <= 0:
+                break
+            if known.state is RecordState.AVAILABLE and known.target is None:
+                first = max(known.start, start)
+                runs = self._carved(first, min(known.end, end, first + records_max))
+                records_max -= _size(runs)
+                found += runs
+        return found
+
+    def _pass_over(self, start: int, end: int) -> None:
+        """Archive available records of offsets that the log has not, or that are delivered to no one.
+
+        Nothing is written: the next leader comes to the same result.
+        """
+        if start < self.end_offset:
+            for run in self._carved(max(start, self.start_offset), min(end, self.end_offset)):
+                if run.state is RecordState.AVAILABLE and run.target is None:
+                    run.state = RecordState.ARCHIVED
+        if end > self.end_offset:
+            self._runs.append(Run(self.end_offset, end, RecordState.ARCHIVED, 0))
+            self.end_offset = end
+
+    def _carved(self, start: int, end: int) -> list[Run]:
+        """Return the runs from `start` up to `end`, both known offsets, after cuts at both."""
+        if start >= end:
+            return []
+        index = self._index_of(start)
+        if self._runs[index].start < start:
+            self._cut(index, start)
+            index += 1
+        stop = self._index_of(end - 1)
+        if self._runs[stop].end > end:
+            self._cut(stop, end)
+        return self._runs[index : stop + 1]
+
+    def _cut(self, index: int, offset: int) -> Run:
+        rear = self._runs[index].cut(offset)
+        self._runs.insert(index + 1, rear)
+        return rear
+
+    def _index_of(self, offset: int) -> int:
+        """Return the index of the run that contains a known offset."""
+        return max(bisect_right(self._runs, offset, key=lambda run: run.start) - 1, 0)
+
+    def _tidy(self) -> None:
+        """Move the start offset over records that are done, and join neighbours that are available, or done."""
+        kept: list[Run] = []
+        for run in self._runs:
+            if run.end <= self.start_offset or run.start == run.end:
+                continue
+            run.start = max(run.start, self.start_offset)
+            if not kept and run.start == self.start_offset and run.state in FINAL and run.target is None:
+                self.start_offset = run.end
+            elif kept and _may_join(kept[-1], run):
+                kept[-1].end = run.end
+                kept[-1].delivery_count = max(kept[-1].delivery_count, run.delivery_count)
+            else:
+                kept.append(run)
+        self._runs = kept
+        assert all(one.end == other.start for one, other in pairwise(kept)), "the runs have no gap"
+
+
+def check_batches(batches: Sequence[AcknowledgementBatch], *, may_renew: bool) -> None:
+    """Check the acknowledgements of one partition. Raises Refused(INVALID_REQUEST)."""
+    largest = AcknowledgementType.RENEW if may_renew else AcknowledgementType.REJECT
+    end = 0
+    for batch in batches:
+        if batch.start < end or batch.end <= batch.start:
+            raise Refused(ErrorCode.invalid_request, "Acknowledgement batches are not in the order of their offsets.")
+        if len(batch.types) not in (1, batch.end - batch.start):
+            raise Refused(ErrorCode.invalid_request, "A batch needs one acknowledge type, or one for each record.")
+        if not 0 <= min(batch.types) <= max(batch.types) <= largest:
+            raise Refused(ErrorCode.invalid_request, "An acknowledge type is not known, or not permitted here.")
+        end = batch.end
+
+
+def _pieces(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, AcknowledgementType]]:
+    """Yield start, end and type for all successive records with the same type."""
+    if len(batch.types) == 1:
+        yield batch.start, batch.end, AcknowledgementType(batch.types[0])
+        return
+    start = batch.start
+    for kind, same in groupby(batch.types):
+        end = start + sum(1 for _ in same)
+        yield start, end, AcknowledgementType(kind)
+        start = end
+
+
+def _joins(run: Run, taken: Sequence[Run], batch_size: int) -> bool:
+    """Extend the last acquired range by newly acquired records that fit it. Return whether they did."""
+    if not taken or taken[-1].end != run.start or taken[-1].delivery_count != run.delivery_count:
+        return False
+    if run.end - taken[-1].start > batch_size:
+        return False
+    taken[-1].end = run.end
+    return True
+
+
+def _may_join(one: Run, other: Run) -> bool:
+    if one.state is not other.state or one.target is not None or other.target is not None:
+        return False
+    if one.state in FINAL:
+        return True
+    return one.state is RecordState.AVAILABLE and one.delivery_count == other.delivery_count
+
+
+def _joined(batches: Iterable[StateBatch]) -> Iterator[StateBatch]:
+    """Yield the batches, neighbours of one state and delivery count as one."""
+    last: StateBatch | None = None
+    for batch in batches:
+        if last is not None and last.end == batch.start and last[2:] == batch[2:]:
+            last = last._replace(end=batch.end)
+            continue
+        if last is not None:
+            yield last
+        last = batch
+    if last is not None:
+        yield last
+
+
+def _size(runs: Iterable[Run]) -> int:
+    return sum(run.count for run in runs)

@@ -1,0 +1,395 @@
+"""Share partitions of a broker: those whose partitions it leads. Acquisitions, acknowledgements, locks and writes.
+
+A thin shell around `share_partition.py`. Everything that members acknowledge while a write is under way is in the next
+write, and each acknowledgement is answered once its write is stored.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.config.group_configs import ShareConfig
+from cordwood.cluster.config.offset_reset import EARLIEST, lookback_ms
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.metadata.image import Image, changed_topics
+from cordwood.cluster.share.coordinator import StateChange
+from cordwood.cluster.share.dead_letters import DeadLetterCause, DeadLetters, Undeliverable
+from cordwood.cluster.share.led import LedSharePartition
+from cordwood.cluster.share.lock_timers import LockTimers
+from cordwood.cluster.share.measures import ShareMeasures
+from cordwood.cluster.share.persister import SharePersister
+from cordwood.cluster.share.settings import GroupConfigOf
+from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules, WriteOutcome
+from cordwood.cluster.share.share_sessions import ShareSession, ShareSessions
+from cordwood.cluster.share.state import UNINITIALIZED, UNKNOWN_COUNT, ShareState
+from cordwood.cluster.share.states import AcknowledgementBatch, AcquiredBatch, SharePartitionKey
+from cordwood.replication.leader_role import LeaderRole
+from cordwood.replication.partition import Partition
+from cordwood.replication.tasks import Tasks
+from cordwood.replication.waiters import EndOfTickScheduler
+
+IDLE_S, SWEEP_S = 900.0, 60.0
+"""A share partition that is not used for this long is dropped from memory."""
+SWEPT_AT_ONCE = 1000
+RELEASED_AT_ONCE = 32
+RETRY_S = 1.0
+
+FENCED = frozenset(
+    {
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.fenced_state_epoch,
+        ErrorCode.invalid_request,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+"""Codes of a share coordinator after which the state in memory does not count any more."""
+
+_events = structlog.get_logger("share")
+
+OffsetAt = Callable[[Partition, int], Awaitable[int | None]]
+"""Returns the first offset of a partition with at least this timestamp; None if there is none."""
+
+
+class SharePartitionView(NamedTuple):
+    """One share partition, as an operator sees it. Offsets are half-open."""
+
+    group_id: str
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    acquired: int
+
+
+class SharePartitions:
+    """All share partitions of one broker."""
+
+    def __init__(
+        self,
+        persister: SharePersister,
+        sessions: ShareSessions,
+        dead_letters: DeadLetters,
+        group_config: GroupConfigOf,
+        offset_at: OffsetAt,
+        wall_clock: Callable[[], int],
+        end_of_tick: EndOfTickScheduler,
+    ) -> None:
+        self.sessions, self._group_config = sessions, group_config
+        self.measures = ShareMeasures()
+        self._persister, self._dead_letters = persister, dead_letters
+        self._offset_at, self._wall_clock, self._end_of_tick = offset_at, wall_clock, end_of_tick
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
+        self._led: dict[SharePartitionKey, LedSharePartition] = {}
+        self._of_topic: dict[UUID, dict[SharePartitionKey, None]] = {}
+        self._opening: dict[SharePartitionKey, asyncio.Task[LedSharePartition]] = {}
+        self._timers: LockTimers[LedSharePartition] = LockTimers(self._loop, self._locks_ended)
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Drop all share partitions. The next leaders read what is stored."""
+        self._timers.close()
+        await self._tasks.close()
+
+    def config_of(self, group_id: str) -> ShareConfig:
+        """Return the effective configs of a share group."""
+        return self._group_config(group_id).share
+
+    def on_metadata_change(self, old: Image, new: Image) -> None:
+        """Drop the share partitions that this broker does not lead any more."""
+        if self._led and old.topics_by_id is not new.topics_by_id:
+            for before, _ in changed_topics(old, new):
+                for key in list(self._of_topic.get(before.id, ())) if before is not None else ():
+                    if not self._led[key].is_current:
+                        self._drop(self._led[key])
+
+    def views(self) -> Iterator[SharePartitionView]:
+        """Yield all share partitions. A caller may pause."""
+        for led in list(self._led.values()):
+            state = led.state
+            place = led.key.group_id, led.partition.topic, led.partition.index
+            yield SharePartitionView(*place, state.start_offset, state.end_offset, state.acquired_count())
+
+    async def open(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
+        """Return a share partition; its state is read first, if it is not in memory.
+
+        Raises Refused with a client's error code, and PartitionRefused.
+        """
+        led = self._led.get(key)
+        if led is None or not led.is_current:
+            if led is not None:
+                self._drop(led)
+            opening = self._opening.get(key)
+            if opening is None:
+                opening = self._opening[key] = self._tasks.spawn(self._open(key, partition, partition.leader))
+                opening.add_done_callback(lambda _: self._opening.pop(key, None))
+            try:
+                led = await asyncio.shield(opening)
+            except Refused as refusal:
+                raise for_client(refusal) from refusal
+        self._refresh(led)
+        return led
+
+    def acquire(
+        self,
+        led: LedSharePartition,
+        member: str,
+        fetched_from: int,
+        batches: Sequence[LogBatch],
+        records_max: int,
+        *,
+        batch_size: int,
+        is_strict: bool,
+    ) -> list[AcquiredBatch]:
+        """Lock records of these batches for a member."""
+        now = self._loop.time()
+        acquired = led.state.acquire(
+            member, fetched_from, batches, records_max, now, batch_size=batch_size, is_strict=is_strict
+        )
+        for start, end, delivery_count in acquired:
+            self.measures.acquired += end - start
+            if delivery_count > 1:
+                self.measures.redelivered += end - start
+        if acquired:
+            self._timers.set(led, now + led.state.rules.lock_s)
+        if led.state.must_write:
+            self._write_soon(led)
+        return acquired
+
+    def acknowledge(
+        self, led: LedSharePartition, member: str, batches: Sequence[AcknowledgementBatch]
+    ) -> "asyncio.Future[None] | None":
+        """Acknowledge records. Return a future that is done once this is stored, or refused; None if nothing is to be.
+
+        Raises Refused.
+        """
+        if not led.state.acknowledge(member, batches, self._loop.time()):
+            return None
+        stored: asyncio.Future[None] = self._loop.create_future()
+        led.acks.append(stored)
+        self._write_soon(led)
+        return stored
+
+    def session_ended(self, session: ShareSession) -> None:
+        """Release what the member of a session has acquired."""
+        self._tasks.spawn(self._release(session), "share groups: release")
+
+    def connection_ended(self, connection: object) -> None:
+        """End the sessions that a connection has opened, and release what their members have acquired."""
+        for session in self.sessions.end_of(connection):
+            self.session_ended(session)
+
+    def state_deleted(self, key: SharePartitionKey) -> None:
+        """Forget a share partition whose stored state was deleted or set anew."""
+        led = self._led.get(key)
+        if led is not None:
+            self._drop(led)
+
+    async def _release(self, session: ShareSession) -> None:
+        for number, (topic_id, index) in enumerate(session.partitions, 1):
+            led = self._led.get(SharePartitionKey(session.key.group_id, topic_id, index))
+            if led is not None and led.state.release_member(session.key.member_id):
+                self._write_soon(led)
+            if number % RELEASED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _open(self, key: SharePartitionKey, partition: Partition, role: LeaderRole) -> LedSharePartition:
+        """Read a share partition's state. One that begins now has its start offset stored before it is used."""
+        leader_epoch = partition.leader_epoch
+        stored = await self._persister.read(key, leader_epoch)
+        start = stored.start_offset
+        if start == UNINITIALIZED:
+            start = await self._first_offset(key, partition)
+            change = StateChange(key, stored.state_epoch, leader_epoch, start, (), UNKNOWN_COUNT)
+            await self._persister.write(change)
+        if partition.leading is not role:
+            raise Refused(ErrorCode.not_leader_or_follower)
+        led = LedSharePartition(key, partition, role, _state(stored, start, partition), stored.state_epoch)
+        self._led[key] = led
+        self._of_topic.setdefault(key.topic_id, {})[key] = None
+        if self._sweeper is None:
+            self._sweeper = self._tasks.repeat(self._sweep, "share groups: sweep")
+        self._refresh(led)
+        self._copy_soon(led)
+        return led
+
+    async def _first_offset(self, key: SharePartitionKey, partition: Partition) -> int:
+        reset = self.config_of(key.group_id).auto_offset_reset.strip()
+        if reset == EARLIEST:
+            return partition.log.log_start
+        end, age_ms = partition.known_high_watermark(), lookback_ms(reset)
+        if age_ms is None:
+            return end
+        found = await self._offset_at(partition, self._wall_clock() - age_ms)
+        return end if found is None else found
+
+    def _refresh(self, led: LedSharePartition) -> None:
+        """Apply the group's configs and the log start offset."""
+        config = self.config_of(led.key.group_id)
+        led.state.rules = self._rules(config)
+        led.state.move_log_start(led.partition.log.log_start)
+        led.used_at = self._loop.time()
+
+    def _rules(self, config: ShareConfig) -> ShareRules:
+        return ShareRules(
+            config.delivery_count_limit,
+            config.record_lock_ms / 1000,
+            config.partition_max_record_locks,
+            self._dead_letters.is_usable(config),
+        )
+
+    def _drop(self, led: LedSharePartition) -> None:
+        """Forget a share partition. Its acknowledgements are refused, and fetches that wait look for it again."""
+        led.is_dropped = True
+        if self._led.get(led.key) is led:
+            del self._led[led.key]
+            of_topic = self._of_topic[led.key.topic_id]
+            del of_topic[led.key]
+            if not of_topic:
+                del self._of_topic[led.key.topic_id]
+        acks, led.acks = led.acks, []
+        _refuse(acks, Refused(ErrorCode.not_leader_or_follower))
+        self._end_of_tick.moved(led.watchers)
+
+    def _locks_ended(self, led: LedSharePartition, now: float) -> float | None:
+        """Release records whose locks have ended. Return when the next locks do."""
+        if not led.is_current:
+            return None
+        self._refresh(led)
+        if expired := led.state.expire(now):
+            self.measures.expired_locks += expired
+            self._write_soon(led)
+        return led.state.next_deadline()
+
+    def _write_soon(self, led: LedSharePartition) -> None:
+        """Store changes at the end of this event-loop iteration, or after the write that is under way."""
+        if not led.is_write_due and not led.state.is_writing:
+            led.is_write_due = True
+            self._loop.call_soon(self._begin_write, led)
+
+    def _begin_write(self, led: LedSharePartition) -> None:
+        led.is_write_due = False
+        if not led.is_current:
+            self._drop(led)
+            return
+        acks, led.acks = led.acks, []
+        write = led.state.begin_write()
+        if write is None:
+            _confirm(acks)
+            return
+        change = StateChange(led.key, led.state_epoch, led.leader_epoch, *write)
+        self.measures.writes += 1
+        self._tasks.spawn(self._store(led, change, acks), "share groups: write")
+
+    async def _store(self, led: LedSharePartition, change: StateChange, acks: Sequence["asyncio.Future[None]"]) -> None:
+        try:
+            await self._persister.write(change)
+        except Refused as refusal:
+            self.measures.failed_writes += 1
+            led.state.failed()
+            _refuse(acks, for_client(refusal))
+            if refusal.code in FENCED:
+                _events.info("share.fenced", share_partition=str(led.key), reason=str(refusal))
+                self._drop(led)
+                return
+            self._loop.call_later(RETRY_S, self._retry, led)
+        else:
+            outcome = led.state.committed()
+            self._note(outcome)
+            # A leader that lost its leadership meanwhile may confirm: the next one reads what is stored.
+            _confirm(acks)
+            self._end_of_tick.moved(led.watchers)
+            self._copy_soon(led)
+        if led.state.must_write:
+            self._write_soon(led)
+
+    def _retry(self, led: LedSharePartition) -> None:
+        """Release locks that have ended, and go on with dead letters, after a write that failed."""
+        if led.is_current:
+            self._timers.set(led, self._loop.time())
+            self._copy_soon(led)
+
+    def _note(self, outcome: WriteOutcome) -> None:
+        self.measures.acknowledged += outcome.acknowledged
+        self.measures.released += outcome.released
+        self.measures.archived += outcome.archived
+
+    def _copy_soon(self, led: LedSharePartition) -> None:
+        """Copy undeliverable records to the dead-letter queue in the background."""
+        if not led.is_copying and led.is_current and led.state.archiving():
+            led.is_copying = True
+            self._tasks.spawn(self._copy(led), "share groups: dead letters")
+
+    async def _copy(self, led: LedSharePartition) -> None:
+        """Copy undeliverable records, and archive them once the dead-letter queue has them."""
+        try:
+            pending = deque(led.state.archiving())
+            while pending and led.is_current:
+                run = pending.popleft()
+                config = self.config_of(led.key.group_id)
+                is_exhausted = not run.is_rejected and run.delivery_count >= config.delivery_count_limit
+                cause = DeadLetterCause.DELIVERY_COUNT if is_exhausted else DeadLetterCause.REJECTED
+                letters = Undeliverable(led.key, led.partition, run.start, run.end, run.delivery_count, cause)
+                end = await self._dead_letters.copy(letters, config, lambda: led.is_current)
+                if not led.is_current:
+                    return
+                self._count_copied(letters, end)
+                led.state.archived(letters.start, letters.end if end is None else end)
+                self._write_soon(led)
+                if end is not None and end < letters.end:
+                    pending = deque(led.state.archiving())
+        finally:
+            led.is_copying = False
+
+    def _count_copied(self, letters: Undeliverable, end: int | None) -> None:
+        if end is None:
+            self.measures.dead_letters_refused += letters.end - letters.start
+        else:
+            self.measures.dead_letters += end - letters.start
+
+    async def _sweep(self) -> None:
+        """Drop share partitions that nobody uses."""
+        await asyncio.sleep(SWEEP_S)
+        before = self._loop.time() - IDLE_S
+        for number, led in enumerate(list(self._led.values()), 1):
+            if led.used_at < before and led.is_idle:
+                self._drop(led)
+            if number % SWEPT_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+
+def for_client(refusal: Refused) -> Refused:
+    """Return a share coordinator's refusal as a member gets it: after a fence, the member looks for the leader."""
+    match refusal.code:
+        case ErrorCode.fenced_leader_epoch | ErrorCode.fenced_state_epoch | ErrorCode.invalid_request:
+            return Refused(ErrorCode.not_leader_or_follower, refusal.message)
+        case _:
+            return refusal
+
+
+def _state(stored: ShareState, start_offset: int, partition: Partition) -> SharePartition:
+    """Return the state to go on with. Where the log has lost records, the group goes on at its end."""
+    log_end = partition.log.log_end
+    if start_offset > log_end:
+        return SharePartition(log_end)
+    batches = (batch._replace(end=min(batch.end, log_end)) for batch in stored.batches if batch.start < log_end)
+    return SharePartition(start_offset, batches)
+
+
+def _confirm(acks: Sequence["asyncio.Future[None]"]) -> None:
+    for ack in acks:
+        if not ack.done():
+            ack.set_result(None)
+
+
+def _refuse(acks: Sequence["asyncio.Future[None]"], reason: Refused) -> None:
+    for ack in acks:
+        if not ack.done():
+            ack.set_exception(reason)
+            # The member may be gone: mark the exception as retrieved.
+            ack.exception()

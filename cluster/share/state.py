@@ -1,0 +1,139 @@
+"""Stored state of a share partition at its share coordinator, and the changes that the coordinator accepts. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.share.states import StateBatch
+
+UNINITIALIZED = -1
+"""The start offset of a share partition from which no member has fetched: the group's configs will give it."""
+UNKNOWN_COUNT = -1
+NO_LEADER_EPOCH = -1
+"""The leader epoch in a request of a broker that is not the leader: it is not compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """What `__share_group_state` has of a share partition: the last snapshot, and what has changed since.
+
+    The state epoch rises whenever an administrator or the group coordinator sets the start offset; the leader epoch is
+    that of the topic partition.
+    """
+
+    snapshot_epoch: int = 0
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = UNINITIALIZED
+    delivery_complete_count: int = UNKNOWN_COUNT
+    created_ms: int = 0
+    batches: tuple[StateBatch, ...] = ()
+    """All records from the start offset on whose state is known, in order."""
+    changed: tuple[StateBatch, ...] = ()
+    """Those of them that have changed since the snapshot."""
+    updates: int = 0
+    """Updates since the snapshot, in memory only: a new coordinator counts from 0."""
+
+    def initialized(self, state_epoch: int, start_offset: int, now_ms: int) -> "ShareState":
+        """Return the state with a new start offset and a new state epoch, which fences the leader.
+
+        Without a start offset only the epoch changes: whoever asks does not know what has been consumed. Raises
+        Refused(FENCED_STATE_EPOCH).
+        """
+        if state_epoch < self.state_epoch:
+            raise Refused(ErrorCode.fenced_state_epoch)
+        if start_offset == UNINITIALIZED:
+            return replace(self.snapshot(), state_epoch=state_epoch)
+        return ShareState(
+            self.snapshot_epoch + 1, state_epoch, self.leader_epoch, start_offset, UNKNOWN_COUNT, now_ms, (), (), 0
+        )
+
+    def read_by(self, leader_epoch: int) -> "ShareState":
+        """Return the state that a leader reads: it fences earlier leaders. Raises Refused(FENCED_LEADER_EPOCH)."""
+        self._check_leader(leader_epoch)
+        return self if leader_epoch <= self.leader_epoch else replace(self, leader_epoch=leader_epoch)
+
+    def written(
+        self,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        batches: Sequence[StateBatch],
+        delivery_complete_count: int,
+    ) -> "ShareState":
+        """Return the state after a write of the leader. Raises Refused: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
+
+        Within one state epoch a write that arrives late takes nothing back: the start offset rises only, and of two
+        states of a record the one with more deliveries counts, then the one that is nearer to the end.
+        """
+        self._check_leader(leader_epoch)
+        if state_epoch < self.state_epoch:
+            raise Refused(ErrorCode.fenced_state_epoch)
+        start = max(start_offset, self.start_offset)
+        return replace(
+            self,
+            state_epoch=state_epoch,
+            leader_epoch=max(leader_epoch, self.leader_epoch),
+            start_offset=start,
+            delivery_complete_count=delivery_complete_count,
+            batches=merged(self.batches, batches, start),
+            changed=merged(self.changed, batches, start),
+            updates=self.updates + 1,
+        )
+
+    def snapshot(self) -> "ShareState":
+        """Return the same state as a new snapshot."""
+        return replace(self, snapshot_epoch=self.snapshot_epoch + 1, changed=(), updates=0)
+
+    def restored(self, update: "ShareState") -> "ShareState":
+        """Return a snapshot with the last update, unless the update belongs to an earlier snapshot."""
+        if update.snapshot_epoch != self.snapshot_epoch:
+            return self
+        start = max(update.start_offset, self.start_offset)
+        return replace(
+            self,
+            leader_epoch=max(update.leader_epoch, self.leader_epoch),
+            start_offset=start,
+            delivery_complete_count=update.delivery_complete_count,
+            batches=merged(self.batches, update.changed, start),
+            changed=update.changed,
+        )
+
+    def _check_leader(self, leader_epoch: int) -> None:
+        if leader_epoch < self.leader_epoch:
+            raise Refused(ErrorCode.fenced_leader_epoch)
+
+
+def merged(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Return the states of all records from `start_offset` on, in order, with neighbours of one state as one batch."""
+    edges: list[tuple[int, int, StateBatch]] = []
+    for batch in (*known, *new):
+        start = max(batch.start, start_offset)
+        if start < batch.end:
+            edges += ((start, 1, batch), (batch.end, 0, batch))
+    edges.sort(key=lambda edge: edge[:2])
+    result: list[StateBatch] = []
+    here: list[StateBatch] = []
+    position = start_offset
+    for offset, is_start, batch in edges:
+        if here and offset > position:
+            _append(result, max(here, key=_precedence)._replace(start=position, end=offset))
+        position = offset
+        if is_start:
+            here.append(batch)
+        else:
+            here.remove(batch)
+    return tuple(result)
+
+
+def _append(result: list[StateBatch], batch: StateBatch) -> None:
+    if result and result[-1].end == batch.start and result[-1][2:] == batch[2:]:
+        result[-1] = result[-1]._replace(end=batch.end)
+    else:
+        result.append(batch)
+
+
+def _precedence(batch: StateBatch) -> tuple[int, int]:
+    return batch.delivery_count, batch.state

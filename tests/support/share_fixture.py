@@ -1,0 +1,197 @@
+"""Members of share groups at a whole broker in simulated time, and the records that they get."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from closed_broker import LISTENER, ROOT, ClosedBroker, with_broker
+from kio.schema.errors import ErrorCode
+from kio.schema.share_acknowledge.v2.request import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from kio.schema.share_fetch.v2 import request as fetch_requests
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.client_connection import ClientConnection
+from cordwood.cluster.security.principal import Identity
+from cordwood.storage.batch import split
+from cordwood.storage.records import Record, decode, encode
+
+GROUP, TOPIC = "workers", "jobs"
+NOW_MS = 1_700_000_000_000
+Range = tuple[int, int, int]
+"""First and last offset, and the delivery count, as in a response."""
+
+
+class Fetched(NamedTuple):
+    """The answer about one partition."""
+
+    acquired: list[Range]
+    values: list[bytes]
+    code: ErrorCode
+    acknowledge_code: ErrorCode
+    answer: Any
+
+
+class ShareMember:
+    """A member with a connection of its own."""
+
+    def __init__(self, fixture: "ShareFixture", member_id: str, group_id: str, identity: Identity) -> None:
+        self.id, self.group_id, self.epoch = member_id, group_id, 0
+        self._fixture = fixture
+        self.connection = ClientConnection(member_id)
+        here = fixture.broker._here
+        handle = fixture.broker.broker._dispatcher.handle
+        self.connection.begin(here.open(LISTENER, handle, self.connection.received, identity))
+
+    async def ask(
+        self,
+        *,
+        partitions: Sequence[int] = (0,),
+        acks: Sequence[tuple[int, ...]] = (),
+        wait_s: float = 0.0,
+        **fields: Any,
+    ) -> Any:
+        """Send a ShareFetch, with acknowledgements of the first partition: first, last and types each."""
+        rows = tuple(
+            fetch_requests.FetchPartition(
+                partition_index=index,
+                acknowledgement_batches=tuple(
+                    fetch_requests.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                    for first, last, *types in acks
+                )
+                if index == partitions[0]
+                else (),
+            )
+            for index in partitions
+        )
+        values: dict[str, Any] = {
+            "group_id": self.group_id,
+            "member_id": self.id,
+            "share_session_epoch": self.epoch,
+            "max_wait": timedelta(seconds=wait_s),
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": (fetch_requests.FetchTopic(topic_id=self._fixture.topic_id, partitions=rows),) if rows else (),
+            "forgotten_topics_data": (),
+            **fields,
+        }
+        answer = await self.connection.ask(fetch_requests.ShareFetchRequest(**values))
+        if answer.error_code is ErrorCode.none and self.epoch >= 0:
+            self.epoch += 1
+        return answer
+
+    async def fetch(self, **fields: Any) -> Fetched:
+        """Fetch the first partition. Return what was acquired, and the values of these records."""
+        answer = await self.ask(**fields)
+        assert answer.error_code is ErrorCode.none, answer
+        rows = [row for topic in answer.responses for row in topic.partitions]
+        if not rows:
+            return Fetched([], [], ErrorCode.none, ErrorCode.none, answer)
+        row = rows[0]
+        acquired = [(one.first_offset, one.last_offset, one.delivery_count) for one in row.acquired_records]
+        records = [record for batch in split(bytes(row.records or b"")) for record in decode(batch)]
+        values = [
+            record.value or b""
+            for record in records
+            if any(first <= record.offset <= last for first, last, _ in acquired)
+        ]
+        return Fetched(acquired, values, row.error_code, ErrorCode(row.acknowledge_error_code), answer)
+
+    async def acknowledge(self, first: int, last: int, *types: int, **fields: Any) -> ErrorCode:
+        """Acknowledge records of the first partition. Return the code of the request, or else of the partition."""
+        batch = AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types or (1,))
+        partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=(batch,))
+        values: dict[str, Any] = {
+            "group_id": self.group_id,
+            "member_id": self.id,
+            "share_session_epoch": self.epoch,
+            "topics": (AcknowledgeTopic(topic_id=self._fixture.topic_id, partitions=(partition,)),),
+            **fields,
+        }
+        answer = await self.connection.ask(ShareAcknowledgeRequest(**values))
+        if answer.error_code is not ErrorCode.none:
+            return ErrorCode(answer.error_code)
+        self.epoch += 1
+        return ErrorCode(answer.responses[0].partitions[0].error_code)
+
+    def hang_up(self) -> None:
+        """Close the connection, as a client does that was killed."""
+        self.connection.close()
+
+
+class ShareFixture:
+    """A broker with the topic `jobs`, and share groups that begin at its first record."""
+
+    def __init__(self, broker: ClosedBroker) -> None:
+        self.broker = broker
+        self._members = 0
+
+    async def open(self, **configs: str) -> "ShareFixture":
+        await self.create(TOPIC)
+        await self.configure(**{"share.auto.offset.reset": "earliest", **configs})
+        return self
+
+    @property
+    def topic_id(self) -> Any:
+        return self.broker.image.topics_by_name[TOPIC].id
+
+    async def create(self, topic: str, partitions: int = 2, **configs: str) -> None:
+        rows = tuple({"name": key, "value": value} for key, value in configs.items())
+        wanted = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
+        answer = await self.broker.ask(
+            ROOT, ApiKey.CREATE_TOPICS, 7, topics=({**wanted, "assignments": ()},), timeout=timedelta(seconds=30)
+        )
+        assert answer.topics[0].error_code is ErrorCode.none, answer
+
+    async def configure(self, group_id: str = GROUP, **configs: str) -> None:
+        """Set configs of a share group."""
+        rows = tuple({"name": key, "config_operation": 0, "value": value} for key, value in configs.items())
+        answer = await self.broker.ask(
+            ROOT,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            resources=({"resource_type": 32, "resource_name": group_id, "configs": rows},),
+        )
+        assert answer.responses[0].error_code is ErrorCode.none, answer
+
+    async def produce(self, *values: str, topic: str = TOPIC, partition: int = 0) -> None:
+        """Append one batch."""
+        await self.append(encode([Record(0, NOW_MS, None, value.encode()) for value in values]), topic, partition)
+
+    async def append(self, batch: bytes, topic: str = TOPIC, partition: int = 0) -> None:
+        answer = await self.broker.ask(
+            ROOT,
+            ApiKey.PRODUCE,
+            9,
+            acks=-1,
+            timeout=timedelta(seconds=30),
+            topic_data=({"name": topic, "partition_data": ({"index": partition, "records": batch},)},),
+        )
+        assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none, answer
+
+    def member(self, group_id: str = GROUP, identity: Identity = ROOT) -> ShareMember:
+        """Return a new member."""
+        self._members += 1
+        return ShareMember(self, f"member-{self._members}", group_id, identity)
+
+    def records_of(self, topic: str, partition: int = 0) -> list[Record]:
+        """Return all records of a partition."""
+        log = self.broker.broker._replicas.led(topic, partition).log
+        data = log.read(log.log_start, 1 << 20, log.log_end) if log.log_end else b""
+        return [record for batch in split(data) for record in decode(batch)]
+
+
+def with_members(story: Callable[[ShareFixture], Awaitable[None]], **configs: str) -> None:
+    """Run a scenario of members of a share group with these configs."""
+
+    async def told(broker: ClosedBroker) -> None:
+        fixture = await ShareFixture(broker).open(**{key.replace("_", "."): value for key, value in configs.items()})
+        await story(fixture)
+
+    with_broker(told, share_coordinator_state_topic_num_partitions=1)
