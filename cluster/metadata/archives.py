@@ -17,8 +17,9 @@ from cordwood.archive.manifest import (
     without,
 )
 from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
-from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.image import CommandRefused, by_place
 from cordwood.cluster.metadata.image_delta import ImageDelta
+from cordwood.cluster.metadata.persistent_map import REMOVED
 
 _NOTHING = PartitionArchive()
 
@@ -27,7 +28,7 @@ def after(
     delta: ImageDelta, command: BeginUpload | CommitUpload | RemoveArchived | ForgetArchived
 ) -> Mapping[tuple[UUID, int], PartitionArchive]:
     """Return all archives after the command. Raises CommandRefused."""
-    before = delta.rest.archives
+    before = by_place(delta.rest.archives)
     place = command.topic_id, command.partition
     if not isinstance(command, ForgetArchived):
         _check_leader(delta, command)
@@ -39,8 +40,8 @@ def after(
         # The archive of a deleted topic ends with its last object.
         archive = replace(archive, segments=tuple([one for one in archive.segments if one.id not in command.ids]))
         if not archive.has_objects:
-            return {other: kept for other, kept in before.items() if other != place}
-    return {**before, place: archive}
+            return before.updated({place: REMOVED})
+    return before.updated({place: archive})
 
 
 def _changed(

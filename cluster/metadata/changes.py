@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import compress, count
+from operator import is_not
 
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, changed_topics
@@ -41,12 +43,14 @@ class PartitionChange:
 def changed_partitions(old: Image, new: Image, leader: BrokerId) -> Iterator[PartitionChange]:
     """Yield the changed partitions of topics in both images that `leader` leads, or has led before.
 
-    Compares each topic, and each partition of a changed topic.
+    Compares each partition of a changed topic.
     """
     for before, after in changed_topics(old, new):
         if before is not None and after is not None:
-            for index, (was, now) in enumerate(zip(before.partitions, after.partitions, strict=False)):
-                if now is not was and (now.leader == leader or was.leader == leader):
+            # No Python bytecode for each partition that is as it was.
+            for index in compress(count(), map(is_not, before.partitions, after.partitions)):
+                was, now = before.partitions[index], after.partitions[index]
+                if now.leader == leader or was.leader == leader:
                     yield PartitionChange(after.name, index, was, now)
 
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import compress, filterfalse
-from operator import is_not
 from types import MappingProxyType
+from typing import TypeVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -17,8 +16,19 @@ from cordwood.cluster.metadata.config_values import integer
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.features import FIRST_LEVEL, METADATA_VERSION, OF_FIRST_RELEASE, Levels
+from cordwood.cluster.metadata.persistent_map import (
+    PersistentMap,
+    bits_of_id,
+    bits_of_name,
+    bits_of_place,
+    differences,
+)
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.cluster.metadata.voters import Voter
+
+Place = tuple[UUID, int]
+"""Topic id and partition index."""
+V = TypeVar("V")
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -102,7 +112,10 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The metadata after the command at log index `index`. Its mappings are never changed in place."""
+    """The metadata after the command at log index `index`. Its mappings are never changed in place.
+
+    Those that grow with the partitions are persistent maps once a command has changed them.
+    """
 
     index: int = 0
     cluster_id: str = ""
@@ -197,18 +210,28 @@ def _min_isr(text: str | None) -> int | None:
 def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, TopicImage | None]]:
     """Yield every topic that differs, before and after; None on the side where the topic does not exist.
 
-    The cost is one comparison per topic: unchanged topics are the same object in both images.
+    The cost is that of the changes: what both images share is not visited.
     """
     if old.topics_by_id is new.topics_by_id:
         return
-    before, after = old.topics_by_name, new.topics_by_name
-    # No Python bytecode per topic: there may be tens of thousands of topics, and every change calls this.
-    for name in compress(before, map(is_not, before.values(), map(after.get, before))):
-        was, is_now = before[name], after.get(name)
-        if is_now is not None and is_now.id != was.id:
+    for _, was, is_now in differences(old.topics_by_name, new.topics_by_name):
+        if was is not None and is_now is not None and was.id != is_now.id:
             yield was, None
             yield None, is_now
         else:
             yield was, is_now
-    for name in filterfalse(before.__contains__, after):
-        yield None, after[name]
+
+
+def by_name(topics: Mapping[str, TopicImage]) -> PersistentMap[str, TopicImage]:
+    """Return the mapping as a persistent map; itself if it is one."""
+    return topics if isinstance(topics, PersistentMap) else PersistentMap(bits_of_name, topics.items())
+
+
+def by_id(topics: Mapping[UUID, TopicImage]) -> PersistentMap[UUID, TopicImage]:
+    """Return topics by their id, as `by_name`."""
+    return topics if isinstance(topics, PersistentMap) else PersistentMap(bits_of_id, topics.items())
+
+
+def by_place(replicas: Mapping[Place, V]) -> PersistentMap[Place, V]:
+    """Return what is kept for partitions as a persistent map; itself if it is one."""
+    return replicas if isinstance(replicas, PersistentMap) else PersistentMap(bits_of_place, replicas.items())

@@ -1,16 +1,28 @@
-"""The changes of uncommitted commands on top of a metadata image. Each mapping is copied at most once."""
+"""The changes of uncommitted commands on top of a metadata image. The new image shares the rest with it."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
+from typing import TypeVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import elections
 from cordwood.cluster.metadata.commands import Assignment, BrokerId
-from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.image import (
+    BrokerImage,
+    CommandRefused,
+    Image,
+    PartitionImage,
+    TopicImage,
+    by_id,
+    by_name,
+)
+from cordwood.cluster.metadata.persistent_map import REMOVED, Removed
 from cordwood.storage.budget import Parts
 
+K = TypeVar("K")
 Change = Callable[[PartitionImage, int], PartitionImage]
 """A change of one partition, given its topic's min.insync.replicas. Returns the same object if nothing changes."""
 
@@ -24,8 +36,9 @@ class ImageDelta:
 
     def __init__(self, image: Image) -> None:
         self._before = image
-        self._by_name: dict[str, TopicImage] | None = None
-        self._by_id: dict[UUID, TopicImage] | None = None
+        self._by_name: dict[str, TopicImage | None] = {}
+        self._by_id: dict[UUID, TopicImage | None] = {}
+        """The topics that have changed, by name and by id; None for those that are deleted."""
         self.rest = image
         self._rest_at_mark = image
         self._topics_since_mark: dict[UUID, TopicImage | None] = {}
@@ -47,15 +60,24 @@ class ImageDelta:
 
     def image(self, index: int) -> Image:
         """Return the resulting image. Do not use the delta afterwards."""
-        if self._by_name is None or self._by_id is None:
+        if not self._by_id:
             return replace(self.rest, index=index)
-        return replace(self.rest, index=index, topics_by_name=self._by_name, topics_by_id=self._by_id)
+        return replace(
+            self.rest,
+            index=index,
+            topics_by_name=by_name(self._before.topics_by_name).updated(_changes(self._by_name)),
+            topics_by_id=by_id(self._before.topics_by_id).updated(_changes(self._by_id)),
+        )
 
     def topic(self, topic_id: UUID) -> TopicImage | None:
-        return (self._before.topics_by_id if self._by_id is None else self._by_id).get(topic_id)
+        if topic_id in self._by_id:
+            return self._by_id[topic_id]
+        return self._before.topics_by_id.get(topic_id)
 
     def topic_named(self, name: str) -> TopicImage | None:
-        return (self._before.topics_by_name if self._by_name is None else self._by_name).get(name)
+        if name in self._by_name:
+            return self._by_name[name]
+        return self._before.topics_by_name.get(name)
 
     def known_topic(self, topic_id: UUID) -> TopicImage:
         """Return the topic. Raises CommandRefused if the id is unknown."""
@@ -65,7 +87,12 @@ class ImageDelta:
         return topic
 
     def all_topics(self) -> list[TopicImage]:
-        return list((self._before.topics_by_id if self._by_id is None else self._by_id).values())
+        before, changed = self._before.topics_by_id, self._by_id
+        if not changed:
+            return list(before.values())
+        kept = (changed.get(topic.id, topic) for topic in before.values())
+        added = (topic for topic in changed.values() if topic is not None and topic.id not in before)
+        return [topic for topic in chain(kept, added) if topic is not None]
 
     def put_topic(self, topic: TopicImage) -> None:
         self._topics_since_mark.setdefault(topic.id, self.topic(topic.id))
@@ -166,15 +193,11 @@ class ImageDelta:
                 raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
 
     def _put(self, topic: TopicImage) -> None:
-        by_name, by_id = self._topics()
-        by_name[topic.name] = by_id[topic.id] = topic
+        self._by_name[topic.name] = self._by_id[topic.id] = topic
 
     def _remove(self, topic: TopicImage) -> None:
-        by_name, by_id = self._topics()
-        del by_name[topic.name]
-        del by_id[topic.id]
+        self._by_name[topic.name] = self._by_id[topic.id] = None
 
-    def _topics(self) -> tuple[dict[str, TopicImage], dict[UUID, TopicImage]]:
-        if self._by_name is None or self._by_id is None:
-            self._by_name, self._by_id = dict(self._before.topics_by_name), dict(self._before.topics_by_id)
-        return self._by_name, self._by_id
+
+def _changes(topics: Mapping[K, TopicImage | None]) -> Mapping[K, TopicImage | Removed]:
+    return {key: REMOVED if topic is None else topic for key, topic in topics.items()}

@@ -12,7 +12,16 @@ from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredenti
 from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.features import OF_FIRST_RELEASE, Levels
 from cordwood.cluster.metadata.fields import record_reader
-from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.image import (
+    EMPTY,
+    BrokerImage,
+    Image,
+    PartitionImage,
+    TopicImage,
+    by_id,
+    by_name,
+    by_place,
+)
 from cordwood.cluster.metadata.packed import pack, unpack
 from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.cluster.metadata.voters import Voter
@@ -169,24 +178,24 @@ def decode(payload: bytes) -> Image:
     credentials, tokens, archives, cuts, *rest = rest
     features, quotas, directories, voters, client_metrics, group_configs = rest
     alike: dict[Any, PartitionImage] = {}
-    by_name = {fields[1]: _topic(fields, alike) for fields in topics}
+    topics_by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
         index,
         cluster_id,
         {fields[0]: _broker(fields, version) for fields in brokers},
-        by_name,
-        {topic.id: topic for topic in by_name.values()},
+        by_name(topics_by_name),
+        by_id({topic.id: topic for topic in topics_by_name.values()}),
         broker_configs,
         next_producer_id,
         {acl_id: acl_of(fields) for acl_id, fields in acls},
         RecentEntries(tuple((number, frozenset(tags)) for number, tags in recent)),
         {(user, ScramMechanism(number)): ScramCredential(*keys) for user, number, *keys in credentials},
         {fields[0]: DelegationToken(*fields) for fields in tokens},
-        {place: _archive(fields) for place, fields in archives},
+        by_place({place: _archive(fields) for place, fields in archives}),
         {fields[0]: _cut(fields) for fields in cuts},
         features,
         dict(quotas),
-        {broker_id: {(topic, index): name for topic, index, name in rows} for broker_id, rows in directories},
+        {broker_id: by_place({(topic, index): name for topic, index, name in rows}) for broker_id, rows in directories},
         {broker_id: Voter(*voter) for broker_id, voter in voters},
         client_metrics,
         group_configs,

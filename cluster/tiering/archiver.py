@@ -1,7 +1,7 @@
 """Uploads of a broker to the archive, and, on the active controller, the archive's topics."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import structlog
@@ -9,7 +9,8 @@ import structlog
 from cordwood.archive.store import ObjectStore
 from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.image import Image, Place, TopicImage, changed_topics
+from cordwood.cluster.metadata.persistent_map import differences
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.tiering.archived_topics import is_archived
 from cordwood.cluster.tiering.cut_objects import CutObjects
@@ -78,8 +79,8 @@ class Archiver:
             for part in (self._uploader, *self._keepers):
                 part.start()
         else:
-            quorum.subscribe(lambda _, image: self._warn_of(image))
-            self._warn_of(quorum.image)
+            quorum.subscribe(self._warn_of_change)
+            self._warn_of(quorum.image, quorum.image.topics_by_id.values(), quorum.image.archives)
 
     @property
     def measures(self) -> ArchiveMeasures:
@@ -91,11 +92,21 @@ class Archiver:
             if part is not None:
                 await part.close()
 
-    def _warn_of(self, image: Image) -> None:
+    def _warn_of_change(self, old: Image, new: Image) -> None:
+        archived = [place for place, _, _ in differences(old.archives, new.archives)]
+        if old.broker_configs is not new.broker_configs:
+            topics: Iterable[TopicImage] = new.topics_by_id.values()
+        else:
+            changed = [topic for _, topic in changed_topics(old, new)]
+            owners = [new.topics_by_id.get(topic_id) for topic_id, _ in archived]
+            topics = [topic for topic in (*changed, *owners) if topic is not None]
+        self._warn_of(new, topics, archived)
+
+    def _warn_of(self, image: Image, topics: Iterable[TopicImage], archived: Iterable[Place]) -> None:
         """Log an error for each topic with archived segments, or that should have some: this broker has no archive."""
-        ids = {topic_id for topic_id, _ in image.archives}
+        ids = {topic_id for topic_id, _ in archived}
         broker = broker_config(self._settings, image)
-        for topic in image.topics_by_id.values():
+        for topic in topics:
             if topic.name not in self._warned and (topic.id in ids or is_archived(topic, broker)):
                 self._warned.add(topic.name)
                 _events.error("archive.missing", topic=topic.name, reason="set archive.url, as on the other brokers")

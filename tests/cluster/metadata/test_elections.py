@@ -20,6 +20,8 @@ from cordwood.cluster.metadata.commands import (
 )
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 
+LARGE = UUID(int=7)
+
 
 @pytest.fixture
 def cluster() -> MetadataScenario:
@@ -72,10 +74,10 @@ def test_a_follower_that_falls_silent_leaves_the_leader_as_it_is(cluster: Metada
 def test_equal_partitions_change_alike_and_share_one_object_and_others_stay_as_they_are() -> None:
     one, two = BrokerId(1), BrokerId(2)
     scenario = MetadataScenario().create(1, 2)
-    scenario.apply(CreateTopic(ANOTHER, "large", ((one, two), (two,)) * 500, ()))
-    before = scenario.image.topics_by_id[ANOTHER].partitions
+    scenario.apply(CreateTopic(LARGE, "large", ((one, two), (two,)) * 500, ()))
+    before = scenario.image.topics_by_id[LARGE].partitions
     scenario.fence(1)
-    after = scenario.image.topics_by_id[ANOTHER].partitions
+    after = scenario.image.topics_by_id[LARGE].partitions
     assert [partition.leader for partition in after] == [2] * 1000
     assert len(set(map(id, after))) == 2
     assert all(now is was for was, now in zip(before[1::2], after[1::2], strict=True))

@@ -1,5 +1,6 @@
 """Commands applied to an image: their effect, their repetition, and no change from a command that does not fit."""
 
+from collections.abc import Sized
 from uuid import UUID
 
 import pytest
@@ -23,8 +24,9 @@ from cordwood.cluster.metadata.commands import (
     ResourceType,
     UnfenceBroker,
 )
-from cordwood.cluster.metadata.image import CommandRefused, Image, changed_topics
+from cordwood.cluster.metadata.image import CommandRefused, Image, by_id, by_name, changed_topics
 from cordwood.cluster.metadata.image_builder import ImageBuilder, apply
+from cordwood.cluster.metadata.persistent_map import BRANCHES, DEPTH_MAX, LEAF_MAX
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FLIGHTS, OTHER = UUID(int=1), UUID(int=2)
@@ -210,3 +212,40 @@ def test_acls_are_deleted_by_id_and_a_late_command_spares_those_created_alike_si
     deletion = DeleteAcls((first,))
     image = image_of(CreateAcls(((first, acl("User:alice")),)), deletion, again, deletion)
     assert image.acls == {second: acl("User:alice")}
+
+
+@pytest.mark.parametrize("topics", [1000, 10_000])
+def test_a_change_of_one_topic_shares_the_rest_of_the_image(topics: int) -> None:
+    builder = ImageBuilder(image_of())
+    for number in range(topics):
+        builder.apply(create(UUID(int=number + 1), f"topic-{number}"), 10 + number)
+    before = builder.image()
+    change = ConfigChange("retention.ms", None, "1")
+    after = apply(before, AlterConfigs(ResourceType.TOPIC, "topic-7", (change,)), before.index + 1)
+    shared = set(map(id, parts_of(before)))
+    assert sum(len(part) for part in parts_of(after) if id(part) not in shared) <= 2 * (LEAF_MAX + DEPTH_MAX * BRANCHES)
+    assert [is_now for _, is_now in changed_topics(before, after)] == [after.topics_by_name["topic-7"]]
+
+
+def parts_of(image: Image) -> list[Sized]:
+    """Return the nodes of the persistent maps of topics."""
+    found: list[Sized] = []
+    unvisited = [by_name(image.topics_by_name)._root, by_id(image.topics_by_id)._root]
+    while unvisited:
+        found.append(node := unvisited.pop())
+        if isinstance(node, tuple):
+            unvisited += node
+    return found
+
+
+def test_topics_that_are_deleted_and_created_again_under_their_name_are_two_changes() -> None:
+    before = image_of(create())
+    builder = ImageBuilder(before)
+    builder.apply(DeleteTopic(FLIGHTS), 8)
+    builder.apply(create(OTHER, "flights"), 9)
+    builder.apply(create(FLIGHTS, "trains"), 10)
+    after = builder.image()
+    assert {topic.name: topic.id for topic in after.topics_by_id.values()} == {"flights": OTHER, "trains": FLIGHTS}
+    assert {name: topic.id for name, topic in after.topics_by_name.items()} == {"flights": OTHER, "trains": FLIGHTS}
+    changes = [(was and was.id, is_now and is_now.id) for was, is_now in changed_topics(before, after)]
+    assert sorted(changes, key=str) == sorted([(FLIGHTS, None), (None, OTHER), (None, FLIGHTS)], key=str)
