@@ -7,6 +7,7 @@ done as effects (`exchange.py`). The coordinator shell has the timers, the write
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
@@ -28,6 +29,8 @@ class AnyGroup(ABC):
 
     group_id: str
     kind: GroupKind
+    expires: ClassVar[bool] = True
+    """Whether the group is removed after its last offset has expired. A share group has no offsets, and stays."""
 
     @property
     @abstractmethod

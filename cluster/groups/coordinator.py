@@ -19,9 +19,13 @@ from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
+from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.groups.share.group import ShareGroup
+from cordwood.cluster.groups.share.state_work import NoStates, StateKeeper, StateWork
+from cordwood.cluster.groups.share_groups import ShareGroups
 from cordwood.cluster.groups.state_store import GroupStateStore, Verify
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.resources.turns import Turns
@@ -66,6 +70,7 @@ class GroupCoordinator:
         wall_clock: Callable[[], int],
         rng: random.Random,
         turns: Turns | None = None,
+        share_states: StateKeeper | None = None,
     ) -> None:
         settings = context.settings
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
@@ -73,10 +78,17 @@ class GroupCoordinator:
         self._state_store = GroupStateStore(
             topic, lambda leadership: Shard(leadership, context), self._tasks, wall_clock, self._loaded, self._lost
         )
+        states = StateWork(share_states or NoStates())
         self._effect_runner = EffectRunner(
-            self._state_store, self._tasks, wall_clock, turns or Turns(asyncio.get_running_loop().time)
+            self._state_store, self._tasks, wall_clock, turns or Turns(asyncio.get_running_loop().time), states
         )
+        self.shares = ShareGroups(context, self._state_store, self._effect_runner, states)
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock)
+
+    @property
+    def measures(self) -> GroupMeasures:
+        """Counts and times since the broker has started."""
+        return self._effect_runner.measures
 
     def start(self) -> None:
         """Load the groups in the background, and start the expiry checks."""
@@ -224,11 +236,13 @@ class GroupCoordinator:
         return codes
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete a group and its offsets. Raises Refused if the group has members or does not exist."""
+        """Delete a group and its offsets, or share states. Raises Refused if it has members or does not exist."""
         shard, group = self._known(group_id)
         code = group.check_delete()
         if code is not ErrorCode.none:
             raise Refused(code)
+        if isinstance(group, ShareGroup):
+            await self.shares.delete_states(shard, group)
         await self._removal.remove(shard, group, shard.offsets.keys_of(group_id))
 
     def group(self, group_id: str) -> AnyGroup | None:
@@ -261,6 +275,8 @@ class GroupCoordinator:
         gone = [before.name for before, after in changes if after is None and before is not None]
         if gone:
             self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
+            for shard in self._state_store.shards:
+                self.shares.forget_topics(shard)
         changed = frozenset(topic.name for pair in changes for topic in pair if topic is not None)
         if changed:
             for shard in self._state_store.shards:
@@ -353,6 +369,7 @@ class GroupCoordinator:
         shard.begin_sessions(self._effect_runner.now_ms())
         for group in list(shard.groups.values()):
             self._effect_runner.perform(shard, group)
+        self.shares.forget_topics(shard)
         gone = {key.topic for key in shard.offsets.live_keys() if not self._topic_exists(key.topic)}
         if gone:
             self._tasks.spawn(self._removal.forget_topics_in(shard, frozenset(gone)))

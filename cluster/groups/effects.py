@@ -33,7 +33,11 @@ from cordwood.cluster.groups.exchange import (
 )
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.shard import SavedValue, Shard
+from cordwood.cluster.groups.share.exchange import Discard, Initialize
+from cordwood.cluster.groups.share.group import ShareGroup
+from cordwood.cluster.groups.share.state_work import StateWork
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.resources.turns import Turns, at_once
 from cordwood.replication.tasks import Tasks
@@ -80,12 +84,20 @@ class Waiting(Generic[_ReplyT]):
 class EffectRunner:
     """The executor of group effects."""
 
-    def __init__(self, state_store: GroupStateStore, tasks: Tasks, wall_clock: Callable[[], int], turns: Turns) -> None:
+    def __init__(
+        self,
+        state_store: GroupStateStore,
+        tasks: Tasks,
+        wall_clock: Callable[[], int],
+        turns: Turns,
+        states: StateWork,
+    ) -> None:
         self.joins: Waiting[JoinReply] = Waiting()
         self.syncs: Waiting[SyncReply] = Waiting()
         self.others: Waiting[Any] = Waiting()
         """Requests of protocols other than the classic one."""
-        self._turns = turns
+        self._turns, self._states = turns, states
+        self.measures = GroupMeasures()
         self._state_store, self._tasks, self._wall_clock = state_store, tasks, wall_clock
         self._loop = asyncio.get_running_loop()
         self._clock = GroupClock(self._loop)
@@ -131,7 +143,12 @@ class EffectRunner:
             case Store():
                 assert isinstance(group, Group), "other kinds append records"
                 self._store(shard, group, effect)
+            case Initialize():
+                self._tasks.spawn(self._initialize(shard, group, effect))
+            case Discard():
+                self._tasks.spawn(self._discard(shard, group, effect))
             case Rebalancing(reason):
+                self.measures.rebalances[group.kind] += 1
                 reason = reason[:REASON_CHARS_MAX]
                 _events.info("group.rebalances", group=group.group_id, after=group.epoch, reason=reason)
             case _:
@@ -206,15 +223,42 @@ class EffectRunner:
             self.perform(shard, group)
         return refusal.code
 
-    def _compute(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:
-        if compute.is_large:
-            self._tasks.spawn(self._compute_in_turns(shard, group, compute))
-        else:
-            group.computed(compute, at_once(compute.steps()), self.now_ms())
+    async def _initialize(self, shard: Shard, group: AnyGroup, effect: Initialize) -> None:
+        """Initialize share states, once the group's record says that they may exist."""
+        assert isinstance(group, ShareGroup), "only share groups have share states"
+        code = await self.written(group)
+        failed = set(effect.partitions)
+        if code is ErrorCode.none:
+            refusals = await self._states.initialize(group.group_id, effect.partitions)
+            failed = set(refusals)
+            for refusal in list(refusals.values())[:1]:
+                _events.warning("group.states_not_initialized", group=group.group_id, error=str(refusal))
+        if shard.groups.get(group.group_id) is group:
+            done = [partition for partition in effect.partitions if partition not in failed]
+            group.initialized(done, list(failed), self.now_ms())
             self.perform(shard, group)
 
-    async def _compute_in_turns(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:
+    async def _discard(self, shard: Shard, group: AnyGroup, effect: Discard) -> None:
+        assert isinstance(group, ShareGroup), "only share groups have share states"
+        # The share coordinators delete the states of deleted topics themselves: a refusal loses nothing.
+        await self._states.delete(group.group_id, effect.partitions)
+        if shard.groups.get(group.group_id) is group:
+            group.discarded(effect.topic_ids)
+            self.perform(shard, group)
+
+    def _compute(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:
+        began = self._turns.now()
+        if compute.is_large:
+            self._tasks.spawn(self._compute_in_turns(shard, group, compute, began))
+        else:
+            result = at_once(compute.steps())
+            self.measures.assignments_s[group.kind].add(self._turns.now() - began)
+            group.computed(compute, result, self.now_ms())
+            self.perform(shard, group)
+
+    async def _compute_in_turns(self, shard: Shard, group: AnyGroup, compute: Compute, began: float) -> None:
         result = await self._turns.run(compute.steps())
+        self.measures.assignments_s[group.kind].add(self._turns.now() - began)
         if shard.groups.get(group.group_id) is group:
             group.computed(compute, result, self.now_ms())
             self.perform(shard, group)

@@ -11,6 +11,7 @@ from typing import NamedTuple, NewType
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.shard import Content
+from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.resources.turns import Steps
 
 RequestId = NewType("RequestId", int)
@@ -196,4 +197,4 @@ class Compute:
     """Whether it takes more than a millisecond. A small one is done before the next effect."""
 
 
-Effect = JoinAnswer | SyncAnswer | Store | Rebalancing | Answer | Append | Compute
+Effect = JoinAnswer | SyncAnswer | Store | Rebalancing | Answer | Append | Compute | Initialize | Discard

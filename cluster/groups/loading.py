@@ -3,29 +3,14 @@
 A kind of group adds its loader to `loaders`, and the coordinator restores its groups with all others.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from cordwood.cluster.coordination.fields import FieldReader
-from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.formats import GROUP_KEY, decode_group
 from cordwood.cluster.groups.group import Group
-
-
-class GroupLoader(ABC):
-    """The loader of all groups of one kind in a shard. It gets the newest value of each key, in no particular order."""
-
-    key_versions: Sequence[int]
-    """The versions of the keys of this kind's records."""
-
-    @abstractmethod
-    def take(self, version: int, key: FieldReader, value: bytes) -> None:
-        """Take one record. `key` is read up to its version. Raises CorruptBatch."""
-
-    @abstractmethod
-    def groups(self) -> Iterator[AnyGroup]:
-        """Yield the groups, after all records."""
+from cordwood.cluster.groups.group_loader import GroupLoader
+from cordwood.cluster.groups.share.loading import ShareLoader
 
 
 class ClassicLoader(GroupLoader):
@@ -46,4 +31,4 @@ class ClassicLoader(GroupLoader):
 
 def loaders(context: GroupContext) -> list[GroupLoader]:
     """Return a loader for each kind of group. A group of a later one replaces one of the same id."""
-    return [ClassicLoader(context)]
+    return [ClassicLoader(context), ShareLoader(context)]

@@ -89,7 +89,7 @@ class Removal:
         offsets, pending = shard.offsets.of(group.group_id), shard.offsets.pending_of(group.group_id)
         found = expired(group, offsets, self._wall_clock(), self._settings.offsets_retention_ms)
         keys = [key for key in found if (key.topic, key.partition) not in pending]
-        is_over = group.check_delete() is ErrorCode.none and group.is_vacant
+        is_over = group.expires and group.check_delete() is ErrorCode.none and group.is_vacant
         if is_over and not set(shard.offsets.keys_of(group.group_id)) - set(keys):
             await self.remove(shard, group, keys)
         elif keys:

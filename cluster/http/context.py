@@ -60,7 +60,7 @@ class Context:
         bodies = Bodies(watched.memory.http_bodies)
         streams = Streams()
         of_queues = QueueContext(watched.broker_id, lambda: watched.quorum.image, decoding, streams, random_bytes)
-        queues = QueueMembers(cluster, of_queues)
+        queues = QueueMembers(cluster, of_queues, watched.queues)
         return cls(
             watched, cluster, settings, decoding, wall_clock, bodies, streams, accumulator, queues, access_control
         )

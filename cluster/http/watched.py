@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cordwood.cluster.groups.coordinator import GroupCoordinator
+from cordwood.cluster.http.queues.measures import QueueMeasures
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId
@@ -87,6 +88,7 @@ class Watched:
     telemetry: ClientTelemetry
     audit: AuditLog | NoAudit = NO_AUDIT
     archiving: Archiver | None = None
+    queues: QueueMeasures = field(default_factory=QueueMeasures)
     throttle: ReplicationThrottle = field(default_factory=ReplicationThrottle)
 
 

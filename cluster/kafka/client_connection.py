@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 
 from cordwood.client.codec import BadResponse, ClientCodec, begin_of_response, decode_response
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.channel import Channel
 
-LISTINGS = frozenset({ListGroupsRequest, ListTransactionsRequest})
+LISTINGS = frozenset(
+    {ListGroupsRequest, ListTransactionsRequest, ConsumerGroupDescribeRequest, ShareGroupDescribeRequest}
+)
 """Requests whose responses may have a hundred thousand rows."""
 AT_ONCE_BYTES_MAX = 64 << 10
 """A larger response to one of them is decoded in steps: this many bytes take a millisecond."""

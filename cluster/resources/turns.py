@@ -38,6 +38,10 @@ class Turns:
         self._is_due = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    def now(self) -> float:
+        """Return the time in seconds, by the clock that slices are measured with."""
+        return self._clock()
+
     async def run(self, steps: Steps[_T], room: Callable[[], Awaitable[None] | None] = lambda: None) -> _T:
         """Run all steps and return their result. After FREE_STEPS, await what `room` returns before each step."""
         try:

@@ -1,14 +1,17 @@
-"""Consumer groups over HTTP: members, lag, deletion and offset reset."""
+"""Groups of all types over HTTP: members, lag, deletion and offset reset."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
-from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
+from kio.schema.alter_share_group_offsets.v0.request import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
-from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.list_groups.v5.request import ListGroupsRequest
@@ -19,31 +22,37 @@ from kio.schema.offset_commit.v9.request import (
 )
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
 
-from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.cluster.config.group_configs import GroupConfigs
+from cordwood.cluster.groups.any_group import GroupKind
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import Items
 from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.group_description import (
+    FoundGroup,
+    ShareState,
+    find_group,
+    only,
+    records_in_flight,
+    share_states,
+)
 from cordwood.cluster.http.places import Offsets, exists
 from cordwood.cluster.http.refusal import HttpRefusal, check
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import DELETE_GROUP, DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
-from cordwood.cluster.kafka.message_reader import reading
-from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
 from cordwood.cluster.operations import positions
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
-from cordwood.cluster.resources.turns import Steps
 from cordwood.storage.types import TopicPartition
 
 NO_MEMBER, NO_GENERATION = "", -1
-VERSION_BYTES = 2
-"""The version field before an assignment."""
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
     """A group, as its coordinator lists it."""
 
     group: str
+    type: str
+    """classic, consumer or share."""
     state: str
     protocol_type: str
     coordinator: int
@@ -63,6 +72,30 @@ class MemberDescription(msgspec.Struct, frozen=True):
     instance_id: str | None
     client_id: str
     client_host: str
+    epoch: int | None = None
+    """Null in a classic group."""
+    topics: list[str] | None = None
+    """The topics to which it subscribes; null in a classic group."""
+    regex: str | None = None
+    """The regular expression to which it subscribes."""
+    partition_count: int = 0
+    """The partitions that it reads now."""
+    target_count: int | None = None
+    """The partitions that it is to have; known in a group of the consumer protocol."""
+
+
+class GroupSharePartition(msgspec.Struct, frozen=True):
+    """A share group's records in a partition. Unknown values are null."""
+
+    start: int | None
+    """All records before it are finished."""
+    in_flight: int | None
+    """Records that were delivered and are not finished."""
+    locked: int | None
+    """Records that are locked for members now."""
+    delivery_count_max: int | None
+    """The highest number of deliveries of a record in flight."""
+    members: list[str]
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
@@ -76,18 +109,31 @@ class GroupPartition(msgspec.Struct, frozen=True):
     lag_records: int | None
     member_id: str | None
     """The member that reads the partition now."""
+    target_member_id: str | None = None
+    """The member that is to have it; known in a group of the consumer protocol."""
+    share: GroupSharePartition | None = None
+    """Only of a share group, which commits no offsets. Its lag counts the records that are not finished."""
 
 
 class GroupDescription(msgspec.Struct, frozen=True):
     """A group with its members and its lag."""
 
     group: str
+    type: str
+    """classic, consumer or share."""
     state: str
     protocol_type: str
     protocol: str
+    """The assignor."""
     coordinator: int
+    group_epoch: int | None
+    """Null for a classic group."""
+    assignment_epoch: int | None
+    """The group epoch of the newest assignment."""
     lag_records: int | None
     """The sum over the partitions whose lag is known; null if it is known of none."""
+    dead_letter_topic: str | None
+    """Where records go that a share group rejects, or delivers too often."""
     members: list[MemberDescription]
     partitions: list[GroupPartition]
 
@@ -137,7 +183,7 @@ async def list_groups(asked: ApiRequest[Nothing, Nothing]) -> Groups:
         if answer is not None and answer.error_code is ErrorCode.none
     }
     rows = [
-        ListedGroup(str(row.group_id), row.group_state, row.protocol_type, broker_id)
+        ListedGroup(str(row.group_id), row.group_type.lower(), row.group_state, row.protocol_type, broker_id)
         async for broker_id, row in context.turns.within(found.items())
     ]
     return Groups(sorted(rows, key=attrgetter("group")), sorted(answers.keys() - found.keys()))
@@ -147,29 +193,27 @@ async def describe_group(asked: ApiRequest[Nothing, Nothing]) -> GroupDescriptio
     """Describe a group with its members and the lag of each partition."""
     context, group_id = asked.context, asked.path["group"]
     coordinator = await _coordinator(group_id, context)
-    request = DescribeGroupsRequest(groups=(group_id,), include_authorized_operations=False)
-    (described,) = (await context.cluster.ask(coordinator, request)).groups
-    committed = await _committed(group_id, coordinator, context)
-    if described.error_code is not ErrorCode.group_id_not_found or not committed:
-        check(described.error_code, described.error_message)
-    owners = await _owners(described, context)
-    places = sorted(committed.keys() | owners.keys())
-    ends = await offsets.committed_ends(context, places)
-    rows = [_row(place, committed, ends, owners) async for place in context.turns.each(places)]
+    found, code, message = await find_group(group_id, coordinator, context)
+    if found.kind is GroupKind.SHARE:
+        rows = await _share_rows(group_id, coordinator, found, context)
+    else:
+        committed = await _committed(group_id, coordinator, context)
+        if code is not ErrorCode.group_id_not_found or not committed:
+            check(code, message)
+        rows = await _rows(committed, found, context)
     lags = [row.lag_records for row in rows if row.lag_records is not None]
     return GroupDescription(
         group=group_id,
-        state=described.group_state,
-        protocol_type=described.protocol_type,
-        protocol=described.protocol_data,
+        type=found.kind.value,
+        state=found.state,
+        protocol_type=found.protocol_type,
+        protocol=found.protocol,
         coordinator=coordinator,
+        group_epoch=found.group_epoch,
+        assignment_epoch=found.assignment_epoch,
         lag_records=sum(lags) if lags else None,
-        members=[
-            MemberDescription(
-                member.member_id, member.group_instance_id, member.client_id, member.client_host.removeprefix("/")
-            )
-            for member in described.members
-        ],
+        dead_letter_topic=_dead_letter_topic(group_id, found, context),
+        members=await _members(found, context),
         partitions=rows,
     )
 
@@ -184,18 +228,24 @@ async def delete_group(asked: ApiRequest[Nothing, Nothing]) -> DeletedGroup:
 
 
 async def reset_group(asked: ApiRequest[Nothing, Reset]) -> ResetGroup:
-    """Reset the committed offsets of a group. The group must have no members."""
+    """Reset the committed offsets of a group, or the start offsets of a share group. The group must have no members."""
     context, group_id, wanted = asked.context, asked.path["group"], asked.body
     try:
         position = positions.parse(wanted.to)
     except positions.NoPosition as mistake:
         raise HttpRefusal(422, f"`to` is {wanted.to!r}, which is {mistake}") from None
     coordinator = await _coordinator(group_id, context, may_be_new=wanted.topics is not None)
-    committed = await _committed(group_id, coordinator, context)
+    found, _, _ = await find_group(group_id, coordinator, context)
+    is_share = found.kind is GroupKind.SHARE
+    if is_share:
+        states = await share_states(group_id, coordinator, context)
+        committed = {place: state.start_offset for place, state in states.items() if state.start_offset is not None}
+    else:
+        committed = await _committed(group_id, coordinator, context)
     places = await _places(wanted, committed, context)
     new = await offsets.resolve(context, position, places)
     if not wanted.dry_run:
-        await _commit(group_id, coordinator, new, context)
+        await (_alter if is_share else _commit)(group_id, coordinator, new, context)
     rows = [
         ResetPartition(place.topic, place.partition, committed.get(place), new[place])
         async for place in context.turns.each(places)
@@ -261,38 +311,85 @@ async def _commit(group_id: str, coordinator: int, new: Offsets, context: Contex
         check(row.error_code)
 
 
-async def _owners(described: Any, context: Context) -> dict[TopicPartition, str]:
-    """Return the member that reads each partition. Assignments of other protocols cannot be decoded."""
-    if described.protocol_type != CONSUMER:
-        return {}
-    return {
-        place: str(member.member_id)
-        for member in described.members
-        for place in await context.turns.run(_assigned(member.member_assignment))
-    }
+async def _alter(group_id: str, coordinator: int, new: Offsets, context: Context) -> None:
+    """Set the start offsets of a share group, which must have no members. Raises HttpRefusal."""
+    by_topic: defaultdict[str, list[AlterShareGroupOffsetsRequestPartition]] = defaultdict(list)
+    async for place, offset in context.turns.each(new.items()):
+        row = AlterShareGroupOffsetsRequestPartition(partition_index=place.partition, start_offset=offset)
+        by_topic[place.topic].append(row)
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=tuple(
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=tuple(rows))
+            for name, rows in by_topic.items()
+        ),
+    )
+    answer = await context.cluster.ask(coordinator, request)
+    check(answer.error_code, answer.error_message)
+    async for _, row in context.turns.within((topic, topic.partitions) for topic in answer.responses):
+        check(row.error_code, row.error_message)
 
 
-def _assigned(assignment: bytes) -> Steps[list[TopicPartition]]:
-    """Decode an assignment: every version begins like version 0. Malformed bytes count as an empty assignment."""
-    content = memoryview(assignment)
-    try:
-        read = yield from reading(ConsumerProtocolAssignment, content, VERSION_BYTES, ITEMS_MAX)
-    except Malformed:
-        return []
-    places = []
-    for topic in read.assigned_partitions:
-        for index in topic.partitions:
-            places.append(TopicPartition(str(topic.topic), int(index)))
-            yield
-    return places
+def _dead_letter_topic(group_id: str, found: FoundGroup, context: Context) -> str | None:
+    if found.kind is not GroupKind.SHARE:
+        return None
+    return GroupConfigs(context.settings, lambda: context.image)(group_id).share.dead_letter_topic or None
 
 
-def _row(
-    place: TopicPartition, committed: Offsets, ends: Offsets, owners: Mapping[TopicPartition, str]
-) -> GroupPartition:
+async def _members(found: FoundGroup, context: Context) -> list[MemberDescription]:
+    counts = Counter([member async for _, member in context.turns.within(found.owners.items())])
+    targets = Counter([member async for _, member in context.turns.within(found.targets.items())])
+    return [_member(member, found.kind, counts, targets) async for member in context.turns.each(found.members)]
+
+
+def _member(member: Any, kind: GroupKind, counts: Mapping[str, int], targets: Mapping[str, int]) -> MemberDescription:
+    member_id, host = str(member.member_id), member.client_host.removeprefix("/")
+    count = counts.get(member_id, 0)
+    if kind is GroupKind.CLASSIC:
+        return MemberDescription(member_id, member.group_instance_id, member.client_id, host, partition_count=count)
+    return MemberDescription(
+        member_id,
+        getattr(member, "instance_id", None),
+        member.client_id,
+        host,
+        int(member.member_epoch),
+        list(map(str, member.subscribed_topic_names or ())),
+        getattr(member, "subscribed_topic_regex", None) or None,
+        count,
+        targets.get(member_id, 0) if kind is GroupKind.CONSUMER else None,
+    )
+
+
+async def _rows(committed: Offsets, found: FoundGroup, context: Context) -> list[GroupPartition]:
+    places = sorted(committed.keys() | found.owners.keys() | found.targets.keys())
+    ends = await offsets.committed_ends(context, places)
+    return [_row(place, committed, ends, found) async for place in context.turns.each(places)]
+
+
+def _row(place: TopicPartition, committed: Offsets, ends: Offsets, found: FoundGroup) -> GroupPartition:
     done, end = committed.get(place), ends.get(place)
     lag = None if done is None or end is None else max(end - done, 0)
-    return GroupPartition(place.topic, place.partition, done, end, lag, owners.get(place))
+    owner, target = only(found.owners, place), only(found.targets, place)
+    return GroupPartition(place.topic, place.partition, done, end, lag, owner, target)
+
+
+async def _share_rows(group_id: str, coordinator: int, found: FoundGroup, context: Context) -> list[GroupPartition]:
+    states = await share_states(group_id, coordinator, context)
+    places = sorted(states.keys() | found.owners.keys())
+    flights = await records_in_flight(group_id, places, context)
+    ends = await offsets.committed_ends(context, places)
+    rows = []
+    async for place in context.turns.each(places):
+        state, flight = states.get(place, ShareState(None, None)), flights.get(place)
+        share = GroupSharePartition(
+            state.start_offset,
+            None if flight is None else int(flight.in_flight),
+            None if flight is None else int(flight.acquired),
+            None if flight is None else int(flight.delivery_count_max),
+            found.owners.get(place, []),
+        )
+        rows.append(GroupPartition(place.topic, place.partition, None, ends.get(place), state.lag, None, share=share))
+    return rows
 
 
 _ONE_GROUP = "/v1/groups/{group}"

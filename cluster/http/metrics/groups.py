@@ -1,18 +1,49 @@
-"""Metrics of the consumer groups that this broker coordinates: states, committed offsets and lag."""
+"""Metrics of the groups that this broker coordinates: types, states, members, rebalances, committed offsets and lag."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from cordwood.cluster.groups.any_group import GroupKind
 from cordwood.cluster.groups.rebalance import State
-from cordwood.cluster.http.metrics.family import Family, Row, Rows, gauges
+from cordwood.cluster.http.metrics.family import Family, Row, Rows, counters, gauges, histograms
 from cordwood.cluster.http.watched import Watched
 
 LABELS = ("group", "topic", "partition")
 
 
+STATES: Mapping[GroupKind, Sequence[str]] = {
+    GroupKind.CLASSIC: [state.value for state in State if state is not State.DEAD],
+    GroupKind.CONSUMER: ["Empty", "Assigning", "Reconciling", "Stable"],
+    GroupKind.SHARE: ["Empty", "Stable"],
+}
+SETTLED = frozenset({"Empty", "Stable", "Dead"})
+
+
 def _states(watched: Watched) -> Iterator[Row]:
-    counts = Counter(group.state_name for group, _ in watched.groups.known())
-    return (((state.value,), counts[state.value]) for state in State if state is not State.DEAD)
+    counts = Counter((group.kind, group.state_name) for group, _ in watched.groups.known())
+    return (((kind.value, state), counts[kind, state]) for kind, states in STATES.items() for state in states)
+
+
+def _members(watched: Watched) -> Iterator[Row]:
+    counts: Counter[GroupKind] = Counter()
+    for group, _ in watched.groups.known():
+        counts[group.kind] += group.member_count
+    return (((kind.value,), counts[kind]) for kind in GroupKind)
+
+
+def _unsettled(watched: Watched) -> Rows:
+    for group, _ in watched.groups.known():
+        is_unsettled = group.state_name not in SETTLED
+        yield ((group.group_id, group.kind.value), 1) if is_unsettled else None
+
+
+def _rebalances(watched: Watched) -> Iterator[Row]:
+    counts = watched.groups.measures.rebalances
+    return (((kind.value,), counts[kind]) for kind in GroupKind)
+
+
+def _assignments(watched: Watched) -> Iterator[Row]:
+    return (((kind.value,), times) for kind, times in watched.groups.measures.assignments_s.items())
 
 
 def _committed(watched: Watched) -> Iterator[Row]:
@@ -33,7 +64,26 @@ def _lag(watched: Watched) -> Rows:
 
 
 FAMILIES: tuple[Family, ...] = (
-    gauges("groups", "Consumer groups that this broker coordinates.", ("state",), _states),
+    gauges("groups", "Groups that this broker coordinates.", ("type", "state"), _states),
+    gauges("group_members", "Members of the groups that this broker coordinates.", ("type",), _members),
+    gauges(
+        "group_unsettled",
+        "1 for a group whose members do not all have their assignment yet; no sample for any other group.",
+        ("group", "type"),
+        _unsettled,
+    ),
+    counters(
+        "group_rebalances",
+        "Rebalances: generations that classic groups began, and new epochs of the others.",
+        ("type",),
+        _rebalances,
+    ),
+    histograms(
+        "group_assignment_seconds",
+        "Time to compute a target assignment of a group.",
+        ("type",),
+        _assignments,
+    ),
     gauges(
         "group_committed_offset",
         "Committed offset of a consumer group that this broker coordinates.",

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.http.queues.measures import QueueMeasures
 from cordwood.cluster.http.queues.member import QueueContext, QueueMember, TakeAnswer
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.kafka.cluster_client import ClusterClient
@@ -25,27 +25,18 @@ AT_ONCE_MAX = 64
 _Key = tuple[Principal, str, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class QueueMeasures:
-    """Counts of this broker's queues over HTTP."""
-
-    takes: int = 0
-    taken_records: int = 0
-    acknowledgements: int = 0
-    refused_acknowledgements: int = 0
-
-
 class QueueMembers:
     """All members of this broker, and the records that clients hold of them."""
 
-    def __init__(self, cluster: ClusterClient, context: QueueContext) -> None:
+    def __init__(self, cluster: ClusterClient, context: QueueContext, measures: QueueMeasures) -> None:
         self._cluster, self._context = cluster.apart(AT_ONCE_MAX), context
         self._members: dict[_Key, QueueMember] = {}
         self._by_number: dict[int, QueueMember] = {}
         self._next_number = 1
         self._tasks = Tasks()
         self._looking: asyncio.Task[None] | None = None
-        self.measures = QueueMeasures()
+        self.measures = measures
+        measures.held = lambda: self.held
 
     def members(self) -> Iterator[QueueMember]:
         yield from list(self._by_number.values())

@@ -177,7 +177,8 @@ def test_a_group_shows_what_it_has_yet_to_read() -> None:
             assert await broker.metric("group_lag_records", **here) == 2
             assert await broker.metric("group_committed_offset", **elsewhere) == 5
             assert await broker.metric("group_lag_records", **elsewhere) is None, "no replica of it is here"
-            assert await broker.metric("groups", state="Empty") == 1
+            assert await broker.metric("groups", type="classic", state="Empty") == 1
+            assert await broker.metric("group_members", type="classic") == 0
 
     run(story())
 

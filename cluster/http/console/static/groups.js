@@ -1,4 +1,4 @@
-// Consumer group views: the list of groups, and one group with its lag over time, its partitions and its members.
+// Group views: the list of groups of all types, and one group with its lag over time, its partitions and its members.
 
 import { deleteGroup, resetGroup } from "./actions.js";
 import { chart, sparkline } from "./chart.js";
@@ -45,7 +45,7 @@ export function groupView(redraw, name) {
       return [
         heading(group),
         group.refusal && h("p", { class: "error" }, group.refusal),
-        group.partitions && [behind(group), positions(group), members(group)],
+        group.partitions && [behind(group), group.type === "share" ? queues(group) : positions(group), members(group)],
       ];
     },
   };
@@ -62,6 +62,7 @@ function list(groups) {
         : "No group matches: change the filter.",
     columns: [
       { name: "Group", isHead: true, of: ({ group }) => h("a", { href: link(group) }, group) },
+      { name: "Type", of: ({ type }) => type },
       { name: "State", of: ({ state }) => state },
       { name: "Members", isNumber: true, of: ({ members }) => count(members?.length) },
       { name: "Lag", isNumber: true, of: ({ lag_records }) => count(lag_records) },
@@ -75,7 +76,8 @@ function list(groups) {
   });
 }
 
-function heading({ group, state, members, coordinator, partitions }) {
+function heading(described) {
+  const { group, type, state, members, coordinator, partitions } = described;
   const topics = [...new Set((partitions ?? []).map(({ topic }) => topic))];
   const back = () => {
     location.hash = "#/groups";
@@ -90,9 +92,34 @@ function heading({ group, state, members, coordinator, partitions }) {
     h(
       "p",
       { class: "faint" },
-      `${state}; ${plural(members?.length ?? 0, "member")}; coordinated by broker ${coordinator}.`,
+      `${type} group; ${state}; ${plural(members?.length ?? 0, "member")}${epochs(described)}; ` +
+        `coordinated by broker ${coordinator}.`,
     ),
+    deadLetters(described),
   ];
+}
+
+// The epoch of the group, and that of its assignment while a newer one is being computed.
+function epochs({ group_epoch, assignment_epoch }) {
+  if (group_epoch === null || group_epoch === undefined) {
+    return "";
+  }
+  return assignment_epoch === group_epoch
+    ? `; epoch ${group_epoch}`
+    : `; epoch ${group_epoch}, assignment of epoch ${assignment_epoch}`;
+}
+
+function deadLetters({ dead_letter_topic: topic }) {
+  return (
+    topic &&
+    h(
+      "p",
+      { class: "faint", "data-key": "dead-letters" },
+      "Records that are rejected, or delivered too often, go to ",
+      h("a", { href: `#/topics/${encodeURIComponent(topic)}` }, topic),
+      ".",
+    )
+  );
 }
 
 function behind({ group }) {
@@ -132,7 +159,34 @@ function positions({ partitions }) {
   ];
 }
 
-function members({ members: rows }) {
+function queues({ partitions }) {
+  return [
+    h("h2", null, "Partitions"),
+    table({
+      label: "Partitions",
+      rows: partitions,
+      key: ({ topic, partition }) => `${topic}/${partition}`,
+      empty: "No records were delivered yet.",
+      columns: [
+        {
+          name: "Topic",
+          isHead: true,
+          of: ({ topic }) => h("a", { href: `#/topics/${encodeURIComponent(topic)}` }, topic),
+        },
+        { name: "Partition", isNumber: true, of: ({ partition }) => partition },
+        { name: "Start", isNumber: true, of: ({ share }) => count(share?.start) },
+        { name: "End", isNumber: true, of: ({ end }) => count(end) },
+        { name: "Not finished", isNumber: true, of: ({ lag_records }) => count(lag_records) },
+        { name: "In flight", isNumber: true, of: ({ share }) => count(share?.in_flight) },
+        { name: "Locked", isNumber: true, of: ({ share }) => count(share?.locked) },
+        { name: "Deliveries", isNumber: true, of: ({ share }) => count(share?.delivery_count_max) },
+        { name: "Members", class: "roomy", isNumber: true, of: ({ share }) => count(share?.members.length) },
+      ],
+    }),
+  ];
+}
+
+function members({ type, members: rows }) {
   return [
     h("h2", null, "Members"),
     table({
@@ -143,10 +197,17 @@ function members({ members: rows }) {
       columns: [
         { name: "Client", isHead: true, of: ({ client_id }) => client_id },
         { name: "Host", of: ({ client_host }) => client_host },
+        type !== "classic" && { name: "Epoch", isNumber: true, of: ({ epoch }) => count(epoch) },
+        { name: "Partitions", isNumber: true, of: assigned },
         { name: "Member", class: "roomy", of: ({ member_id, instance_id }) => instance_id ?? member_id },
-      ],
+      ].filter(Boolean),
     }),
   ];
+}
+
+// The partitions that a member reads, and those that it is to read where that differs in number.
+function assigned({ partition_count: now, target_count: target }) {
+  return target === null || target === undefined || target === now ? count(now) : `${count(now)} → ${count(target)}`;
 }
 
 function link(name) {

@@ -73,12 +73,12 @@ def test_the_level_that_is_finalized_already_is_no_change(three: AdminFixture) -
 @pytest.mark.parametrize(
     ("level", "kind", "feature", "reason"),
     [
-        (4, UPGRADE, METADATA_VERSION, "Broker 1 only supports versions 1-3."),
+        (3, UPGRADE, METADATA_VERSION, "Broker 1 only supports versions 1-2."),
         (-1, UPGRADE, METADATA_VERSION, "A feature version cannot be less than 0."),
         (2, 0, METADATA_VERSION, "The controller does not support the given upgrade type."),
         (2, 9, METADATA_VERSION, "The controller does not support the given upgrade type."),
         (2, SAFE, METADATA_VERSION, "Can't downgrade to a newer version."),
-        (0, UNSAFE, METADATA_VERSION, "Broker 1 only supports versions 1-3."),
+        (0, UNSAFE, METADATA_VERSION, "Broker 1 only supports versions 1-2."),
         (3, UPGRADE, "transaction.version", "The cluster only supports versions 0-2."),
         (1, SAFE, "transaction.version", "This feature cannot be downgraded"),
         (1, UPGRADE, "group.version", "The cluster does not support this feature."),

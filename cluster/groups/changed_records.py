@@ -1,0 +1,63 @@
+"""Records of a group that has one for each member: which of them have to be written, and their keys in the log.
+
+The state in memory is the truth: a change notes the keys of the records that show it, and a write encodes their present
+values. A record that could not be written is noted again, and goes with the next write.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from cordwood.cluster.coordination.shard import Content
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class ChangedRecords(Generic[KeyT]):
+    """The keys of one group's records: those in the log, and those that have to be written.
+
+    `order` is the place of a record among those of one write; deletions come first, in the reverse order.
+    """
+
+    __slots__ = ("_changed", "_decode", "_encode", "_order", "in_log")
+
+    def __init__(
+        self,
+        encode: Callable[[KeyT], bytes],
+        decode: Callable[[bytes], KeyT],
+        order: Callable[[KeyT], int],
+        in_log: Iterable[KeyT] = (),
+    ) -> None:
+        self._encode, self._decode, self._order = encode, decode, order
+        self.in_log: set[KeyT] = set(in_log)
+        """Keys with a value in the log, or with one that is being written."""
+        self._changed: dict[KeyT, None] = {}
+
+    def change(self, key: KeyT) -> None:
+        """Note that a record has to be written, or deleted."""
+        self._changed[key] = None
+
+    def change_again(self, contents: Sequence[Content]) -> None:
+        """Note the records of a write that failed."""
+        for encoded, value in contents:
+            key = self._decode(encoded)
+            self._changed[key] = None
+            if value is None:
+                self.in_log.add(key)
+
+    def keys(self) -> list[bytes]:
+        """Return the encoded keys of all records in the log."""
+        return [self._encode(key) for key in self.in_log]
+
+    def take(self, value_of: Callable[[KeyT], bytes | None]) -> tuple[Content, ...]:
+        """Return the records to write, and forget that they changed."""
+        if not self._changed:
+            return ()
+        values = {key: value_of(key) for key in self._changed}
+        self._changed.clear()
+        gone = [key for key, value in values.items() if value is None and key in self.in_log]
+        gone.sort(key=self._order, reverse=True)
+        kept = [key for key, value in values.items() if value is not None]
+        kept.sort(key=self._order)
+        self.in_log.difference_update(gone)
+        self.in_log.update(kept)
+        return tuple((self._encode(key), values[key]) for key in (*gone, *kept))

@@ -1,0 +1,1 @@
+"""Membership of share groups (KIP-932)."""

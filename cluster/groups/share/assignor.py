@@ -1,0 +1,119 @@
+"""The simple assignor of share groups, as in Kafka: several members may share a partition, and none is without one.
+
+Each partition gets as many members as are needed for every member to have one. Members keep what they have where the
+balance allows it. If all members subscribe to the same topics, the balance is over all of them, else over each topic.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from cordwood.cluster.groups.share.exchange import SharePartitionId
+from cordwood.cluster.groups.share.member import NOTHING, PartitionsById
+from cordwood.cluster.resources.turns import Steps
+
+NAME = "simple"
+
+
+@dataclass(slots=True)
+class _Place:
+    """A member within a balance: how many partitions it shall have, and those that it has."""
+
+    id: str
+    wanted: int
+    held: set[SharePartitionId] = field(default_factory=set)
+
+
+def assign(
+    subscriptions: Mapping[str, frozenset[UUID]],
+    partitions: Mapping[UUID, frozenset[int]],
+    current: Mapping[str, PartitionsById],
+) -> Steps[dict[str, PartitionsById]]:
+    """Return the partitions of each member. `partitions` are those that can be assigned, by topic."""
+    held: dict[str, dict[UUID, set[int]]] = {member: {} for member in subscriptions}
+    for members, topics in _balances(subscriptions, partitions):
+        wanted = [(topic, index) for topic in topics for index in sorted(partitions[topic])]
+        places = yield from _balance(members, wanted, current)
+        for place in places:
+            for topic, index in place.held:
+                held[place.id].setdefault(topic, set()).add(index)
+            yield
+    return {member: {topic: frozenset(indexes) for topic, indexes in topics.items()} for member, topics in held.items()}
+
+
+def _balances(
+    subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, frozenset[int]]
+) -> Iterable[tuple[Sequence[str], Sequence[UUID]]]:
+    """Yield members and the topics over which they are balanced."""
+    members = sorted(subscriptions)
+    if len(set(subscriptions.values())) == 1:
+        yield members, sorted(subscriptions[members[0]] & partitions.keys())
+        return
+    by_topic: dict[UUID, list[str]] = {}
+    for member in members:
+        for topic in subscriptions[member]:
+            by_topic.setdefault(topic, []).append(member)
+    for topic in sorted(by_topic.keys() & partitions.keys()):
+        yield by_topic[topic], [topic]
+
+
+def _balance(
+    members: Sequence[str], partitions: Sequence[SharePartitionId], current: Mapping[str, PartitionsById]
+) -> Steps[list[_Place]]:
+    if not partitions:
+        return []
+    sharing = -(-len(members) // len(partitions))
+    wanted = list(_shares(len(members), len(partitions) * sharing))
+    places = [_Place(member, count) for member, count in zip(members, wanted, strict=True)]
+    room = dict.fromkeys(partitions, sharing)
+    for place in places:
+        for partition in _held_before(current.get(place.id, NOTHING), room):
+            if len(place.held) < place.wanted and room[partition]:
+                place.held.add(partition)
+                room[partition] -= 1
+        yield
+    if not (yield from _fill(places, room)):
+        # What members have kept leaves the last of them without a choice. Without it, there is always one.
+        places = [_Place(member, count) for member, count in zip(members, wanted, strict=True)]
+        filled = yield from _fill(places, dict.fromkeys(partitions, sharing))
+        assert filled, "consecutive places of a circle of partitions are of different partitions"
+    return places
+
+
+def _shares(members: int, places: int) -> Iterable[int]:
+    """Yield how many of all places each member shall have: the same number, within one."""
+    before = 0
+    for number in range(1, members + 1):
+        upto = -(-number * places // members)
+        yield upto - before
+        before = upto
+
+
+def _held_before(held: PartitionsById, room: Mapping[SharePartitionId, int]) -> list[SharePartitionId]:
+    known = [(topic, index) for topic, indexes in held.items() for index in indexes]
+    return sorted(partition for partition in known if partition in room)
+
+
+def _fill(places: Sequence[_Place], room: dict[SharePartitionId, int]) -> Steps[bool]:
+    """Give each member the partitions that it lacks, from a circle of those with room. Return False if one lacks some.
+
+    The cost is that of what the members have and lack.
+    """
+    circle = deque(sorted((partition for partition, left in room.items() if left), key=lambda one: -room[one]))
+    for place in places:
+        held_already = []
+        while len(place.held) < place.wanted and circle:
+            partition = circle.popleft()
+            if partition in place.held:
+                held_already.append(partition)
+                continue
+            place.held.add(partition)
+            room[partition] -= 1
+            if room[partition]:
+                circle.append(partition)
+        circle.extendleft(reversed(held_already))
+        if len(place.held) < place.wanted:
+            return False
+        yield
+    return True

@@ -1,0 +1,539 @@
+"""Share group: a state machine without clock and network (KIP-932).
+
+Members subscribe to topics by name, and each gets partitions at its next heartbeat once an assignment is computed.
+A change of members, subscriptions, topics or initialized share states begins a new group epoch, for which a new
+assignment is computed. A partition need not be revoked before another member gets it: members may share partitions, and
+the partition's leader locks single records.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.coordination.fields import FieldReader
+from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
+from cordwood.cluster.groups.changed_records import ChangedRecords
+from cordwood.cluster.groups.context import GroupContext
+from cordwood.cluster.groups.deadlines import Deadlines
+from cordwood.cluster.groups.exchange import Answer, Append, Compute, Effect, RequestId
+from cordwood.cluster.groups.share.assignor import assign
+from cordwood.cluster.groups.share.exchange import (
+    Discard,
+    Initialize,
+    ShareHeartbeat,
+    SharePartitionId,
+    ShareReply,
+    StateStart,
+)
+from cordwood.cluster.groups.share.formats import (
+    ShareCurrent,
+    ShareEpoch,
+    ShareRecordKey,
+    ShareRecordType,
+    StatePartitions,
+    encode_current,
+    encode_epoch,
+    encode_key,
+    encode_member,
+    encode_state_partitions,
+    encode_target,
+    encode_target_epoch,
+    read_key,
+)
+from cordwood.cluster.groups.share.member import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, PartitionsById, ShareMember
+from cordwood.cluster.groups.share.states import ShareStates
+from cordwood.cluster.metadata.image import TopicImage
+from cordwood.cluster.resources.turns import Steps
+
+PROTOCOL = "share"
+JOIN_WAIT_MS = 1_000
+"""How long a join waits for the share states of new topics, so that its reply has partitions already."""
+AT_ONCE_MAX = 150
+"""Members and partitions, in all, of a group whose assignment is computed within a request."""
+
+
+class _Waiting(NamedTuple):
+    """A heartbeat whose reply waits for an assignment, and a join also for share states, until `until_ms`."""
+
+    request_id: RequestId
+    request: ShareHeartbeat
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    """The result of a computation: the partitions of each member as of an epoch."""
+
+    epoch: int
+    targets: dict[str, PartitionsById]
+
+
+class ShareGroup(AnyGroup):
+    """One share group. After each call that may change it, the caller executes its effects."""
+
+    __slots__ = (
+        "_computing",
+        "_context",
+        "_effects",
+        "_hash",
+        "_is_large",
+        "_is_stale",
+        "_members",
+        "_records",
+        "_sessions",
+        "_subscribed",
+        "_targets",
+        "_waiting",
+        "assignment_epoch",
+        "group_epoch",
+        "group_id",
+        "kind",
+        "states",
+    )
+
+    expires = False
+
+    def __init__(self, group_id: str, context: GroupContext, in_log: Iterable[ShareRecordKey] = ()) -> None:
+        self.group_id, self.kind = group_id, GroupKind.SHARE
+        self.group_epoch = self.assignment_epoch = 0
+        self.states = ShareStates()
+        self._context = context
+        self._members: dict[str, ShareMember] = {}
+        self._targets: dict[str, PartitionsById] = {}
+        self._subscribed: Counter[str] = Counter()
+        """How many members subscribe to each topic."""
+        self._hash = 0
+        self._is_stale = True
+        """Whether topics may have changed since they were last compared."""
+        self._computing = self._is_large = False
+        self._sessions: Deadlines[str] = Deadlines()
+        self._waiting: list[_Waiting] = []
+        self._effects: list[Effect] = []
+        self._records: ChangedRecords[ShareRecordKey] = ChangedRecords(
+            lambda key: encode_key(group_id, key), _decoded_key, lambda key: _ORDER[key.type], in_log
+        )
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self._members else "Empty"
+
+    @property
+    def protocol_type(self) -> str:
+        return PROTOCOL
+
+    @property
+    def epoch(self) -> int:
+        return self.group_epoch
+
+    @property
+    def member_count(self) -> int:
+        return len(self._members)
+
+    @property
+    def members(self) -> Iterable[ShareMember]:
+        return self._members.values()
+
+    @property
+    def is_vacant(self) -> bool:
+        return not self._members
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        return frozenset(self._subscribed)
+
+    def take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def next_deadline(self) -> int | None:
+        deadlines = [one.until_ms for one in self._waiting] if not self._computing else []
+        session = self._sessions.next()
+        return min(deadlines if session is None else [session, *deadlines], default=None)
+
+    def tick(self, now_ms: int) -> None:
+        """Remove members whose sessions have timed out, and answer joins that have waited long enough."""
+        for member_id in list(self._sessions.take_due(now_ms)):
+            self._remove(self._members[member_id])
+        self._answer_waiting(now_ms)
+        self._append()
+
+    def begin_sessions(self, now_ms: int) -> None:
+        timeout_ms = self._context.config(self.group_id).share.session_timeout_ms
+        for member_id in self._members:
+            self._sessions.put(member_id, now_ms + timeout_ms)
+
+    def waiting(self) -> Iterable[RequestId]:
+        return [one.request_id for one in self._waiting]
+
+    def record_keys(self) -> Sequence[bytes]:
+        return self._records.keys()
+
+    def check_commit(
+        self,
+        member_id: str,  # noqa: ARG002
+        instance_id: str | None,  # noqa: ARG002
+        generation: int,  # noqa: ARG002
+        now_ms: int,  # noqa: ARG002
+        *,
+        knows_epochs: bool = True,  # noqa: ARG002
+    ) -> ErrorCode:
+        return ErrorCode.group_id_not_found
+
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:  # noqa: ARG002
+        return ErrorCode.group_id_not_found
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002
+        return ErrorCode.group_id_not_found
+
+    def check_delete(self) -> ErrorCode:
+        return ErrorCode.non_empty_group if self._members else ErrorCode.none
+
+    def check_offset_delete(self) -> ErrorCode:
+        return ErrorCode.group_id_not_found
+
+    def reads(self, topic: str) -> bool:
+        return topic in self._subscribed
+
+    def retained_from(self, topic: str, committed_ms: int) -> int | None:  # noqa: ARG002
+        return committed_ms
+
+    def topics_changed(self, names: frozenset[str]) -> None:
+        if not self._is_stale and not names.isdisjoint(self._subscribed):
+            self._is_stale = True
+
+    def not_appended(self, append: Append, code: ErrorCode, now_ms: int) -> None:  # noqa: ARG002
+        self._records.change_again(append.contents)
+
+    def heartbeat(self, request: ShareHeartbeat, request_id: RequestId, now_ms: int) -> None:
+        """Handle ShareGroupHeartbeat. The reply is an effect, possibly later."""
+        refusal = self._refusal(request)
+        if refusal is not None:
+            self._effects.append(Answer(request_id, refusal))
+            return
+        if request.member_epoch == LEAVE_EPOCH:
+            self._remove(self._members[request.member_id])
+            reply = ShareReply(ErrorCode.none, member_id=request.member_id, member_epoch=LEAVE_EPOCH)
+            self._append(Answer(request_id, reply))
+            return
+        self._subscribe(request)
+        self._follow_topics(now_ms)
+        config = self._context.config(self.group_id).share
+        self._sessions.put(request.member_id, now_ms + config.session_timeout_ms)
+        self._compute()
+        is_join = request.member_epoch == JOIN_EPOCH
+        self._waiting.append(_Waiting(request_id, request, now_ms + JOIN_WAIT_MS if is_join else now_ms))
+        self._answer_waiting(now_ms)
+
+    def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
+        assert isinstance(result, _Assigned), "the group's computations are assignments"
+        self._computing = False
+        self.assignment_epoch = result.epoch
+        self._change(ShareRecordType.TARGET_METADATA)
+        for member_id, target in result.targets.items():
+            if member_id in self._members and self._targets.get(member_id, NOTHING) != target:
+                self._targets[member_id] = target
+                self._change(ShareRecordType.TARGET_MEMBER, member_id)
+        if self._waiting:
+            self._compute()
+        self._answer_waiting(now_ms)
+        self._append()
+
+    def initialized(
+        self, succeeded: Sequence[SharePartitionId], failed: Sequence[SharePartitionId], now_ms: int
+    ) -> None:
+        """Note which share states have been initialized. Failed ones are initialized again by a later heartbeat."""
+        if self.states.end(succeeded, failed, now_ms):
+            self._bump()
+            self._change(ShareRecordType.STATE_PARTITIONS)
+        if failed:
+            self._is_stale = True
+        if self._waiting:
+            self._compute()
+        self._answer_waiting(now_ms)
+        self._append()
+
+    def discarded(self, topic_ids: Iterable[UUID]) -> None:
+        """Note that topics have no share states any more."""
+        for topic_id in topic_ids:
+            self.states.deleted(topic_id)
+        self._change(ShareRecordType.STATE_PARTITIONS)
+        self._append()
+
+    def forget_topics(self) -> None:
+        """Delete the share states of topics that were deleted."""
+        by_id = self._context.topics().by_id
+        gone = [topic_id for topic_id in self.states.topic_ids() if topic_id not in by_id]
+        partitions = [partition for topic_id in gone for partition in self.states.delete(topic_id)]
+        if gone:
+            self._is_stale = True
+            self._change(ShareRecordType.STATE_PARTITIONS)
+            self._append()
+            self._effects.append(Discard(tuple(partitions), frozenset(gone)))
+
+    def begin_reset(
+        self, partitions: dict[SharePartitionId, int], names: dict[UUID, str]
+    ) -> dict[SharePartitionId, StateStart]:
+        """Begin to set start offsets, in a new epoch that fences what partition leaders still write."""
+        self._bump()
+        self.states.begin_again(partitions, names)
+        self._change(ShareRecordType.STATE_PARTITIONS)
+        self._append()
+        return {partition: StateStart(self.group_epoch, offset) for partition, offset in partitions.items()}
+
+    def begin_discard(self, topics: Iterable[TopicImage]) -> list[SharePartitionId]:
+        """Begin to delete the share states of topics. Return their partitions."""
+        partitions = [
+            partition for topic in topics for partition in self.states.delete(topic.id, len(topic.partitions))
+        ]
+        self._change(ShareRecordType.STATE_PARTITIONS)
+        self._is_stale = True
+        self._append()
+        return partitions
+
+    def _refusal(self, request: ShareHeartbeat) -> ShareReply | None:
+        """Return the reply to a request that the group refuses, or None."""
+        member, limit = self._members.get(request.member_id), self._context.settings.share_size_max
+        if member is None:
+            if request.member_epoch != LEAVE_EPOCH and len(self._members) >= limit:
+                message = f"The share group has reached its maximum capacity of {limit} members."
+                return ShareReply(ErrorCode.group_max_size_reached, message)
+            if request.member_epoch != JOIN_EPOCH:
+                message = f"Member {request.member_id} is not a member of group {self.group_id}."
+                return ShareReply(ErrorCode.unknown_member_id, message)
+        elif request.member_epoch > 0 and request.member_epoch not in (member.epoch, member.previous_epoch):
+            than = "greater" if request.member_epoch > member.epoch else "smaller"
+            message = (
+                f"The share group member has a {than} member epoch ({request.member_epoch}) than the one known by the"
+                f" group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+            )
+            return ShareReply(ErrorCode.fenced_member_epoch, message)
+        return None
+
+    def _subscribe(self, request: ShareHeartbeat) -> None:
+        before = self._members.get(request.member_id)
+        member = before or ShareMember(request.member_id)
+        after = replace(
+            member,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            topics=member.topics if request.topics is None else request.topics,
+        )
+        if after == before:
+            return
+        self._members[member.id] = after
+        self._change(ShareRecordType.MEMBER_METADATA, member.id)
+        if before is None or before.topics != after.topics:
+            self._count(after.topics, member.topics)
+            self._bump()
+
+    def _remove(self, member: ShareMember) -> None:
+        del self._members[member.id]
+        self._targets.pop(member.id, None)
+        self._sessions.remove(member.id)
+        self._count(frozenset(), member.topics)
+        for kind in (
+            ShareRecordType.MEMBER_METADATA,
+            ShareRecordType.TARGET_MEMBER,
+            ShareRecordType.CURRENT_ASSIGNMENT,
+        ):
+            self._change(kind, member.id)
+        self._bump()
+
+    def _count(self, after: frozenset[str], before: frozenset[str]) -> None:
+        """Count a changed subscription."""
+        for name in after - before:
+            self._subscribed[name] += 1
+            self._is_stale |= self._subscribed[name] == 1
+        for name in before - after:
+            self._subscribed[name] -= 1
+            if not self._subscribed[name]:
+                del self._subscribed[name]
+                self._is_stale = True
+
+    def _follow_topics(self, now_ms: int) -> None:
+        """Compare the topics that the group reads, and initialize the share states that are lacking."""
+        if not self._is_stale or now_ms < self.states.retry_at_ms:
+            return
+        self._is_stale = False
+        topics = self._read_topics()
+        known = _hash_of(topics)
+        if known != self._hash:
+            self._hash = known
+            self._bump()
+        begun = self.states.begin(topics)
+        if begun:
+            self._change(ShareRecordType.STATE_PARTITIONS)
+            self._append()
+            self._effects.append(Initialize(dict.fromkeys(begun, StateStart(self.group_epoch))))
+
+    def _read_topics(self) -> list[TopicImage]:
+        by_name = self._context.topics().by_name
+        return [by_name[name] for name in sorted(self._subscribed) if name in by_name]
+
+    def _bump(self) -> None:
+        self.group_epoch += 1
+        self._change(ShareRecordType.GROUP_METADATA)
+
+    def _compute(self) -> None:
+        """Have the assignment of the group's epoch computed, unless it is known or another one is being computed."""
+        if self._computing or self.assignment_epoch == self.group_epoch:
+            return
+        self._computing = True
+        epoch, members = self.group_epoch, list(self._members.values())
+        ids = {topic.name: topic.id for topic in self._read_topics()}
+        initialized, targets = self.states.initialized, dict(self._targets)
+
+        def steps() -> Steps[_Assigned]:
+            subscriptions, known = {}, {}
+            for member in members:
+                if member.topics not in known:
+                    known[member.topics] = frozenset(ids[name] for name in member.topics if name in ids)
+                subscriptions[member.id] = known[member.topics]
+                yield
+            partitions = {topic_id: initialized[topic_id] for topic_id in ids.values() if topic_id in initialized}
+            return _Assigned(epoch, (yield from assign(subscriptions, partitions, targets)))
+
+        size = len(members) + sum(map(len, initialized.values()))
+        self._is_large = size > AT_ONCE_MAX
+        # A small computation is done at once: what it changes must not be written before what has changed until now.
+        self._append()
+        self._effects.append(Compute(steps, is_large=self._is_large))
+
+    def _answer_waiting(self, now_ms: int) -> None:
+        """Answer the heartbeats that need not wait any longer."""
+        ready, self._waiting = self._waiting, []
+        for one in ready:
+            if self._must_wait(one, now_ms):
+                self._waiting.append(one)
+            else:
+                self._reply(one)
+
+    def _must_wait(self, one: _Waiting, now_ms: int) -> bool:
+        is_join = one.request.member_epoch == JOIN_EPOCH
+        if self._computing:
+            return is_join or not self._is_large or not self.assignment_epoch
+        return is_join and self.states.is_busy and now_ms < one.until_ms
+
+    def _reply(self, waiting: _Waiting) -> None:
+        """Bring the member to the epoch of the assignment, and answer."""
+        request = waiting.request
+        before = self._members.get(request.member_id)
+        if before is None:
+            message = f"Member {request.member_id} is not a member of group {self.group_id}."
+            self._append(Answer(waiting.request_id, ShareReply(ErrorCode.unknown_member_id, message)))
+            return
+        member = before
+        if before.epoch != self.assignment_epoch:
+            target = self._targets.get(before.id, NOTHING)
+            member = replace(before, epoch=self.assignment_epoch, previous_epoch=before.epoch, assigned=target)
+            self._members[member.id] = member
+            self._change(ShareRecordType.CURRENT_ASSIGNMENT, member.id)
+        knows = request.topics is None and request.member_epoch == before.epoch and member.assigned == before.assigned
+        reply = ShareReply(
+            ErrorCode.none,
+            member_id=member.id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._context.config(self.group_id).share.heartbeat_interval_ms,
+            assignment=None if knows else member.assigned,
+        )
+        self._append(Answer(waiting.request_id, reply))
+
+    def _change(self, kind: ShareRecordType, member_id: str = "") -> None:
+        self._records.change(ShareRecordKey(kind, member_id))
+
+    def _append(self, *answers: Answer) -> None:
+        contents = self._records.take(self._value_of)
+        if contents or answers:
+            self._effects.append(Append(contents, answers))
+
+    def _value_of(self, key: ShareRecordKey) -> bytes | None:
+        member = self._members.get(key.member_id)
+        match key.type:
+            case ShareRecordType.GROUP_METADATA:
+                return encode_epoch(ShareEpoch(self.group_epoch, self._hash))
+            case ShareRecordType.TARGET_METADATA:
+                return encode_target_epoch(self.assignment_epoch)
+            case ShareRecordType.STATE_PARTITIONS:
+                saved = self.states.saved()
+                return None if saved is None else encode_state_partitions(saved)
+            case ShareRecordType.MEMBER_METADATA:
+                return None if member is None else encode_member(member)
+            case ShareRecordType.TARGET_MEMBER:
+                target = self._targets.get(key.member_id)
+                return None if target is None else encode_target(target)
+            case ShareRecordType.CURRENT_ASSIGNMENT:
+                return None if member is None else encode_current(member)
+
+    @classmethod
+    def restore(cls, group_id: str, saved: "SavedShareGroup", context: GroupContext) -> "ShareGroup":
+        """Return a group from its records."""
+        group = cls(group_id, context, saved.keys)
+        group.group_epoch, group._hash = saved.epoch
+        group.assignment_epoch = saved.assignment_epoch
+        group.states = ShareStates(saved.states)
+        group._targets = {member: target for member, target in saved.targets.items() if member in saved.members}
+        for member_id, member in saved.members.items():
+            current = saved.currents.get(member_id)
+            if current is not None:
+                member = replace(
+                    member,
+                    epoch=current.epoch,
+                    previous_epoch=current.previous_epoch,
+                    assigned=current.assigned,
+                )
+            group._members[member_id] = member
+            group._count(member.topics, frozenset())
+        group._is_stale = True
+        return group
+
+
+_NEW = ShareEpoch(0, 0)
+
+
+@dataclass(slots=True)
+class SavedShareGroup:
+    """The records of one share group."""
+
+    epoch: ShareEpoch = _NEW
+    assignment_epoch: int = 0
+    states: StatePartitions | None = None
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    targets: dict[str, PartitionsById] = field(default_factory=dict)
+    currents: dict[str, ShareCurrent] = field(default_factory=dict)
+    keys: list[ShareRecordKey] = field(default_factory=list)
+    """The keys of all of them."""
+
+
+_ORDER = {
+    kind: place
+    for place, kind in enumerate(
+        (
+            ShareRecordType.MEMBER_METADATA,
+            ShareRecordType.GROUP_METADATA,
+            ShareRecordType.STATE_PARTITIONS,
+            ShareRecordType.TARGET_MEMBER,
+            ShareRecordType.TARGET_METADATA,
+            ShareRecordType.CURRENT_ASSIGNMENT,
+        )
+    )
+}
+"""The order in which Kafka replays a change: a member before its partitions, a target before its epoch."""
+
+
+def _decoded_key(encoded: bytes) -> ShareRecordKey:
+    fields = FieldReader(encoded)
+    return read_key(fields.int16(), fields)[1]
+
+
+def _hash_of(topics: Iterable[TopicImage]) -> int:
+    """Return a hash of existing topics, an int64: it shows changes of topics also to the next coordinator."""
+    digest = blake2b(digest_size=8)
+    for topic in topics:
+        digest.update(topic.id.bytes + len(topic.partitions).to_bytes(4, "big") + topic.name.encode())
+    return int.from_bytes(digest.digest(), "big", signed=True)

@@ -1,0 +1,119 @@
+"""Share states of a group's partitions at the share coordinators: initializations, deletions and summaries."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.share.exchange import SharePartitionId, StateStart
+
+AT_ONCE_MAX = 500
+"""Partitions for which the share coordinators are asked at a time."""
+
+_ResultT = TypeVar("_ResultT")
+
+
+class StateSummary(Protocol):
+    """The share state of a partition, without its records in flight. `start_offset` is -1 before the first fetch."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def delivery_complete_count(self) -> int: ...
+
+
+class StateKeeper(Protocol):
+    """The client of the share coordinators. Its methods raise Refused."""
+
+    async def initialize(
+        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
+    ) -> None: ...
+
+    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
+
+    async def summarize(self, group_id: str, topic_id: UUID, partition: int) -> StateSummary: ...
+
+
+Refusals = dict[SharePartitionId, Refused]
+
+
+class StateWork:
+    """Requests to the share coordinators for many partitions of one group."""
+
+    def __init__(self, keeper: StateKeeper) -> None:
+        self._keeper = keeper
+
+    async def initialize(self, group_id: str, partitions: Mapping[SharePartitionId, StateStart]) -> Refusals:
+        """Initialize states. Return the refusals."""
+
+        async def ask(partition: SharePartitionId) -> None:
+            start = partitions[partition]
+            await self._keeper.initialize(group_id, *partition, start.state_epoch, start.start_offset)
+
+        return _refusals(await _each(partitions, ask))
+
+    async def delete(self, group_id: str, partitions: Iterable[SharePartitionId]) -> Refusals:
+        """Delete states. Return the refusals."""
+
+        async def ask(partition: SharePartitionId) -> None:
+            await self._keeper.delete(group_id, *partition)
+
+        return _refusals(await _each(partitions, ask))
+
+    async def summarize(
+        self, group_id: str, partitions: Iterable[SharePartitionId]
+    ) -> dict[SharePartitionId, StateSummary | Refused]:
+        """Return a summary or a refusal for each partition."""
+
+        async def ask(partition: SharePartitionId) -> StateSummary:
+            return await self._keeper.summarize(group_id, *partition)
+
+        return await _each(partitions, ask)
+
+
+class NoStates:
+    """The keeper of a broker that has no share coordinator: every request is refused."""
+
+    async def initialize(
+        self,
+        group_id: str,  # noqa: ARG002
+        topic_id: UUID,  # noqa: ARG002
+        partition: int,  # noqa: ARG002
+        state_epoch: int,  # noqa: ARG002
+        start_offset: int,  # noqa: ARG002
+    ) -> None:
+        raise Refused(ErrorCode.coordinator_not_available)
+
+    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:  # noqa: ARG002
+        raise Refused(ErrorCode.coordinator_not_available)
+
+    async def summarize(self, group_id: str, topic_id: UUID, partition: int) -> StateSummary:  # noqa: ARG002
+        raise Refused(ErrorCode.coordinator_not_available)
+
+
+async def _each(
+    partitions: Iterable[SharePartitionId], ask: Callable[[SharePartitionId], Awaitable[_ResultT]]
+) -> dict[SharePartitionId, _ResultT | Refused]:
+    async def asked(partition: SharePartitionId) -> _ResultT | Refused:
+        try:
+            return await ask(partition)
+        except Refused as refusal:
+            return refusal
+
+    rest = list(partitions)
+    results: dict[SharePartitionId, _ResultT | Refused] = {}
+    for begin in range(0, len(rest), AT_ONCE_MAX):
+        some = rest[begin : begin + AT_ONCE_MAX]
+        results.update(zip(some, await asyncio.gather(*map(asked, some)), strict=True))
+    return results
+
+
+def _refusals(results: Mapping[SharePartitionId, object]) -> Refusals:
+    return {partition: result for partition, result in results.items() if isinstance(result, Refused)}

@@ -1,0 +1,172 @@
+"""Share groups of this broker: requests to them, and their replies. A thin shell; `share/group.py` has the rules."""
+
+from collections.abc import Iterable, Mapping
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.context import GroupContext
+from cordwood.cluster.groups.effects import EffectRunner
+from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.groups.share.exchange import ShareHeartbeat, SharePartitionId, ShareReply, check_heartbeat
+from cordwood.cluster.groups.share.group import ShareGroup
+from cordwood.cluster.groups.share.member import JOIN_EPOCH
+from cordwood.cluster.groups.share.state_work import StateSummary, StateWork
+from cordwood.cluster.groups.state_store import GroupStateStore
+from cordwood.cluster.metadata.image import TopicImage
+
+TopicPartition = tuple[str, int]
+Outcomes = dict[TopicPartition, Refused | None]
+
+NOTHING_TO_DELETE = "There is no offset information to delete."
+
+
+class ShareGroups:
+    """All share groups of this broker. Methods raise Refused for one that is not, not yet or no longer served here."""
+
+    def __init__(
+        self, context: GroupContext, state_store: GroupStateStore, effect_runner: EffectRunner, states: StateWork
+    ) -> None:
+        self._context, self._state_store, self._effect_runner = context, state_store, effect_runner
+        self._states = states
+
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
+        """Return the reply when all that it shows is committed."""
+        check_heartbeat(group_id, request)
+        if request.member_epoch == JOIN_EPOCH:
+            shard, group = await self._open(group_id)
+        else:
+            shard, group = self._known(group_id)
+        request_id = self._effect_runner.others.enter()
+        group.heartbeat(request, request_id, self._effect_runner.now_ms())
+        self._effect_runner.perform(shard, group)
+        reply = await self._effect_runner.others.wait(request_id)
+        assert isinstance(reply, ShareReply), "a share group answers heartbeats"
+        return reply
+
+    def group(self, group_id: str) -> ShareGroup:
+        """Return a group, which must not be changed. Raises Refused if there is none of that id."""
+        return self._known(group_id)[1]
+
+    async def summaries(
+        self, group_id: str, wanted: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, StateSummary | Refused | None]:
+        """Return the share state of each partition; None for one that does not exist."""
+        ids = {(name, index): self._partition_id(name, index) for name, index in wanted}
+        found = await self._states.summarize(group_id, (one for one in ids.values() if one is not None))
+        return {place: None if one is None else found[one] for place, one in ids.items()}
+
+    async def reset(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
+        """Set start offsets of a group without members, which is created if there is none. Return refusals."""
+        shard, group = await self._open(group_id)
+        self._check_empty(shard, group)
+        outcomes: Outcomes = dict.fromkeys(offsets)
+        wanted: dict[SharePartitionId, int] = {}
+        for (name, index), offset in offsets.items():
+            partition = self._partition_id(name, index)
+            if partition is None:
+                outcomes[name, index] = _unknown()
+            elif offset < 0:
+                outcomes[name, index] = Refused(ErrorCode.invalid_request, "A start offset must not be negative.")
+            else:
+                wanted[partition] = offset
+        names = {topic.id: topic.name for topic in self._topics(name for name, _ in offsets)}
+        if not wanted:
+            self._effect_runner.perform(shard, group)
+            return outcomes
+        starts = group.begin_reset(wanted, {topic_id: names[topic_id] for topic_id, _ in wanted})
+        await self._write(shard, group)
+        refusals = await self._states.initialize(group_id, starts)
+        group.initialized([one for one in starts if one not in refusals], list(refusals), self._effect_runner.now_ms())
+        await self._write(shard, group)
+        for (topic_id, index), refusal in refusals.items():
+            outcomes[names[topic_id], index] = refusal
+        return outcomes
+
+    async def delete_offsets(self, group_id: str, names: Iterable[str]) -> dict[str, Refused | None]:
+        """Delete the share states of topics of a group without members. Return refusals; some are remarks only."""
+        shard, group = self._known(group_id)
+        self._check_empty(shard, group)
+        by_name = self._context.topics().by_name
+        outcomes: dict[str, Refused | None] = {}
+        for name in names:
+            topic = by_name.get(name)
+            outcomes[name] = None
+            if topic is None:
+                outcomes[name] = _unknown()
+            elif topic.id not in group.states.topic_ids():
+                outcomes[name] = Refused(ErrorCode.none, NOTHING_TO_DELETE)
+        refusals = await self._delete(shard, group, [name for name, outcome in outcomes.items() if outcome is None])
+        return outcomes | refusals
+
+    async def delete_states(self, shard: Shard, group: ShareGroup) -> None:
+        """Delete all share states of a group without members, which is then deleted itself. Raises Refused."""
+        names = [topic.name for topic in self._context.topics().by_id.values() if topic.id in group.states.topic_ids()]
+        refusals = await self._delete(shard, group, names)
+        self._check_empty(shard, group)
+        for refusal in refusals.values():
+            raise refusal
+
+    def forget_topics(self, shard: Shard) -> None:
+        """Delete the share states of topics that do not exist any more."""
+        for group in list(shard.groups.values()):
+            if isinstance(group, ShareGroup):
+                group.forget_topics()
+                self._effect_runner.perform(shard, group)
+
+    async def _delete(self, shard: Shard, group: ShareGroup, names: Iterable[str]) -> dict[str, Refused]:
+        """Delete the share states of topics. Return the refusals by topic."""
+        topics = self._topics(names)
+        if not topics:
+            return {}
+        partitions = group.begin_discard(topics)
+        await self._write(shard, group)
+        refused = await self._states.delete(group.group_id, partitions)
+        by_id = {topic_id: refusal for (topic_id, _), refusal in refused.items()}
+        group.discarded(topic.id for topic in topics if topic.id not in by_id)
+        await self._write(shard, group)
+        return {topic.name: by_id[topic.id] for topic in topics if topic.id in by_id}
+
+    async def _write(self, shard: Shard, group: ShareGroup) -> None:
+        self._effect_runner.perform(shard, group)
+        code = await self._effect_runner.written(group)
+        if code is not ErrorCode.none:
+            raise Refused(code)
+
+    async def _open(self, group_id: str) -> tuple[Shard, ShareGroup]:
+        """Return a share group, or a new one. Raises Refused for a group of another kind."""
+        shard = await self._state_store.find_or_create(group_id)
+        group = shard.groups.get(group_id)
+        if group is None or (group.is_vacant and not shard.is_kept(group_id)):
+            self._effect_runner.forget(shard, group_id)
+            group = shard.groups[group_id] = ShareGroup(group_id, self._context)
+        if not isinstance(group, ShareGroup):
+            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
+        return shard, group
+
+    def _known(self, group_id: str) -> tuple[Shard, ShareGroup]:
+        shard = self._state_store.find(group_id)
+        group = None if shard is None else shard.groups.get(group_id)
+        if shard is None or group is None:
+            raise Refused(ErrorCode.group_id_not_found, f"Share group {group_id} not found.")
+        if not isinstance(group, ShareGroup):
+            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
+        return shard, group
+
+    def _check_empty(self, shard: Shard, group: ShareGroup) -> None:
+        if shard.groups.get(group.group_id) is not group:
+            raise Refused(ErrorCode.not_coordinator)
+        if group.member_count:
+            raise Refused(ErrorCode.non_empty_group, f"Group {group.group_id} is not empty.")
+
+    def _topics(self, names: Iterable[str]) -> list[TopicImage]:
+        by_name = self._context.topics().by_name
+        return [by_name[name] for name in dict.fromkeys(names) if name in by_name]
+
+    def _partition_id(self, name: str, index: int) -> SharePartitionId | None:
+        topic = self._context.topics().by_name.get(name)
+        return None if topic is None or not 0 <= index < len(topic.partitions) else (topic.id, index)
+
+
+def _unknown() -> Refused:
+    return Refused(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
