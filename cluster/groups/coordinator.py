@@ -75,15 +75,20 @@ class GroupCoordinator:
         settings = context.settings
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
         self._tasks = Tasks()
+        self._turns = Turns(asyncio.get_running_loop().time) if turns is None else turns
         self._state_store = GroupStateStore(
-            topic, lambda leadership: Shard(leadership, context), self._tasks, wall_clock, self._loaded, self._lost
+            topic,
+            lambda leadership: Shard(leadership, context),
+            self._tasks,
+            wall_clock,
+            self._loaded,
+            self._lost,
+            self._turns,
         )
         states = StateWork(share_states or NoStates())
-        self._effect_runner = EffectRunner(
-            self._state_store, self._tasks, wall_clock, turns or Turns(asyncio.get_running_loop().time), states
-        )
+        self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock, self._turns, states)
         self.shares = ShareGroups(context, self._state_store, self._effect_runner, states)
-        self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock)
+        self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock, self._turns)
 
     @property
     def measures(self) -> GroupMeasures:
@@ -366,13 +371,22 @@ class GroupCoordinator:
         return found
 
     def _loaded(self, shard: Shard) -> None:
-        shard.begin_sessions(self._effect_runner.now_ms())
-        for group in list(shard.groups.values()):
-            self._effect_runner.perform(shard, group)
+        self._tasks.spawn(self._begin(shard))
+
+    async def _begin(self, shard: Shard) -> None:
+        """Start the sessions of restored members, and forget topics that were deleted before the shard was loaded."""
+        named = {key.topic for key in shard.offsets.uncommitted_keys()}
+        async for group in self._turns.each(list(shard.groups.values())):
+            if shard.groups.get(group.group_id) is group:
+                group.begin_sessions(self._effect_runner.now_ms())
+                self._effect_runner.perform(shard, group)
+                named.update(topic for topic, _ in shard.offsets.of(group.group_id))
+        if not self._state_store.holds(shard):
+            return
         self.shares.forget_topics(shard)
-        gone = {key.topic for key in shard.offsets.live_keys() if not self._topic_exists(key.topic)}
+        gone = frozenset(topic for topic in named if not self._topic_exists(topic))
         if gone:
-            self._tasks.spawn(self._removal.forget_topics_in(shard, frozenset(gone)))
+            await self._removal.forget_topics_in(shard, gone)
 
     def _lost(self, shard: Shard) -> None:
         self._effect_runner.let_go(shard)

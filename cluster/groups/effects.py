@@ -5,7 +5,8 @@ later leaves the timer as it is; the timer checks again when it fires.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from itertools import count, islice
 from typing import Any, Generic, TypeVar
 
@@ -34,12 +35,13 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.measures import GroupMeasures
+from cordwood.cluster.groups.pace import ReplyPace
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_work import StateWork
 from cordwood.cluster.groups.state_store import GroupStateStore
-from cordwood.cluster.resources.turns import Turns, at_once
+from cordwood.cluster.resources.turns import FREE_STEPS, Turns, at_once
 from cordwood.replication.tasks import Tasks
 
 TICKS_PER_ITERATION_MAX = 50
@@ -55,8 +57,9 @@ _events = structlog.get_logger("groups")
 class Waiting(Generic[_ReplyT]):
     """Requests that wait for their reply. A request whose client has gone is answered like any other."""
 
-    def __init__(self) -> None:
-        self._numbers = count(1)
+    def __init__(self, pace: ReplyPace, numbers: Iterator[int]) -> None:
+        """`numbers` are shared with the requests of other kinds: an id stands for one request of them all."""
+        self._pace, self._numbers = pace, numbers
         self._futures: dict[RequestId, asyncio.Future[_ReplyT]] = {}
 
     def enter(self) -> RequestId:
@@ -71,11 +74,18 @@ class Waiting(Generic[_ReplyT]):
             del self._futures[request_id]
 
     def answer(self, request_id: RequestId, reply: _ReplyT) -> None:
+        self._pace.reply(partial(self._answer, request_id, reply))
+
+    def refuse(self, request_id: RequestId, refusal: Refused) -> None:
+        if request_id in self._futures:
+            self._pace.reply(partial(self._refuse, request_id, refusal))
+
+    def _answer(self, request_id: RequestId, reply: _ReplyT) -> None:
         future = self._futures.get(request_id)
         if future is not None and not future.done():
             future.set_result(reply)
 
-    def refuse(self, request_id: RequestId, refusal: Refused) -> None:
+    def _refuse(self, request_id: RequestId, refusal: Refused) -> None:
         future = self._futures.get(request_id)
         if future is not None and not future.done():
             future.set_exception(refusal)
@@ -92,20 +102,23 @@ class EffectRunner:
         turns: Turns,
         states: StateWork,
     ) -> None:
-        self.joins: Waiting[JoinReply] = Waiting()
-        self.syncs: Waiting[SyncReply] = Waiting()
-        self.others: Waiting[Any] = Waiting()
+        self._loop = asyncio.get_running_loop()
+        pace, numbers = ReplyPace(self._loop), count(1)
+        self.joins: Waiting[JoinReply] = Waiting(pace, numbers)
+        self.syncs: Waiting[SyncReply] = Waiting(pace, numbers)
+        self.others: Waiting[Any] = Waiting(pace, numbers)
         """Requests of protocols other than the classic one."""
         self._turns, self._states = turns, states
         self.measures = GroupMeasures()
         self._state_store, self._tasks, self._wall_clock = state_store, tasks, wall_clock
-        self._loop = asyncio.get_running_loop()
         self._clock = GroupClock(self._loop)
         self._deadlines: Deadlines[AnyGroup] = Deadlines()
         self._shards: dict[AnyGroup, Shard] = {}
         """The shards of the groups that have a deadline."""
         self._timer: asyncio.TimerHandle | None = None
         self._writes: dict[AnyGroup, asyncio.Task[ErrorCode]] = {}
+        self._encodings: dict[AnyGroup, asyncio.Future[None]] = {}
+        """The end of the last encoding of each group whose record is being encoded in turns."""
 
     def now_ms(self) -> int:
         """Return the time by which groups count their deadlines."""
@@ -270,17 +283,26 @@ class EffectRunner:
             if not shard.is_kept(group.group_id):
                 # The group became empty before any record of it was written.
                 return
-        value = encode_group(store.group, now_ms)
-        saving = shard.save(group.group_id, value)
-        self._write(group, self._write_group(shard, group, store, value, saving))
+        saving = shard.save(group.group_id, is_tombstone=False)
+        before, ended = self._encodings.get(group), None
+        if before is not None or len(store.group.members) > FREE_STEPS:
+            ended = self._encodings[group] = self._loop.create_future()
+        encoding = self._encoded(group, store, now_ms, before, ended)
+        self._write(group, self._write_group(shard, group, store, encoding, saving))
 
     def _written(self, group: AnyGroup, write: "asyncio.Task[ErrorCode]") -> None:
         if self._writes.get(group) is write:
             del self._writes[group]
 
     async def _write_group(
-        self, shard: Shard, group: Group, store: Store, value: bytes, saving: SavedValue
+        self,
+        shard: Shard,
+        group: Group,
+        store: Store,
+        encoding: Awaitable[bytes],
+        saving: SavedValue,
     ) -> ErrorCode:
+        value = await encoding
         if shard.groups.get(group.group_id) is not group:
             # The group was deleted meanwhile: its record must not come back.
             shard.not_saved(group.group_id, saving)
@@ -297,6 +319,26 @@ class EffectRunner:
             group.stored(store, code, self.now_ms())
             self.perform(shard, group)
         return code
+
+    async def _encoded(
+        self,
+        group: Group,
+        store: Store,
+        now_ms: int,
+        before: asyncio.Future[None] | None,
+        ended: asyncio.Future[None] | None,
+    ) -> bytes:
+        """Return the record of a group. That of a large one is encoded in turns, after `before`, until `ended`."""
+        if ended is None:
+            return at_once(encode_group(store.group, now_ms))
+        if before is not None:
+            await before
+        value = await self._turns.run(encode_group(store.group, now_ms))
+        if self._encodings.get(group) is ended:
+            del self._encodings[group]
+        # The next record of the group waits for this, and is appended after the caller has appended its own.
+        ended.set_result(None)
+        return value
 
     def _await_deadline(self, shard: Shard, group: AnyGroup) -> None:
         deadline_ms = group.next_deadline()

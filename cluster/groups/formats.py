@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cordwood.cluster.coordination.fields import INT, LONG, SHORT, FieldReader, encode_bytes, encode_string
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
+from cordwood.cluster.resources.turns import Steps
 
 _OFFSET_AND_EPOCH = struct.Struct(">hqi")
 
@@ -57,11 +58,15 @@ def encode_offset(committed: CommittedOffset) -> bytes:
     return head + encode_string(committed.metadata) + LONG.pack(committed.committed_ms)
 
 
-def encode_group(group: SavedGroup, since_ms: int) -> bytes:
-    """Encode a GroupMetadata value. `since_ms` is the wall-clock time of the group's last change of state."""
+def encode_group(group: SavedGroup, since_ms: int) -> Steps[bytes]:
+    """Encode a GroupMetadata value, a member a step. `since_ms` is the wall-clock time of the last change of state."""
     head = SHORT.pack(_VALUE_WRITTEN) + encode_string(group.protocol_type) + INT.pack(group.generation)
     chosen = encode_string(group.protocol) + encode_string(group.leader) + LONG.pack(since_ms)
-    return b"".join((head, chosen, INT.pack(len(group.members)), *map(_member, group.members)))
+    parts = [head, chosen, INT.pack(len(group.members))]
+    for member in group.members:
+        parts.append(_member(member))
+        yield
+    return b"".join(parts)
 
 
 def decode_offset_key(key: bytes) -> OffsetKey | None:
@@ -84,16 +89,18 @@ def decode_offset(value: bytes) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, fields.string(), fields.int64())
 
 
-def decode_group(value: bytes) -> SavedGroup:
-    """Decode a GroupMetadata value. Raises CorruptBatch."""
+def decode_group(value: bytes) -> Steps[SavedGroup]:
+    """Decode a GroupMetadata value, a member a step. Raises CorruptBatch."""
     fields = FieldReader(value)
     version = fields.version(_FIRST_FLEXIBLE, _FIRST_FLEXIBLE)
     protocol_type, generation = fields.string(), fields.int32()
     protocol, leader = fields.nullable(), fields.nullable()
     since_ms = fields.int64() if version >= 2 else -1
-    count = fields.count()
-    members = tuple(_read_member(fields, version) for _ in range(count))
-    return SavedGroup(protocol_type, generation, protocol, leader, members, since_ms)
+    members = []
+    for _ in range(fields.count()):
+        members.append(_read_member(fields, version))
+        yield
+    return SavedGroup(protocol_type, generation, protocol, leader, tuple(members), since_ms)
 
 
 def _member(member: SavedMember) -> bytes:

@@ -29,6 +29,7 @@ from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.rebalance import Rebalance, State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.cluster.resources.turns import Steps
 
 METADATA_BYTES_MAX = 64 << 20
 """Metadata of all members above which a group admits no new member."""
@@ -42,8 +43,8 @@ class Group(Rebalance, ClassicMembership):
     __slots__ = ()
 
     @classmethod
-    def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings) -> "Group":
-        """Return the group of a record. Call `begin_sessions` next."""
+    def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings) -> Steps["Group"]:
+        """Return the group of a record, a member a step. Call `begin_sessions` next."""
         group = cls(group_id, settings)
         group.generation = saved.generation
         group.protocol_type = saved.protocol_type or None
@@ -61,6 +62,7 @@ class Group(Rebalance, ClassicMembership):
                 known.assignment,
             )
             group.members.add(member)
+            yield
         group.subscribed_topics = group._topics()
         if saved.members:
             group.state = State.STABLE
@@ -71,8 +73,9 @@ class Group(Rebalance, ClassicMembership):
     def begin_sessions(self, now_ms: int) -> None:
         """Start the sessions of restored members. Members need not rejoin, unless the group is too large."""
         for member in self.members:
-            self.members.restart_session(member, now_ms)
-        if len(self.members) > self.settings.size_max:
+            if member.id not in self.members.deadlines:
+                self.members.restart_session(member, now_ms)
+        if self.state is State.STABLE and len(self.members) > self.settings.size_max:
             self._prepare(f"{len(self.members)} members, but the limit is {self.settings.size_max}", now_ms)
 
     def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:

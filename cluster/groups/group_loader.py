@@ -18,5 +18,5 @@ class GroupLoader(ABC):
         """Take one record. `key` is read up to its version. Raises CorruptBatch."""
 
     @abstractmethod
-    def groups(self) -> Iterator[AnyGroup]:
-        """Yield the groups, after all records."""
+    def groups(self) -> Iterator[AnyGroup | None]:
+        """Yield the groups, after all records. None is a step of a large group. Raises CorruptBatch."""

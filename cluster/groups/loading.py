@@ -20,13 +20,15 @@ class ClassicLoader(GroupLoader):
 
     def __init__(self, context: GroupContext) -> None:
         self._context = context
-        self._groups: list[Group] = []
+        self._records: list[tuple[str, bytes]] = []
 
     def take(self, version: int, key: FieldReader, value: bytes) -> None:  # noqa: ARG002
-        self._groups.append(Group.restore(key.string(), decode_group(value), self._context.settings))
+        self._records.append((key.string(), value))
 
-    def groups(self) -> Iterator[Group]:
-        yield from self._groups
+    def groups(self) -> Iterator[Group | None]:
+        for group_id, value in self._records:
+            saved = yield from decode_group(value)
+            yield (yield from Group.restore(group_id, saved, self._context.settings))
 
 
 def loaders(context: GroupContext) -> list[GroupLoader]:

@@ -39,11 +39,15 @@ class Offsets:
 
     def live_keys(self) -> Iterator[OffsetKey]:
         """Yield the keys of offsets that are committed or may become committed; some keys come twice."""
-        yield from self._newest
-        yield from self._open
+        yield from self.uncommitted_keys()
         for group_id, offsets in self._by_group.items():
             for topic, partition in offsets:
                 yield OffsetKey(group_id, topic, partition)
+
+    def uncommitted_keys(self) -> Iterator[OffsetKey]:
+        """Yield the keys of offsets that may become committed; some keys come twice."""
+        yield from self._newest
+        yield from self._open
 
     def of(self, group_id: str) -> OffsetsByPartition:
         """Return the committed offsets of one group."""
@@ -54,6 +58,11 @@ class Offsets:
         committed = (OffsetKey(group_id, topic, partition) for topic, partition in self.of(group_id))
         pending = (OffsetKey(group_id, *place) for place in self._pending_by_group.get(group_id, ()))
         return [*committed, *pending, *(key for key in self._newest if key.group_id == group_id)]
+
+    def has_any(self, group_id: str) -> bool:
+        """Return True if a group has committed offsets, or is committing some."""
+        is_known = group_id in self._by_group or group_id in self._pending_by_group
+        return is_known or any(key.group_id == group_id for key in self._newest)
 
     def pending_of(self, group_id: str) -> frozenset[tuple[str, int]]:
         """Return the partitions of which ongoing transactions have committed an offset."""

@@ -14,6 +14,7 @@ from cordwood.cluster.groups.offsets import expired
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.tasks import Tasks
 
 _events = structlog.get_logger("groups")
@@ -29,9 +30,10 @@ class Removal:
         tasks: Tasks,
         settings: GroupSettings,
         wall_clock: Callable[[], int],
+        turns: Turns,
     ) -> None:
         self._state_store, self._effect_runner, self._tasks = state_store, effect_runner, tasks
-        self._settings, self._wall_clock = settings, wall_clock
+        self._settings, self._wall_clock, self._turns = settings, wall_clock, turns
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -48,7 +50,7 @@ class Removal:
         group_id = group.group_id
         self._effect_runner.forget(shard, group_id)
         is_saved = shard.is_saved(group_id)
-        saving = shard.save(group_id, None)
+        saving = shard.save(group_id, is_tombstone=True)
         try:
             await self._state_store.delete(shard, keys, group.record_keys(), group_id if is_saved else None)
         except Refused:
@@ -74,7 +76,7 @@ class Removal:
 
     async def _expire_all(self) -> None:
         for shard in self._state_store.shards:
-            for group in list(shard.groups.values()):
+            async for group in self._turns.each(list(shard.groups.values())):
                 try:
                     await self._expire_in(shard, group)
                 except Refused as refusal:

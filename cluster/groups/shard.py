@@ -63,9 +63,10 @@ class Shard(CoordinatorShard):
             yield
         for kind in kinds:
             for group in kind.groups():
-                self.groups[group.group_id] = group
-                if group.kind is GroupKind.CLASSIC:
-                    self._saved[group.group_id] = [SavedValue(is_tombstone=False)]
+                if group is not None:
+                    self.groups[group.group_id] = group
+                    if group.kind is GroupKind.CLASSIC:
+                        self._saved[group.group_id] = [SavedValue(is_tombstone=False)]
                 yield
         for group_id in with_offsets:
             self.open(group_id)
@@ -90,11 +91,6 @@ class Shard(CoordinatorShard):
         ended = self.offsets.end_transaction(producer_id, is_commit=is_commit)
         return [self.groups[group_id] for group_id in sorted(ended) if group_id in self.groups]
 
-    def begin_sessions(self, now_ms: int) -> None:
-        """Start a whole session for each restored member: this broker has had no heartbeat of it yet."""
-        for group in self.groups.values():
-            group.begin_sessions(now_ms)
-
     def open(self, group_id: str) -> AnyGroup:
         """Return the group; create a classic one if there is none."""
         group = self.groups.get(group_id)
@@ -115,7 +111,7 @@ class Shard(CoordinatorShard):
         """Return True if the log has a record of the group or of its offsets, or is about to."""
         group = self.groups.get(group_id)
         has_records = group is not None and bool(group.record_keys())
-        return has_records or self.is_saved(group_id) or bool(self.offsets.keys_of(group_id))
+        return has_records or self.is_saved(group_id) or self.offsets.has_any(group_id)
 
     def is_saved(self, group_id: str) -> bool:
         """Return True if the log has the record of a classic group of that id, or is about to."""
@@ -125,11 +121,11 @@ class Shard(CoordinatorShard):
         self._unsaved.pop(group_id, None)
         return self.groups.pop(group_id, None)
 
-    def save(self, group_id: str, value: bytes | None) -> SavedValue:
-        """Note a value of the group that is being written; None removes the group. Call `saved` or `not_saved` next."""
-        saving = SavedValue(value is None)
+    def save(self, group_id: str, *, is_tombstone: bool) -> SavedValue:
+        """Note a value of the group that is being written, or its removal. Call `saved` or `not_saved` next."""
+        saving = SavedValue(is_tombstone)
         self._saved.setdefault(group_id, []).append(saving)
-        if value is not None:
+        if not is_tombstone:
             self._unsaved.pop(group_id, None)
         return saving
 

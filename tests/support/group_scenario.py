@@ -22,6 +22,7 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.resources.turns import at_once
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -182,7 +183,7 @@ class GroupScenario:
 
     def restart_broker(self, saved: SavedGroup) -> None:
         """Restart the broker: the group is restored from what was written."""
-        self.group = Group.restore("group", saved, self.settings)
+        self.group = at_once(Group.restore("group", saved, self.settings))
         self.group.begin_sessions(self.now_ms)
         self._perform()
 

@@ -63,8 +63,8 @@ MUTANTS = (
     Mutant(
         "groups-are-served-before-they-are-committed",
         "cluster/coordination/shard_store.py",
-        "            await self._topic.committed(shard.leadership, end)\n            # One",
-        "            # One",
+        "            await self._topic.committed(shard.leadership, end)\n            async with self._loads:\n",
+        "            async with self._loads:\n",
         "A new coordinator serves offsets after the records that it loaded are committed.",
         BACK,
         Scenario.GROUPS,
@@ -99,8 +99,8 @@ MUTANTS = (
     Mutant(
         "loading-stops-early",
         "cluster/coordination/shard_store.py",
-        "            offset = max(offset, replay.take(batch, offset))\n",
-        "            offset = max(offset, replay.take(batch, offset))\n            end = min(end, offset + 50)\n",
+        "        offset = await turns.run(_replay(replay, data, offset))\n",
+        "        end = offset = await turns.run(_replay(replay, data, offset))\n",
         "A coordinator loads all records that its predecessors wrote.",
         BACK,
         Scenario.GROUPS,

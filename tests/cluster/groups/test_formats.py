@@ -20,6 +20,7 @@ from cordwood.cluster.groups.formats import (
     encode_offset,
     encode_offset_key,
 )
+from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.errors import CorruptBatch
 
 texts = st.text(max_size=20)
@@ -60,7 +61,7 @@ def test_an_offset_is_kafkas_version_3() -> None:
 
 
 def test_a_group_is_kafkas_version_3() -> None:
-    encoded = encode_group(SavedGroup("consumer", 5, "range", "anna-1", (ANNA,)), 1_700_000_000_000)
+    encoded = at_once(encode_group(SavedGroup("consumer", 5, "range", "anna-1", (ANNA,)), 1_700_000_000_000))
     expected = struct.pack(">h", 3) + string("consumer") + struct.pack(">i", 5) + string("range") + string("anna-1")
     expected += struct.pack(">qi", 1_700_000_000_000, 1)
     expected += string("anna-1") + string("rack") + string("anna") + string("/127.0.0.1")
@@ -102,12 +103,12 @@ def test_groups_of_other_kafka_versions_are_read(version: int) -> None:
         head = struct.pack(">h", 4) + compact("consumer") + struct.pack(">i", 5) + compact("range") + b"\x00"
         value = head + since + b"\x02" + flexible_member() + b"\x00"
     elif version == 3:
-        value = encode_group(SavedGroup("consumer", 5, "range", None, (ANNA,)), 77)
+        value = at_once(encode_group(SavedGroup("consumer", 5, "range", None, (ANNA,)), 77))
     else:
         head = struct.pack(">h", version) + string("consumer") + struct.pack(">i", 5) + string("range") + b"\xff\xff"
         member = older_member(has_rebalance_timeout=version >= 1)
         value = head + (since if version >= 2 else b"") + struct.pack(">i", 1) + member
-    group = decode_group(value)
+    group = at_once(decode_group(value))
     assert (group.protocol_type, group.generation, group.protocol, group.leader) == ("consumer", 5, "range", None)
     assert group.since_ms == (77 if version >= 2 else -1)
     (member_read,) = group.members
@@ -137,12 +138,12 @@ def test_offsets_round_trip(committed: CommittedOffset) -> None:
 
 @given(groups)
 def test_groups_round_trip(group: SavedGroup) -> None:
-    assert decode_group(encode_group(group, group.since_ms)) == group
+    assert at_once(decode_group(at_once(encode_group(group, group.since_ms)))) == group
 
 
 @given(st.binary(max_size=80), st.integers(-2, 6))
 def test_bad_bytes_are_refused_as_such(data: bytes, version: int) -> None:
-    for decode in (decode_offset_key, decode_offset, decode_group):
+    for decode in (decode_offset_key, decode_offset, lambda raw: at_once(decode_group(raw))):
         for candidate in (data, struct.pack(">h", version) + data):
             try:
                 decode(candidate)

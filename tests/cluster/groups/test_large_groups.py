@@ -1,0 +1,104 @@
+"""Large groups: their replies leave in parts, and their records are encoded in turns and appended in order."""
+
+import asyncio
+
+from coordinator_fixture import GROUP, CoordinatorFixture
+from kio.schema.errors import ErrorCode
+from virtual_time import run
+
+from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.groups.any_group import ClassicMembership
+from cordwood.cluster.groups.exchange import Join, Leaver, MemberProtocol, Sync
+from cordwood.cluster.groups.formats import decode_group
+from cordwood.cluster.groups.pace import REPLIES_PER_ITERATION_MAX, ReplyPace
+from cordwood.cluster.groups.rebalance import EXPIRED_PER_TICK_MAX
+from cordwood.cluster.resources.turns import SLICE_STEPS, at_once
+
+NAMES = [f"member {number}" for number in range(SLICE_STEPS + 50)]
+
+
+def test_replies_leave_in_order_some_in_each_iteration() -> None:
+    async def story() -> None:
+        loop, sent = asyncio.get_running_loop(), list[int]()
+        pace = ReplyPace(loop)
+        for number in range(3 * REPLIES_PER_ITERATION_MAX + 1):
+            pace.reply(lambda number=number: sent.append(number))  # type: ignore[misc]
+        counts = [len(sent)]
+        while counts[-1] <= 3 * REPLIES_PER_ITERATION_MAX:
+            await asyncio.sleep(0)
+            counts.append(len(sent))
+            assert counts[-1] - counts[-2] <= REPLIES_PER_ITERATION_MAX
+        assert counts[0] == REPLIES_PER_ITERATION_MAX
+        assert sent == sorted(sent)
+
+    run(story())
+
+
+def test_a_record_that_takes_turns_to_encode_is_in_the_log_before_the_next_one() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize(*NAMES)
+        rejoining = [asyncio.ensure_future(groups.join(name)) for name in NAMES]
+        await asyncio.gather(*rejoining)
+        leader = groups.coordinator.group(GROUP)
+        assert isinstance(leader, ClassicMembership)
+        first = next(name for name in NAMES if groups.members[name] == leader.members.leader)  # type: ignore[attr-defined]
+        syncing = asyncio.ensure_future(groups.sync(first, **{first: b"all"}))
+        await asyncio.sleep(0)
+        leaving = groups.coordinator.leave(GROUP, [Leaver(groups.members[name]) for name in NAMES])
+        assert set(await leaving) == {ErrorCode.none}
+        await syncing
+        records = [record for record in groups.topic.records(groups.partition) if record.value is not None]
+        saved = [at_once(decode_group(record.value)) for record in records if record.value is not None]
+        assert [len(group.members) for group in saved][-2:] == [len(NAMES), 0]
+        assert [group.generation for group in saved] == sorted(group.generation for group in saved)
+
+    run(story())
+
+
+def test_a_large_group_is_restored_in_turns() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize(*NAMES)
+        await groups.restart()
+        assert len(groups.group_size()) == len(NAMES)
+        assert {groups.heartbeat(name) for name in NAMES} == {ErrorCode.none}
+
+    run(story())
+
+
+def test_a_large_group_expires_in_parts_and_to_the_last_member() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize(*(f"member {number}" for number in range(EXPIRED_PER_TICK_MAX + 50)))
+        await groups.until(lambda: not groups.group_size())
+
+    run(story())
+
+
+def test_a_lost_shard_refuses_no_request_of_another_one() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        other = next(f"other {n}" for n in range(20) if partition_of(f"other {n}", 4) != groups.partition)
+        coordinator = groups.coordinator
+        fields = ("consumer", (MemberProtocol("range", b""),), 10_000, 60_000)
+        joined = await coordinator.join(GROUP, Join("", *fields, must_know_id=False))
+        second = asyncio.ensure_future(coordinator.join(GROUP, Join("", *fields, must_know_id=False)))
+        await asyncio.sleep(1)
+        await coordinator.join(GROUP, Join(joined.member_id, *fields))
+        member = await second
+        await coordinator.join(other, Join("", *fields, must_know_id=False))
+        # The numbers of these requests among all JoinGroup and among all SyncGroup requests are the same.
+        waiting = asyncio.ensure_future(coordinator.join(other, Join("", *fields, must_know_id=False)))
+        for _ in range(5):
+            syncing = asyncio.ensure_future(coordinator.sync(GROUP, Sync(member.member_id, member.generation)))
+            await asyncio.sleep(1)
+        assert not syncing.done()
+        groups.topic.elect(partition_of(other, 4), 2)
+        groups.tell_all()
+        await asyncio.wait([waiting])
+        await asyncio.sleep(1)
+        assert not syncing.done()
+        syncing.cancel()
+
+    run(story())
