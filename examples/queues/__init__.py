@@ -1,0 +1,1 @@
+"""A worker of a queue over HTTP."""
