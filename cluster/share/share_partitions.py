@@ -368,6 +368,9 @@ def for_client(refusal: Refused) -> Refused:
     match refusal.code:
         case ErrorCode.fenced_leader_epoch | ErrorCode.fenced_state_epoch | ErrorCode.invalid_request:
             return Refused(ErrorCode.not_leader_or_follower, refusal.message)
+        case ErrorCode.message_too_large:
+            # Of the state, not of what the member has sent.
+            return Refused(ErrorCode.unknown_server_error, "The state of the share partition is too large.")
         case _:
             return refusal
 

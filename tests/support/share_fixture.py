@@ -1,10 +1,13 @@
 """Members of share groups at a whole broker in simulated time, and the records that they get."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from closed_broker import LISTENER, ROOT, ClosedBroker, with_broker
+from closed_broker import ALICE, LISTENER, ROOT, ClosedBroker, with_broker
 from kio.schema.errors import ErrorCode
 from kio.schema.share_acknowledge.v2.request import (
     AcknowledgementBatch,
@@ -16,9 +19,18 @@ from kio.schema.share_fetch.v2 import request as fetch_requests
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.client_connection import ClientConnection
+from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.security.principal import Identity
-from cordwood.storage.batch import split
+from cordwood.cluster.share.coordinator import StateRead
+from cordwood.cluster.share.measures import ShareMeasures
+from cordwood.cluster.share.share_partitions import SharePartitionView
+from cordwood.cluster.share.state import ShareState
+from cordwood.cluster.share.states import SharePartitionKey
+from cordwood.replication.partition import Partition
+from cordwood.storage.batch import TRANSACTIONAL, check, split
+from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.records import Record, decode, encode
+from cordwood.storage.types import ProducerIdAndEpoch
 
 GROUP, TOPIC = "workers", "jobs"
 NOW_MS = 1_700_000_000_000
@@ -134,12 +146,9 @@ class ShareFixture:
 
     async def open(self, **configs: str) -> "ShareFixture":
         await self.create(TOPIC)
+        self.topic_id: UUID = self.broker.image.topics_by_name[TOPIC].id
         await self.configure(**{"share.auto.offset.reset": "earliest", **configs})
         return self
-
-    @property
-    def topic_id(self) -> Any:
-        return self.broker.image.topics_by_name[TOPIC].id
 
     async def create(self, topic: str, partitions: int = 2, **configs: str) -> None:
         rows = tuple({"name": key, "value": value} for key, value in configs.items())
@@ -160,6 +169,51 @@ class ShareFixture:
         )
         assert answer.responses[0].error_code is ErrorCode.none, answer
 
+    async def configure_topic(self, topic: str, **configs: str) -> None:
+        """Set configs of a topic, internal ones too."""
+        rows = tuple({"name": key, "config_operation": 0, "value": value} for key, value in configs.items())
+        resources = ({"resource_type": 2, "resource_name": topic, "configs": rows},)
+        answer = await self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources)
+        assert answer.responses[0].error_code is ErrorCode.none, answer
+
+    async def ask(self, api: int, version: int, **fields: Any) -> Any:
+        """Send a request as a super user."""
+        return await self.broker.ask(ROOT, api, version, **fields)
+
+    async def restart(self) -> None:
+        """Stop the broker in order, and start it."""
+        await self.broker.broker.stop()
+        await self._start_again(self.broker._host.kill)
+
+    async def power_cut(self) -> None:
+        """Cut the power: what is not on the disk is lost. Then start the broker."""
+        await self._start_again(self.broker._host.power_cut)
+
+    async def _start_again(self, end: Callable[[], None]) -> None:
+        end()
+        self.broker._connections.clear()
+        await self.broker.start()
+
+    @property
+    def measures(self) -> ShareMeasures:
+        return self.broker.broker._share_groups.partitions.measures
+
+    def view(self, partition: int = 0) -> SharePartitionView:
+        """Return the group's share partition at its leader."""
+        views = self.broker.broker._share_groups.partitions.views()
+        (found,) = [view for view in views if (view.group_id, view.partition) == (GROUP, partition)]
+        return found
+
+    async def stored(self) -> ShareState:
+        """Return the stored state of the group's first partition."""
+        key = SharePartitionKey(GROUP, self.topic_id, 0)
+        coordinator = self.broker.broker._share_groups.coordinator
+        (answer,) = await coordinator.summarize([StateRead(key, -1)])
+        while answer.code is ErrorCode.coordinator_load_in_progress:
+            await asyncio.sleep(0.1)
+            (answer,) = await coordinator.summarize([StateRead(key, -1)])
+        return replace(answer.state, snapshot_epoch=0, leader_epoch=0, updates=0, changed=())
+
     async def produce(self, *values: str, topic: str = TOPIC, partition: int = 0) -> None:
         """Append one batch."""
         await self.append(encode([Record(0, NOW_MS, None, value.encode()) for value in values]), topic, partition)
@@ -175,6 +229,39 @@ class ShareFixture:
         )
         assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none, answer
 
+    def append_in_transaction(self, producer_id: int, value: str) -> None:
+        """Append a record of a transaction that a coordinator has confirmed."""
+        led = self._led(TOPIC)
+        producer = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "attributes": TRANSACTIONAL}
+        batch = encode([Record(0, NOW_MS, None, value.encode())], **producer)
+        guard = led.leader.begin_verification(check(batch))
+        led.append(batch, NOW_MS, guard=guard)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Append the marker of a transaction."""
+        marker = EndTransactionMarker(is_commit, 0)
+        self._led(TOPIC).leader.append_marker(ProducerIdAndEpoch(producer_id, 0), marker, NOW_MS, is_v2=False)
+
+    async def delete_records(self, before: int) -> None:
+        partitions = ({"partition_index": 0, "offset": before},)
+        topics = ({"name": TOPIC, "partitions": partitions},)
+        answer = await self.broker.ask(ROOT, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout=timedelta(seconds=30))
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.none, answer
+
+    async def allow_reading(self, group_id: str, topic: str = "") -> None:
+        """Let Alice read a group, and a topic."""
+        wanted = [(AclResource.GROUP, group_id), *([(AclResource.TOPIC, topic)] if topic else ())]
+        for resource, name in wanted:
+            on = ResourcePattern(resource, name, Pattern.LITERAL)
+            await self.broker.allow(Acl(on, str(ALICE.principal), "*", AclOperation.READ, Permission.ALLOW))
+
+    def now_ms(self) -> int:
+        """Return the broker's wall clock."""
+        return self.broker.broker._wall_clock()
+
+    def _led(self, topic: str, partition: int = 0) -> Partition:
+        return self.broker.broker._replicas.led(topic, partition)
+
     def member(self, group_id: str = GROUP, identity: Identity = ROOT) -> ShareMember:
         """Return a new member."""
         self._members += 1
@@ -182,16 +269,20 @@ class ShareFixture:
 
     def records_of(self, topic: str, partition: int = 0) -> list[Record]:
         """Return all records of a partition."""
-        log = self.broker.broker._replicas.led(topic, partition).log
+        log = self._led(topic, partition).log
         data = log.read(log.log_start, 1 << 20, log.log_end) if log.log_end else b""
         return [record for batch in split(data) for record in decode(batch)]
 
 
-def with_members(story: Callable[[ShareFixture], Awaitable[None]], **configs: str) -> None:
-    """Run a scenario of members of a share group with these configs."""
+def with_members(
+    story: Callable[[ShareFixture], Awaitable[None]], settings: Mapping[str, Any] | None = None, **configs: str
+) -> None:
+    """Run a scenario of members of a share group with these configs, at a broker with these settings."""
 
     async def told(broker: ClosedBroker) -> None:
         fixture = await ShareFixture(broker).open(**{key.replace("_", "."): value for key, value in configs.items()})
         await story(fixture)
 
-    with_broker(told, share_coordinator_state_topic_num_partitions=1)
+    # The bounds of group configs are those of the broker.
+    bounds = {"group_share_min_delivery_count_limit": 2, "group_share_min_partition_max_record_locks": 100}
+    with_broker(told, **{"share_coordinator_state_topic_num_partitions": 1, **bounds, **(settings or {})})

@@ -1,0 +1,109 @@
+"""Dead-letter queues of share groups: what is copied, where it may be copied, and when records are archived."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+from share_fixture import GROUP, TOPIC, ShareFixture, with_members
+
+from cordwood.storage.records import Record
+
+REJECT, RELEASE = 3, 2
+QUEUE = "dlq.jobs"
+ALLOWED = {"errors.deadletterqueue.group.enable": "true"}
+
+
+def headers_of(record: Record) -> dict[str, str]:
+    return {name: (value or b"").decode() for name, value in record.headers}
+
+
+async def rejected(group: ShareFixture, *values: str) -> None:
+    """Have a member reject these records of the partition 1."""
+    await group.produce(*values, partition=1)
+    worker = group.member()
+    fetched = await worker.fetch(partitions=(1,))
+    first, last, _ = fetched.acquired[0]
+    answer = await worker.ask(partitions=(1,), acks=[(first, last, REJECT)])
+    assert all(row.acknowledge_error_code == ErrorCode.none for row in answer.responses[0].partitions)
+    await asyncio.sleep(2)
+
+
+def test_rejected_records_are_copied_with_their_origin() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 2, **ALLOWED)
+        await rejected(group, "bad", "worse")
+        copies = group.records_of(QUEUE, 1)
+        assert [copy.value for copy in copies] == [b"bad", b"worse"]
+        assert headers_of(copies[1]) == {
+            "__dlq.errors.topic": TOPIC,
+            "__dlq.errors.partition": "1",
+            "__dlq.errors.offset": "1",
+            "__dlq.errors.group": GROUP,
+            "__dlq.errors.delivery.count": "1",
+            "__dlq.errors.message": "Offset rejected by client.",
+        }
+        assert group.view(1).start_offset == 2, "the group is done with them"
+        assert group.measures.dead_letters == 2
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE, errors_deadletterqueue_copy_record_enable="true")
+
+
+def test_without_copies_only_the_origin_is_written() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 2, **ALLOWED)
+        await rejected(group, "bad")
+        (copy,) = group.records_of(QUEUE, 1)
+        assert (copy.key, copy.value) == (None, None)
+        assert headers_of(copy)["__dlq.errors.offset"] == "0"
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE)
+
+
+def test_a_record_that_was_delivered_too_often_is_copied() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 1, **ALLOWED)
+        await group.produce("poison")
+        worker = group.member()
+        for _ in range(2):
+            await worker.fetch(wait_s=1)
+            await worker.acknowledge(0, 0, RELEASE)
+        await asyncio.sleep(2)
+        (copy,) = group.records_of(QUEUE)
+        assert headers_of(copy)["__dlq.errors.message"] == "Offset delivery count exceeded the threshold."
+        assert (await worker.fetch()).acquired == []
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE, share_delivery_count_limit="2")
+
+
+def test_a_topic_must_permit_it() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 2)
+        await rejected(group, "bad")
+        assert group.records_of(QUEUE, 1) == []
+        assert group.view(1).start_offset == 1, "the record is archived all the same"
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE)
+
+
+def test_a_topic_must_have_the_prefix() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create("payments", 2, **ALLOWED)
+        await rejected(group, "bad")
+        assert group.records_of("payments", 1) == []
+
+    with_members(story, errors_deadletterqueue_topic_name="payments")
+
+
+def test_records_wait_in_archiving_while_the_queue_cannot_be_written() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 2, **{**ALLOWED, "max.message.bytes": "1"})
+        await rejected(group, "bad")
+        assert group.records_of(QUEUE, 1) == []
+        assert group.view(1).start_offset == 0
+        await group.restart()
+        await group.configure_topic(QUEUE, **{"max.message.bytes": "10000"})
+        worker = group.member()
+        assert (await worker.fetch(partitions=(1,), wait_s=20)).acquired == [], "it is not delivered again"
+        assert [headers_of(copy)["__dlq.errors.offset"] for copy in group.records_of(QUEUE, 1)] == ["0"]
+        assert group.view(1).start_offset == 1
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE)

@@ -1,0 +1,127 @@
+"""Share groups over restarts and power cuts of a broker: what was acknowledged is never delivered again."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+from share_fixture import GROUP, ShareFixture, with_members
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+RELEASE, REJECT = 2, 3
+NONE = ErrorCode.none
+
+
+def test_acknowledged_records_are_not_delivered_after_a_power_cut() -> None:
+    async def story(group: ShareFixture) -> None:
+        for value in "abcd":
+            await group.produce(value)
+        worker = group.member()
+        await worker.fetch(batch_size=1)
+        assert await worker.acknowledge(1, 1) is NONE
+        assert await worker.acknowledge(3, 3, REJECT) is NONE
+        await group.power_cut()
+        assert (await group.member().fetch(wait_s=5)).acquired == [(0, 0, 1), (2, 2, 1)]
+
+    with_members(story)
+
+
+def test_deliveries_are_counted_over_a_power_cut() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a")
+        worker = group.member()
+        for count in (1, 2):
+            assert (await worker.fetch(wait_s=1)).acquired == [(0, 0, count)]
+            assert await worker.acknowledge(0, 0, RELEASE) is NONE
+        await group.power_cut()
+        assert (await group.member().fetch(wait_s=5)).acquired == [(0, 0, 3)]
+
+    with_members(story)
+
+
+def test_a_group_that_begins_at_the_end_misses_nothing_after_a_restart() -> None:
+    async def story(group: ShareFixture) -> None:
+        worker = group.member(group_id="latest")
+        await worker.fetch()
+        await group.produce("a")
+        await group.restart()
+        assert (await group.member(group_id="latest").fetch(wait_s=5)).values == [b"a"]
+
+    with_members(story)
+
+
+def test_updates_and_snapshots_are_restored() -> None:
+    async def story(group: ShareFixture) -> None:
+        worker = group.member()
+        for number in range(30):
+            await group.produce(f"{number}", f"{number} again")
+            await worker.fetch(wait_s=1)
+            assert await worker.acknowledge(2 * number, 2 * number) is NONE
+        before = await group.stored()
+        await group.restart()
+        assert await group.stored() == before
+        assert (before.start_offset, len(before.batches)) == (1, 29)
+
+    with_members(story, {"share_coordinator_snapshot_update_records_per_snapshot": 4})
+
+
+def test_states_are_initialized_summarized_and_deleted() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b", "c")
+        states, topic_id = group.broker.broker._share_groups.persister, group.topic_id
+        await states.initialize(GROUP, topic_id, 0, 1, 2)
+        assert (await states.summarize(GROUP, topic_id, 0))[:3] == (1, 0, 2)
+        worker = group.member()
+        assert (await worker.fetch()).values == [b"c"]
+        await states.initialize(GROUP, topic_id, 0, 2, 1)
+        assert await worker.acknowledge(2, 2) is ErrorCode.not_leader_or_follower, "the leader is fenced"
+        assert (await worker.fetch(wait_s=5)).values == [b"b", b"c"]
+        await states.delete(GROUP, topic_id, 0)
+        assert (await states.summarize(GROUP, topic_id, 0)).start_offset == -1
+
+    with_members(story)
+
+
+def test_the_coordinator_fences_by_epochs() -> None:
+    async def story(group: ShareFixture) -> None:
+        state = {"partition": 0, "state_epoch": 3, "leader_epoch": 5, "start_offset": 4, "state_batches": ()}
+
+        async def code(api: ApiKey, version: int, **fields: int) -> ErrorCode:
+            partition = {**state, **fields}
+            index = fields.get("topic", group.topic_id)
+            topics = ({"topic_id": index, "partitions": (partition,)},)
+            answer = await group.ask(api, version, group_id=GROUP, topics=topics)
+            return ErrorCode(answer.results[0].partitions[0].error_code)
+
+        write, read, start = (
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        )
+        assert await code(write, 1) is ErrorCode.invalid_request, "nothing is initialized"
+        assert await code(start, 0) is NONE
+        assert await code(start, 0, state_epoch=2) is ErrorCode.fenced_state_epoch
+        assert await code(read, 0) is NONE
+        assert await code(read, 0, leader_epoch=4) is ErrorCode.fenced_leader_epoch
+        assert await code(write, 0, leader_epoch=4) is ErrorCode.fenced_leader_epoch
+        assert await code(write, 1, state_epoch=2) is ErrorCode.fenced_state_epoch
+        assert await code(write, 1, partition=9) is ErrorCode.unknown_topic_or_partition
+        assert await code(write, 1, partition=-1) is ErrorCode.invalid_request
+        assert await code(write, 1) is NONE
+        batch = {"first_offset": 4, "last_offset": 6, "delivery_state": 1, "delivery_count": 1}
+        assert await code(write, 1, state_batches=(batch,)) is ErrorCode.invalid_request, "a lock is never stored"
+
+    with_members(story)
+
+
+def test_acknowledgements_fail_while_their_state_cannot_be_stored() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a")
+        worker = group.member()
+        await worker.fetch()
+        await group.configure_topic("__share_group_state", **{"max.message.bytes": "1"})
+        assert await worker.acknowledge(0, 0) is ErrorCode.unknown_server_error
+        await group.configure_topic("__share_group_state", **{"max.message.bytes": "10000"})
+        await asyncio.sleep(1)
+        assert await worker.acknowledge(0, 0) is NONE, "the lock went on"
+
+    with_members(story)
