@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cordwood.cluster.config.setting import setting
 from cordwood.cluster.config.throttle_settings import ThrottleSettings
-from cordwood.cluster.metadata.config_values import INT_MAX, integer
+from cordwood.cluster.metadata.config_values import INT_MAX, integer, string, words
 
 _SESSION = "How long a member of a {kind} group may be silent before it is removed. A group can have its own."
 _SESSION_MIN = "The shortest session timeout that a {kind} group can have as its config."
@@ -37,6 +37,28 @@ class GroupDefaults(ThrottleSettings):
     group_consumer_max_heartbeat_interval_ms: int = setting(15_000, integer(1), _HEARTBEAT_MAX.format(kind="consumer"))
     group_consumer_max_size: int = setting(
         INT_MAX, integer(1), "The maximum number of members of a consumer group of the new protocol."
+    )
+    group_consumer_assignors: tuple[str, ...] = setting(
+        ("uniform", "range"),
+        words("uniform", "range"),
+        "The assignors that a member of a consumer group may ask for. The first one is the default.",
+    )
+    group_consumer_migration_policy: str = setting(
+        "bidirectional",
+        string("bidirectional", "upgrade", "downgrade", "disabled"),
+        "Which groups of consumers members may convert while they run: classic ones to the new protocol (upgrade),"
+        " back (downgrade), both (bidirectional), or none (disabled).",
+    )
+    group_consumer_regex_refresh_interval_ms: int = setting(
+        600 * 1000,
+        integer(10_000),
+        "The interval at which the regular expressions of consumer groups are resolved again, for topics that members"
+        " may describe since then.",
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        ("classic", "consumer", "share"),
+        words("classic", "consumer", "share"),
+        "The kinds of groups that members may form. Members of classic groups are always served.",
     )
     group_share_session_timeout_ms: int = setting(45_000, integer(1), _SESSION.format(kind="share"))
     group_share_min_session_timeout_ms: int = setting(45_000, integer(1), _SESSION_MIN.format(kind="share"))

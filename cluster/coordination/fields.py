@@ -65,8 +65,8 @@ class FieldReader:
 
     __slots__ = ("_content", "_is_flexible", "_position")
 
-    def __init__(self, content: bytes) -> None:
-        self._content, self._position, self._is_flexible = content, 0, False
+    def __init__(self, content: bytes, *, is_flexible: bool = False) -> None:
+        self._content, self._position, self._is_flexible = content, 0, is_flexible
 
     def version(self, newest: int, first_flexible: int) -> int:
         """Read the version. Raises CorruptBatch for one of a newer broker: to guess its fields would lose state."""

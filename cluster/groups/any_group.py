@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.exchange import Append, Compute, Effect, Join, Leaver, RequestId, Sync
+from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, Join, Leaver, RequestId, Sync
 
 
 class GroupKind(Enum):
@@ -126,8 +126,8 @@ class AnyGroup(ABC):
     def topics_changed(self, names: frozenset[str]) -> None:  # noqa: B027
         """Note that these topics were created, changed or deleted. Effects may follow at the next request."""
 
-    def not_appended(self, append: Append, code: ErrorCode, now_ms: int) -> None:  # noqa: B027
-        """Note that the records of an `Append` are not in the log. Its answers have been refused with `code`."""
+    def not_appended(self, append: AppendRecords, code: ErrorCode, now_ms: int) -> None:  # noqa: B027
+        """Note that the records of an `AppendRecords` are not in the log. Its answers have been refused with `code`."""
 
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
         """Take the result of a `Compute`."""

@@ -10,18 +10,20 @@ from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.metadata.image import Image, TopicImage
 
 
-class Topics(NamedTuple):
+class TopicMap(NamedTuple):
     """The topics of one metadata image. The mappings never change."""
 
     by_name: Mapping[str, TopicImage]
     by_id: Mapping[UUID, TopicImage]
+    version: int = 0
+    """The index of the image in the metadata log."""
 
 
-NO_TOPICS = Topics({}, {})
+NO_TOPICS = TopicMap({}, {})
 
 
-def topics_in(image: Image) -> Topics:
-    return Topics(image.topics_by_name, image.topics_by_id)
+def topics_in(image: Image) -> TopicMap:
+    return TopicMap(image.topics_by_name, image.topics_by_id, image.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class GroupContext:
     """What the groups of a broker know of their surroundings. All of it is in memory."""
 
     settings: GroupSettings = field(default_factory=GroupSettings)
-    topics: Callable[[], Topics] = lambda: NO_TOPICS
+    topics: Callable[[], TopicMap] = lambda: NO_TOPICS
     config: Callable[[str], GroupConfig] = lambda _: GroupConfig()
     """Returns the configs of a group, by its id."""
+    wall_clock: Callable[[], int] = lambda: 0
+    """Returns the wall-clock time in milliseconds, for records that have one."""

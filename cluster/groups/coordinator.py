@@ -7,6 +7,7 @@ partition of `__consumer_offsets` in memory, and `state_store.py` writes it.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup, ClassicMembership
+from cordwood.cluster.groups.consumer_groups import ConsumerGroups
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
@@ -27,7 +29,7 @@ from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_work import NoStates, StateKeeper, StateWork
 from cordwood.cluster.groups.share_groups import ShareGroups
 from cordwood.cluster.groups.state_store import GroupStateStore, Verify
-from cordwood.cluster.metadata.image import Image, changed_topics
+from cordwood.cluster.metadata.image import Image, TopicImage, changed_topics
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.types import ProducerIdAndEpoch
@@ -72,7 +74,7 @@ class GroupCoordinator:
         turns: Turns | None = None,
         share_states: StateKeeper | None = None,
     ) -> None:
-        settings = context.settings
+        context, settings = replace(context, wall_clock=wall_clock), context.settings
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
         self._tasks = Tasks()
         self._turns = Turns(asyncio.get_running_loop().time) if turns is None else turns
@@ -88,6 +90,7 @@ class GroupCoordinator:
         states = StateWork(share_states or NoStates())
         self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock, self._turns, states)
         self.shares = ShareGroups(context, self._state_store, self._effect_runner, states)
+        self.consumers = ConsumerGroups(self._state_store, self._effect_runner, context, rng)
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock, self._turns)
 
     @property
@@ -215,6 +218,13 @@ class GroupCoordinator:
         shard = self._state_store.find(_checked(group_id))
         return frozenset() if shard is None else shard.offsets.pending_of(group_id)
 
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """Refuse a fetch of offsets by a stale or unknown member of a group that exists. Raises Refused."""
+        found = self._find(group_id)
+        code = ErrorCode.none if found is None else found[1].check_fetch(member_id, member_epoch)
+        if code is not ErrorCode.none:
+            raise Refused(code)
+
     def offsets_of(self, group_id: str) -> OffsetsByPartition:
         """Return the committed offsets of a group; none for a group that does not exist."""
         shard = self._state_store.find(_checked(group_id))
@@ -282,7 +292,7 @@ class GroupCoordinator:
             self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
             for shard in self._state_store.shards:
                 self.shares.forget_topics(shard)
-        changed = frozenset(topic.name for pair in changes for topic in pair if topic is not None)
+        changed = frozenset(_changed_names(changes))
         if changed:
             for shard in self._state_store.shards:
                 for group in shard.groups.values():
@@ -394,6 +404,15 @@ class GroupCoordinator:
     def _new_member_id(self, request: Join) -> str:
         prefix = request.client_id if request.instance_id is None else request.instance_id
         return f"{prefix[:ID_PREFIX_CHARS_MAX]}-{UUID(int=self._rng.getrandbits(128), version=4)}"
+
+
+def _changed_names(changes: Iterable[tuple[TopicImage | None, TopicImage | None]]) -> Iterator[str]:
+    """Yield the topics that were created or deleted, or have more partitions; a new leader changes no assignment."""
+    for before, after in changes:
+        if before is None or after is None:
+            yield from (topic.name for topic in (before, after) if topic is not None)
+        elif len(before.partitions) != len(after.partitions):
+            yield after.name
 
 
 def _checked(group_id: str, *, needs_name: bool = False) -> str:

@@ -5,7 +5,7 @@ later leaves the timer as it is; the timer checks again when it fires.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from itertools import count, islice
 from typing import Any, Generic, TypeVar
@@ -13,18 +13,20 @@ from typing import Any, Generic, TypeVar
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.shard import Content
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.clock import GroupClock
 from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import (
-    Answer,
     AnyAnswer,
-    Append,
+    AppendRecords,
+    Become,
     Compute,
     Effect,
     JoinAnswer,
     JoinReply,
+    OtherAnswer,
     Purpose,
     Rebalancing,
     RequestId,
@@ -32,7 +34,7 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.formats import encode_group
+from cordwood.cluster.groups.formats import encode_group, encode_group_key
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.pace import ReplyPace
@@ -129,9 +131,7 @@ class EffectRunner:
         refusal = Refused(ErrorCode.not_coordinator)
         for group in shard.groups.values():
             self._drop_deadline(group)
-            for request_id in group.waiting():
-                for kind in (self.joins, self.syncs, self.others):
-                    kind.refuse(request_id, refusal)
+            self._refuse_waiting(group, refusal)
         shard.groups.clear()
 
     def perform(self, shard: Shard, group: AnyGroup) -> None:
@@ -149,10 +149,12 @@ class EffectRunner:
 
     def _perform(self, shard: Shard, group: AnyGroup, effect: Effect) -> None:
         match effect:
-            case Append():
+            case AppendRecords():
                 self._append(shard, group, effect)
             case Compute():
                 self._compute(shard, group, effect)
+            case Become():
+                self._become(shard, group, effect)
             case Store():
                 assert isinstance(group, Group), "other kinds append records"
                 self._store(shard, group, effect)
@@ -172,6 +174,11 @@ class EffectRunner:
         if group is not None:
             self._drop_deadline(group)
 
+    def _refuse_waiting(self, group: AnyGroup, refusal: Refused) -> None:
+        for request_id in group.waiting():
+            for kind in (self.joins, self.syncs, self.others):
+                kind.refuse(request_id, refusal)
+
     async def written(self, group: AnyGroup) -> ErrorCode:
         """Wait until the group's latest record is written. Return the code of that write."""
         write = self._writes.get(group)
@@ -183,7 +190,7 @@ class EffectRunner:
                 self.joins.answer(request_id, join_reply)
             case SyncAnswer(request_id, sync_reply):
                 self.syncs.answer(request_id, sync_reply)
-            case Answer(request_id, reply):
+            case OtherAnswer(request_id, reply):
                 self.others.answer(request_id, reply)
 
     def _refuse(self, answer: AnyAnswer, refusal: Refused) -> None:
@@ -192,10 +199,10 @@ class EffectRunner:
                 self.joins.refuse(request_id, refusal)
             case SyncAnswer(request_id):
                 self.syncs.refuse(request_id, refusal)
-            case Answer(request_id):
+            case OtherAnswer(request_id):
                 self.others.refuse(request_id, refusal)
 
-    def _append(self, shard: Shard, group: AnyGroup, append: Append) -> None:
+    def _append(self, shard: Shard, group: AnyGroup, append: AppendRecords) -> None:
         before = self._writes.get(group)
         if not append.contents and before is None:
             for answer in append.answers:
@@ -209,7 +216,7 @@ class EffectRunner:
         write.add_done_callback(lambda _: self._written(group, write))
 
     async def _append_after(
-        self, before: "asyncio.Task[ErrorCode] | None", shard: Shard, group: AnyGroup, append: Append
+        self, before: "asyncio.Task[ErrorCode] | None", shard: Shard, group: AnyGroup, append: AppendRecords
     ) -> ErrorCode:
         """Append the records. Reply once they are committed, and what the group appended before them."""
         refusal = None
@@ -235,6 +242,57 @@ class EffectRunner:
             group.not_appended(append, refusal.code, self.now_ms())
             self.perform(shard, group)
         return refusal.code
+
+    def _become(self, shard: Shard, group: AnyGroup, become: Become) -> None:
+        successor, group_id = become.successor, group.group_id
+        before = self._writes.get(group)
+        self.replace(shard, group, successor)
+        contents, saving = list(become.contents), None
+        if become.saved is not None:
+            # At once: a conversion is rare, and nothing may come between the deletions and this record.
+            value = at_once(encode_group(become.saved, self._wall_clock()))
+            saving = shard.save(group_id, is_tombstone=False)
+            contents.append((encode_group_key(group_id), value))
+        self._write(successor, self._append_change(before, shard, group, become, contents, saving))
+        self.perform(shard, successor)
+
+    async def _append_change(
+        self,
+        before: "asyncio.Task[ErrorCode] | None",
+        shard: Shard,
+        group: AnyGroup,
+        become: Become,
+        contents: Sequence[Content],
+        saving: SavedValue | None,
+    ) -> ErrorCode:
+        """Append a change of a group's kind. If that fails, the group goes on as it was."""
+        group_id = group.group_id
+        try:
+            await self._state_store.append_records(shard, contents)
+            if before is not None:
+                await asyncio.shield(before)
+        except Refused as refused:
+            refusal = Refused(_code_of(refused))
+            if saving is not None:
+                shard.not_saved(group_id, saving)
+            for answer in become.answers:
+                self._refuse(answer, refusal)
+            if shard.groups.get(group_id) is become.successor:
+                self._refuse_waiting(become.successor, refusal)
+                self.replace(shard, become.successor, group)
+                self.perform(shard, group)
+            _events.warning("group.not_converted", group=group_id, error=str(refused))
+            return refusal.code
+        if saving is not None:
+            shard.saved(group_id, saving)
+        for answer in become.answers:
+            self._answer(answer)
+        return ErrorCode.none
+
+    def replace(self, shard: Shard, group: AnyGroup, successor: AnyGroup) -> None:
+        """Put a group in the place of another one of the same id."""
+        self._drop_deadline(group)
+        shard.groups[group.group_id] = successor
 
     async def _initialize(self, shard: Shard, group: AnyGroup, effect: Initialize) -> None:
         """Initialize share states, once the group's record says that they may exist."""

@@ -6,13 +6,16 @@ Those of which a rebalance makes one for each member are named tuples, which cos
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.shard import Content
 from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.resources.turns import Steps
+
+if TYPE_CHECKING:
+    from cordwood.cluster.groups.any_group import AnyGroup
 
 RequestId = NewType("RequestId", int)
 """Id of a waiting request. The caller knows which request the id stands for."""
@@ -163,18 +166,18 @@ class Rebalancing:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OtherAnswer:
     """The effect of a reply to a request of a protocol other than the classic one."""
 
     request_id: RequestId
     reply: object
 
 
-AnyAnswer = JoinAnswer | SyncAnswer | Answer
+AnyAnswer = JoinAnswer | SyncAnswer | OtherAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendRecords:
     """The effect of appending records, and of replies once these and all earlier ones of the group are committed.
 
     Without records, the replies wait for the group's earlier records alone: a reply never shows what another
@@ -197,4 +200,28 @@ class Compute:
     """Whether it takes more than a millisecond. A small one is done before the next effect."""
 
 
-Effect = JoinAnswer | SyncAnswer | Store | Rebalancing | Answer | Append | Compute | Initialize | Discard
+@dataclass(frozen=True, slots=True, eq=False)
+class Become:
+    """The effect of a group that goes on as a group of another kind: `successor`, with the same id.
+
+    `contents` delete the records of the former group. `saved` is the record of a classic successor, if it has one.
+    """
+
+    successor: "AnyGroup"
+    contents: tuple[Content, ...]
+    saved: SavedGroup | None = None
+    answers: tuple[AnyAnswer, ...] = ()
+
+
+Effect = (
+    JoinAnswer
+    | SyncAnswer
+    | Store
+    | Rebalancing
+    | OtherAnswer
+    | AppendRecords
+    | Compute
+    | Become
+    | Initialize
+    | Discard
+)

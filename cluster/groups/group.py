@@ -5,7 +5,7 @@ milliseconds of one monotonic clock, passed in. `take_effects` returns the effec
 time of the next `tick`. The rebalance itself is in `rebalance.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
@@ -69,6 +69,22 @@ class Group(Rebalance, ClassicMembership):
             if saved.leader in group.members.by_id:
                 group.members.leader = saved.leader
         return group
+
+    def keep_protocols(self, protocols: Mapping[str, tuple[MemberProtocol, ...]]) -> None:
+        """Set all protocols of restored members, of which a record has only the chosen one."""
+        for member_id, known in protocols.items():
+            member = self.members.by_id[member_id]
+            self.members.change(member, known, member.rebalance_timeout_ms)
+
+    def rebalance(self, reason: str, now_ms: int) -> None:
+        """Begin a rebalance of a stable group."""
+        self._prepare(reason, now_ms)
+
+    def refuse_waiting(self, code: ErrorCode) -> None:
+        """Refuse all requests that wait for the group, which becomes one of another kind."""
+        for member in self.members:
+            self._answer_join(member, JoinReply(code, member.id))
+            self._answer_sync(member, SyncReply(code))
 
     def begin_sessions(self, now_ms: int) -> None:
         """Start the sessions of restored members. Members need not rejoin, unless the group is too large."""

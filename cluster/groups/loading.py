@@ -6,6 +6,7 @@ A kind of group adds its loader to `loaders`, and the coordinator restores its g
 from collections.abc import Iterator
 
 from cordwood.cluster.coordination.fields import FieldReader
+from cordwood.cluster.groups.consumer.loading import ConsumerLoader
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.formats import GROUP_KEY, decode_group
 from cordwood.cluster.groups.group import Group
@@ -33,4 +34,4 @@ class ClassicLoader(GroupLoader):
 
 def loaders(context: GroupContext) -> list[GroupLoader]:
     """Return a loader for each kind of group. A group of a later one replaces one of the same id."""
-    return [ClassicLoader(context), ShareLoader(context)]
+    return [ClassicLoader(context), ConsumerLoader(context), ShareLoader(context)]

@@ -1,12 +1,30 @@
 """Settings of consumer groups."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import TopicCreation
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 MINUTE_MS = 60_000
+
+
+class MigrationPolicy(Enum):
+    """Which conversions between classic and consumer groups members may cause, with Kafka's names."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +43,12 @@ class GroupSettings:
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     expiry_check_interval_ms: int = 10 * MINUTE_MS
+    protocols: frozenset[str] = frozenset({"classic", "consumer", "share"})
+    """The rebalance protocols that groups may use."""
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The assignors that a member with the consumer protocol may ask for; the first is the default."""
+    consumer_migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    consumer_regex_refresh_interval_ms: int = 10 * MINUTE_MS
 
 
 def group_settings(settings: Settings) -> GroupSettings:
@@ -39,6 +63,10 @@ def group_settings(settings: Settings) -> GroupSettings:
         offset_metadata_bytes_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         expiry_check_interval_ms=settings.offsets_retention_check_interval_ms,
+        protocols=frozenset(settings.group_coordinator_rebalance_protocols),
+        consumer_assignors=settings.group_consumer_assignors,
+        consumer_migration=MigrationPolicy(settings.group_consumer_migration_policy),
+        consumer_regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )
 
 

@@ -117,6 +117,11 @@ class Shard(CoordinatorShard):
         """Return True if the log has the record of a classic group of that id, or is about to."""
         return group_id in self._saved
 
+    def forget_saved(self, group_id: str) -> None:
+        """Forget the record of a classic group that becomes one of another kind, which deletes the record."""
+        self._saved.pop(group_id, None)
+        self._unsaved.pop(group_id, None)
+
     def forget(self, group_id: str) -> AnyGroup | None:
         self._unsaved.pop(group_id, None)
         return self.groups.pop(group_id, None)

@@ -12,6 +12,8 @@ from cordwood.cluster.metadata.image import Image
 
 TRANSACTION_VERSION = "transaction.version"
 _TRANSACTIONS = Levels(0, 2)
+GROUP_VERSION = "group.version"
+_GROUPS = Levels(0, 1)
 SHARE_VERSION = "share.version"
 _SHARES = Levels(0, 1)
 
@@ -28,11 +30,13 @@ def features_in(image: Image) -> tuple[Feature, ...]:
     """Return the features of a cluster with this metadata.
 
     transaction.version is always 2: the first produce to a partition adds it to the transaction, and each EndTxn bumps
-    the epoch (KIP-890). share.version is always 1: share groups are served (KIP-932).
+    the epoch (KIP-890). group.version is always 1: groups may use the consumer protocol (KIP-848). share.version is
+    always 1: share groups are served (KIP-932).
     """
     return (
         Feature(METADATA_VERSION, SUPPORTED, image.metadata_version),
         Feature(TRANSACTION_VERSION, _TRANSACTIONS, _TRANSACTIONS.newest),
+        Feature(GROUP_VERSION, _GROUPS, _GROUPS.newest),
         Feature(SHARE_VERSION, _SHARES, _SHARES.newest),
     )
 

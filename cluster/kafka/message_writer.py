@@ -11,7 +11,7 @@ from typing import Any
 from kio.serial import entity_writer
 from kio.serial._serialize import get_field_writer, get_writer
 
-from cordwood.cluster.kafka.schema import entity_in, has_arrays, is_tuple
+from cordwood.cluster.kafka.schema import entity_in, has_arrays, is_nullable, is_tuple
 from cordwood.cluster.kafka.wire import uvarint
 from cordwood.cluster.resources.turns import Steps
 
@@ -20,6 +20,7 @@ CHUNK_BYTES = 256 << 10
 """Approximate chunk size of a response: a longer buffer would be copied as it grows."""
 
 _INT = struct.Struct(">i").pack
+_NULL, _PRESENT = b"\xff", b"\x01"
 
 Write = Callable[[io.BytesIO, Any], None]
 StepwiseWrite = Callable[["Answer", Any], Steps[None]]
@@ -102,11 +103,23 @@ def _writer(schema: Any) -> StepwiseWrite:
 def _field_writer(schema: Any, field: "dataclasses.Field[Any]") -> tuple[Write, StepwiseWrite | None]:
     flexible, entity = bool(schema.__flexible__), entity_in(field.type)
     if not is_tuple(field.type):
-        assert entity is None or not has_arrays(entity), f"{schema}: arrays within a single structure"
-        return get_field_writer(field, flexible, False, False), None
+        inner = _writer(entity) if entity is not None and has_arrays(entity) else None
+        stepwise = _nullable(inner) if inner is not None and is_nullable(field.type) else inner
+        return get_field_writer(field, flexible, False, False), stepwise
     one = get_writer(field.metadata["kafka_type"], flexible, False) if entity is None else entity_writer(entity)
     inner = _writer(entity) if entity is not None and has_arrays(entity) else None
     return one, _array_writer(one, inner, flexible)
+
+
+def _nullable(inner: StepwiseWrite) -> StepwiseWrite:
+    """Return a writer of a nullable structure, which has a marker byte in front: negative for null (KIP-893)."""
+
+    def write(answer: Answer, message: Any) -> Steps[None]:
+        answer.buffer.write(_NULL if message is None else _PRESENT)
+        if message is not None:
+            yield from inner(answer, message)
+
+    return write
 
 
 def _array_writer(one: Write, inner: StepwiseWrite | None, flexible: bool) -> StepwiseWrite:

@@ -12,6 +12,7 @@ from uuid import UUID
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.patterns import compile_pattern
 from cordwood.cluster.coordination.shard_store import ShardStore, chunks
 from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership
 from cordwood.cluster.errors.refused import Refused
@@ -19,7 +20,6 @@ from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.transactions.connections import NewestConnections
 from cordwood.cluster.transactions.markers import Codes, Decided, LeaderOf, Marker, MarkerRow, MarkerSender
 from cordwood.cluster.transactions.measures import TransactionMeasures
-from cordwood.cluster.transactions.patterns import compile_pattern
 from cordwood.cluster.transactions.settings import TransactionSettings
 from cordwood.cluster.transactions.shard import PartitionNames, TransactionShard, record
 from cordwood.cluster.transactions.states import DECIDED, OPEN, TransactionState

@@ -195,6 +195,20 @@ def _of_groups(named: Fields) -> Cases:
             )
         ],
         ApiKey.DESCRIBE_GROUPS: [Case({"groups": (TEAM,)}, {GROUP_30: 1})],
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: [
+            Case(
+                {
+                    "group_id": TEAM,
+                    "member_id": "m",
+                    "member_epoch": 0,
+                    "rebalance_timeout": MINUTE,
+                    "subscribed_topic_names": (topic,),
+                    "topic_partitions": (),
+                },
+                {GROUP_30: 1},
+            )
+        ],
+        ApiKey.CONSUMER_GROUP_DESCRIBE: [Case({"group_ids": (TEAM,)}, {GROUP_30: 1})],
         ApiKey.LIST_GROUPS: [Case({})],
         ApiKey.DELETE_GROUPS: [Case({"groups_names": (TEAM,)}, {GROUP_30: 1})],
     }

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.group_configs import GroupConfig
 from cordwood.cluster.coordination.fields import FieldReader
-from cordwood.cluster.groups.context import GroupContext, Topics
+from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.groups.exchange import Answer, Append, Compute, RequestId
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat, ShareReply
@@ -161,5 +161,5 @@ class ShareGroupScenario:
         names = {topic.id: name for name, topic in self.topics.items()}
         return {names[topic_id]: sorted(indexes) for topic_id, indexes in sorted(partitions.items())}
 
-    def _topics(self) -> Topics:
-        return Topics(self.topics, {topic.id: topic for topic in self.topics.values()})
+    def _topics(self) -> TopicMap:
+        return TopicMap(self.topics, {topic.id: topic for topic in self.topics.values()})

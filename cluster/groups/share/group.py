@@ -20,7 +20,7 @@ from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
 from cordwood.cluster.groups.changed_records import ChangedRecords
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
-from cordwood.cluster.groups.exchange import Answer, Append, Compute, Effect, RequestId
+from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, OtherAnswer, RequestId
 from cordwood.cluster.groups.share.assignor import assign
 from cordwood.cluster.groups.share.exchange import (
     Discard,
@@ -206,19 +206,19 @@ class ShareGroup(AnyGroup):
         if not self._is_stale and not names.isdisjoint(self._subscribed):
             self._is_stale = True
 
-    def not_appended(self, append: Append, code: ErrorCode, now_ms: int) -> None:  # noqa: ARG002
+    def not_appended(self, append: AppendRecords, code: ErrorCode, now_ms: int) -> None:  # noqa: ARG002
         self._records.change_again(append.contents)
 
     def heartbeat(self, request: ShareHeartbeat, request_id: RequestId, now_ms: int) -> None:
         """Handle ShareGroupHeartbeat. The reply is an effect, possibly later."""
         refusal = self._refusal(request)
         if refusal is not None:
-            self._effects.append(Answer(request_id, refusal))
+            self._effects.append(OtherAnswer(request_id, refusal))
             return
         if request.member_epoch == LEAVE_EPOCH:
             self._remove(self._members[request.member_id])
             reply = ShareReply(ErrorCode.none, member_id=request.member_id, member_epoch=LEAVE_EPOCH)
-            self._append(Answer(request_id, reply))
+            self._append(OtherAnswer(request_id, reply))
             return
         self._subscribe(request)
         self._follow_topics(now_ms)
@@ -426,7 +426,7 @@ class ShareGroup(AnyGroup):
         before = self._members.get(request.member_id)
         if before is None:
             message = f"Member {request.member_id} is not a member of group {self.group_id}."
-            self._append(Answer(waiting.request_id, ShareReply(ErrorCode.unknown_member_id, message)))
+            self._append(OtherAnswer(waiting.request_id, ShareReply(ErrorCode.unknown_member_id, message)))
             return
         member = before
         if before.epoch != self.assignment_epoch:
@@ -442,15 +442,15 @@ class ShareGroup(AnyGroup):
             heartbeat_interval_ms=self._context.config(self.group_id).share.heartbeat_interval_ms,
             assignment=None if knows else member.assigned,
         )
-        self._append(Answer(waiting.request_id, reply))
+        self._append(OtherAnswer(waiting.request_id, reply))
 
     def _change(self, kind: ShareRecordType, member_id: str = "") -> None:
         self._records.change(ShareRecordKey(kind, member_id))
 
-    def _append(self, *answers: Answer) -> None:
+    def _append(self, *answers: OtherAnswer) -> None:
         contents = self._records.take(self._value_of)
         if contents or answers:
-            self._effects.append(Append(contents, answers))
+            self._effects.append(AppendRecords(contents, answers))
 
     def _value_of(self, key: ShareRecordKey) -> bytes | None:
         member = self._members.get(key.member_id)

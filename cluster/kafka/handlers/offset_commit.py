@@ -2,7 +2,8 @@
 
 The retention time of versions 2 to 4 is ignored: `offsets.retention.minutes` applies.
 
-Version notes: 9 adds GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION (KIP-848); 10 names topics by id.
+Version notes: 9 adds member epochs, with STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION
+(KIP-848); 10 names topics by id.
 """
 
 from collections.abc import Container
@@ -29,7 +30,7 @@ RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
 
 AT_ONCE_MAX = 500
 """Maximum number of offsets that are committed as one record batch."""
-_FIRST_WITH_NOT_FOUND = 9
+_FIRST_WITH_EPOCHS = 9
 _FIRST_WITH_IDS = 10
 
 
@@ -68,12 +69,17 @@ async def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitRespon
 
 async def _commit(request: OffsetCommitRequest, commits: dict[TopicPartition, Commit], call: Call) -> Codes:
     """Commit the offsets of existing partitions. Return an error code for each."""
-    member = MemberIdentity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+    member = MemberIdentity(
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        request.group_instance_id,
+        knows_epochs=call.version >= _FIRST_WITH_EPOCHS,
+    )
     try:
         return await call.services.groups.commit(request.group_id, member, commits)
     except Refused as refusal:
         code = refusal.code
-        if code is ErrorCode.group_id_not_found and call.version < _FIRST_WITH_NOT_FOUND:
+        if code is ErrorCode.group_id_not_found and call.version < _FIRST_WITH_EPOCHS:
             code = ErrorCode.illegal_generation
         return dict.fromkeys(commits, code)
 

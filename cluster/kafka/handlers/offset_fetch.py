@@ -4,7 +4,8 @@ Returned offsets are on disk. With `require_stable` (KIP-447), a partition of wh
 an offset is refused with UNSTABLE_OFFSET_COMMIT, also if it has no other offset.
 
 Version notes: 2 adds the error code of the group, before it each partition has the error; 7 adds `require_stable`; 8
-takes several groups (KIP-709); 10 names topics by id.
+takes several groups (KIP-709); 9 adds member epochs, with UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH (KIP-848); 10 names
+topics by id.
 """
 
 from collections.abc import Iterable
@@ -133,6 +134,7 @@ def _group(wanted: OffsetFetchRequestGroup, require_stable: bool, access: _Acces
     groups = access.call.services.groups
     try:
         access.check_group(wanted.group_id)
+        groups.check_fetch(wanted.group_id, wanted.member_id, wanted.member_epoch)
         offsets = groups.offsets_of(wanted.group_id)
         # A copy: an offset that becomes stable meanwhile is not taken for a missing one.
         pending = groups.pending_of(wanted.group_id) if require_stable else NONE_PENDING

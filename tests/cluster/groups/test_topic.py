@@ -256,7 +256,7 @@ def test_a_long_log_is_read_back_piece_by_piece() -> None:
     async def story(node: NodeFixture) -> None:
         partition = await node.groups.place("group")
         await node.commit(1)
-        record = Record(0, NOW_MS, b"\x00\x03a kind of record that is not known", bytes(300_000))
+        record = Record(0, NOW_MS, b"\x00\x63a kind of record that is not known", bytes(300_000))
         leadership = node.topic.leadership(partition)
         assert leadership is not None
         for _ in range(9):

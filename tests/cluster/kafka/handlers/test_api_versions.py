@@ -28,11 +28,13 @@ def test_features_are_announced_with_their_levels(version: int, level: int) -> N
     admin = AdminFixture(level=level)
     answer = ask(admin, version)
     finalized = [(f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features]
-    assert finalized == [("metadata.version", level, level), ("transaction.version", 2, 2)]
+    others = [("transaction.version", 2, 2), ("group.version", 1, 1), ("share.version", 1, 1)]
+    assert finalized == [("metadata.version", level, level), *others]
     assert answer.finalized_features_epoch == admin.image.index >= 0
     supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features]
     # Old clients fail on a supported feature that begins at level 0 (KAFKA-17011).
-    assert supported == [("metadata.version", 1, 3)] + [("transaction.version", 0, 2)] * (version >= 4)
+    from_0 = [("transaction.version", 0, 2), ("group.version", 0, 1), ("share.version", 0, 1)]
+    assert supported == [("metadata.version", 1, 3), *(from_0 if version >= 4 else ())]
     admin.close()
 
 

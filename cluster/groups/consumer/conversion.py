@@ -1,0 +1,117 @@
+"""Conversion of a classic group of consumers to a consumer group, and back."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.consumer.embedded import (
+    MalformedConsumer,
+    PartitionsByName,
+    encode_assignment,
+    read_assignment,
+    read_subscription,
+    version_of,
+)
+from cordwood.cluster.groups.consumer.member import NO_PARTITIONS, ClassicProtocols, ConsumerMember, Partitions
+from cordwood.cluster.groups.context import TopicMap
+from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
+from cordwood.cluster.groups.members import Member
+from cordwood.cluster.groups.subscription import CONSUMER
+
+if TYPE_CHECKING:
+    from cordwood.cluster.groups.consumer.state import ConsumerGroupState
+    from cordwood.cluster.groups.group import Group
+
+
+def ids_of_names(partitions: PartitionsByName, topics: TopicMap) -> Partitions:
+    """Return partitions by topic id, without those that do not exist."""
+    found: dict[UUID, frozenset[int]] = {}
+    for name, indexes in partitions.items():
+        topic = topics.by_name.get(name)
+        if topic is not None:
+            known = frozenset(index for index in indexes if 0 <= index < len(topic.partitions))
+            if known:
+                found[topic.id] = known
+    return found
+
+
+def names_of_ids(partitions: Partitions, topics: TopicMap) -> PartitionsByName:
+    """Return partitions by topic name, without those of deleted topics."""
+    return {
+        topics.by_id[topic_id].name: indexes for topic_id, indexes in partitions.items() if topic_id in topics.by_id
+    }
+
+
+def members_of_classic(group: "Group", topics: TopicMap) -> list[ConsumerMember]:
+    """Return the members of a classic group, in its generation and with its assignments. Raises Refused.
+
+    An assignor of a client may have given a partition to two members: the first one keeps it.
+    """
+    protocol = group.protocol or group.members.select_protocol()
+    taken: dict[UUID, set[int]] = {}
+    try:
+        return [_of_classic(member, protocol, group.generation, topics, taken) for member in group.members]
+    except MalformedConsumer as error:
+        message = (
+            f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded consumer"
+            " protocol is malformed."
+        )
+        raise Refused(ErrorCode.group_id_not_found, message) from error
+
+
+def _of_classic(
+    member: Member, protocol: str, generation: int, topics: TopicMap, taken: dict[UUID, set[int]]
+) -> ConsumerMember:
+    subscription = read_subscription(member.metadata(protocol))
+    assigned = {}
+    for topic_id, indexes in ids_of_names(read_assignment(member.assignment), topics).items():
+        known = taken.setdefault(topic_id, set())
+        if own := indexes - known:
+            assigned[topic_id] = own
+            known |= own
+    return ConsumerMember(
+        id=member.id,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=subscription.topics,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicProtocols(member.session_timeout_ms, member.protocols),
+        epoch=generation,
+        previous_epoch=generation,
+        assigned=assigned,
+    )
+
+
+def as_classic(group: "ConsumerGroupState", topics: TopicMap) -> SavedGroup:
+    """Return a consumer group of classic members alone as a classic group, with its targets as assignments."""
+    protocol = _common_protocol(group)
+    members = tuple(_saved(member, protocol, group.targets, topics) for member in group.members)
+    return SavedGroup(CONSUMER, group.group_epoch, protocol, members[0].member_id, members)
+
+
+def _common_protocol(group: "ConsumerGroupState") -> str:
+    supported, first = group.members.classic_protocols, next(iter(group.members))
+    assert first.classic is not None, "all members are classic ones"
+    names = [protocol.name for protocol in first.classic.protocols]
+    return next((name for name in names if supported[name] == len(group.members)), names[0])
+
+
+def _saved(member: ConsumerMember, protocol: str, targets: Mapping[str, Partitions], topics: TopicMap) -> SavedMember:
+    assert member.classic is not None, "all members are classic ones"
+    metadata = next((known.metadata for known in member.classic.protocols if known.name == protocol), b"")
+    target = names_of_ids(targets.get(member.id, NO_PARTITIONS), topics)
+    return SavedMember(
+        member.id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        metadata,
+        encode_assignment(version_of(member.classic.protocols[0].metadata), target),
+    )

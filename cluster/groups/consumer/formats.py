@@ -1,0 +1,254 @@
+"""Record formats of consumer groups in `__consumer_offsets`: Kafka's own (KIP-848).
+
+The key of a record begins with an int16 that says which record it is, and names the group and what the record is about:
+a member or a regular expression. A value begins with its int16 version, 0, and has compact fields.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from cordwood.cluster.coordination.fields import (
+    BYTE,
+    INT,
+    LONG,
+    SHORT,
+    FieldReader,
+    encode_compact_array,
+    encode_compact_bytes,
+    encode_compact_nullable,
+    encode_compact_string,
+    encode_string,
+    encode_tags,
+    encode_uvarint,
+)
+from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember, Partitions
+from cordwood.cluster.groups.exchange import MemberProtocol
+
+_VERSION = SHORT.pack(0)
+_NO_TAGS = encode_tags({})
+_METADATA_HASH = 0
+_CLASSIC = 0
+"""Tags."""
+
+
+class RecordType(IntEnum):
+    """The records of a consumer group, by the version of their key."""
+
+    CLASSIC_GROUP = 2
+    """Only deleted, when a classic group becomes a consumer group."""
+    GROUP_METADATA = 3
+    PARTITION_METADATA = 4
+    """Written before Kafka 4.1 only; the group's metadata has a hash in its place."""
+    MEMBER_METADATA = 5
+    TARGET_METADATA = 6
+    TARGET_MEMBER = 7
+    CURRENT_ASSIGNMENT = 8
+    REGULAR_EXPRESSION = 16
+
+
+OF_GROUP = frozenset(
+    {
+        RecordType.CLASSIC_GROUP,
+        RecordType.GROUP_METADATA,
+        RecordType.PARTITION_METADATA,
+        RecordType.TARGET_METADATA,
+    }
+)
+"""The records of which a group has one. Of the others it has one for each member or regular expression."""
+
+
+class RecordKey(NamedTuple):
+    """The key of a record of one group. `of` is a member id, a regular expression, or empty."""
+
+    type: RecordType
+    of: str = ""
+
+
+class GroupEpoch(NamedTuple):
+    """The value of the group's metadata: its epoch, and the hash of the topics that it reads."""
+
+    epoch: int
+    metadata_hash: int
+
+
+class ResolvedRegex(NamedTuple):
+    """A regular expression's topics, as of a metadata version and a wall-clock time."""
+
+    topics: frozenset[str]
+    version: int
+    resolved_ms: int
+
+
+def encode_key(group_id: str, key: RecordKey) -> bytes:
+    encoded = SHORT.pack(key.type) + encode_string(group_id)
+    return encoded if key.type in OF_GROUP else encoded + encode_string(key.of)
+
+
+def read_key(version: int, fields: FieldReader) -> tuple[str, RecordKey]:
+    """Read a key after its version: the group id, and which record it is. Raises CorruptBatch."""
+    kind, group_id = RecordType(version), fields.string()
+    return group_id, RecordKey(kind, "" if kind in OF_GROUP else fields.string())
+
+
+def encode_group_epoch(value: GroupEpoch) -> bytes:
+    tags = {_METADATA_HASH: LONG.pack(value.metadata_hash)} if value.metadata_hash else {}
+    return _VERSION + INT.pack(value.epoch) + encode_tags(tags)
+
+
+def decode_group_epoch(value: bytes) -> GroupEpoch:
+    """Raises CorruptBatch."""
+    fields = _value(value)
+    epoch, tags = fields.int32(), fields.tags()
+    return GroupEpoch(epoch, FieldReader(tags[_METADATA_HASH]).int64() if _METADATA_HASH in tags else 0)
+
+
+def encode_member(member: ConsumerMember) -> bytes:
+    """Encode a member's metadata, without its epochs and partitions."""
+    tags = {} if member.classic is None else {_CLASSIC: _classic(member.classic)}
+    return b"".join(
+        (
+            _VERSION,
+            encode_compact_nullable(member.instance_id),
+            encode_compact_nullable(member.rack_id),
+            encode_compact_string(member.client_id),
+            encode_compact_string(member.client_host),
+            encode_compact_array([encode_compact_string(topic) for topic in sorted(member.topics)]),
+            encode_compact_nullable(member.regex),
+            INT.pack(member.rebalance_timeout_ms),
+            encode_compact_nullable(member.assignor),
+            encode_tags(tags),
+        )
+    )
+
+
+def decode_member(member_id: str, value: bytes) -> ConsumerMember:
+    """Raises CorruptBatch."""
+    fields = _value(value)
+    instance_id, rack_id = fields.nullable(), fields.nullable()
+    client_id, client_host = fields.string(), fields.string()
+    topics = frozenset(fields.string() for _ in range(fields.count()))
+    regex, rebalance_timeout_ms, assignor = fields.string(), fields.int32(), fields.nullable()
+    tags = fields.tags()
+    return ConsumerMember(
+        id=member_id,
+        instance_id=instance_id,
+        rack_id=rack_id,
+        client_id=client_id,
+        client_host=client_host,
+        topics=topics,
+        regex=regex,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        assignor=assignor,
+        classic=_read_classic(tags[_CLASSIC]) if _CLASSIC in tags else None,
+    )
+
+
+def encode_target_epoch(epoch: int) -> bytes:
+    return _VERSION + INT.pack(epoch) + _NO_TAGS
+
+
+def decode_target_epoch(value: bytes) -> int:
+    """Raises CorruptBatch."""
+    return _value(value).int32()
+
+
+def encode_target(target: Partitions) -> bytes:
+    return _VERSION + encode_partitions(target) + _NO_TAGS
+
+
+def decode_target(value: bytes) -> Partitions:
+    """Raises CorruptBatch."""
+    return read_partitions(_value(value))
+
+
+def encode_current(member: ConsumerMember) -> bytes:
+    """Encode a member's epochs, state and partitions."""
+    return b"".join(
+        (
+            _VERSION,
+            INT.pack(member.epoch),
+            INT.pack(member.previous_epoch),
+            BYTE.pack(member.state),
+            encode_partitions(member.assigned),
+            encode_partitions(member.revoking),
+            _NO_TAGS,
+        )
+    )
+
+
+class Current(NamedTuple):
+    """The value of a member's current assignment."""
+
+    epoch: int
+    previous_epoch: int
+    state: int
+    """A number of MemberState, or of a state that a newer version has."""
+    assigned: Partitions
+    revoking: Partitions
+
+
+def decode_current(value: bytes) -> Current:
+    """Raises CorruptBatch."""
+    fields = _value(value)
+    epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
+    return Current(epoch, previous_epoch, state, read_partitions(fields), read_partitions(fields))
+
+
+def encode_regex(resolved: ResolvedRegex) -> bytes:
+    topics = encode_compact_array([encode_compact_string(topic) for topic in sorted(resolved.topics)])
+    return _VERSION + topics + LONG.pack(resolved.version) + LONG.pack(resolved.resolved_ms) + _NO_TAGS
+
+
+def decode_regex(value: bytes) -> ResolvedRegex:
+    """Raises CorruptBatch."""
+    fields = _value(value)
+    topics = frozenset(fields.string() for _ in range(fields.count()))
+    return ResolvedRegex(topics, fields.int64(), fields.int64())
+
+
+def encode_partitions(partitions: Partitions) -> bytes:
+    """Encode an array of topics with their partitions."""
+    return encode_compact_array([_topic(topic_id.bytes, sorted(partitions[topic_id])) for topic_id in partitions])
+
+
+def _topic(topic_id: bytes, indexes: Iterable[int]) -> bytes:
+    return topic_id + encode_compact_array([INT.pack(index) for index in indexes]) + _NO_TAGS
+
+
+def read_partitions(fields: FieldReader) -> Partitions:
+    """Read an array of topics with their partitions. Raises CorruptBatch."""
+    partitions = {}
+    for _ in range(fields.count()):
+        topic_id, indexes = fields.uuid(), frozenset(fields.int32s())
+        fields.tags()
+        if indexes:
+            partitions[topic_id] = indexes
+    return partitions
+
+
+def _classic(classic: ClassicProtocols) -> bytes:
+    protocols = [
+        encode_compact_string(protocol.name) + encode_compact_bytes(protocol.metadata) + _NO_TAGS
+        for protocol in classic.protocols
+    ]
+    # A nullable structure begins with a byte that says whether it is there.
+    return encode_uvarint(1) + INT.pack(classic.session_timeout_ms) + encode_compact_array(protocols) + _NO_TAGS
+
+
+def _read_classic(content: bytes) -> ClassicProtocols | None:
+    fields = FieldReader(content, is_flexible=True)
+    if fields.int8() < 0:
+        return None
+    session_timeout_ms = fields.int32()
+    protocols = []
+    for _ in range(fields.count()):
+        protocols.append(MemberProtocol(fields.string(), fields.content()))
+        fields.tags()
+    return ClassicProtocols(session_timeout_ms, tuple(protocols))
+
+
+def _value(value: bytes) -> FieldReader:
+    fields = FieldReader(value)
+    fields.version(0, 0)
+    return fields

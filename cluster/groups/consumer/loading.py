@@ -1,0 +1,116 @@
+"""Loader of consumer groups: from the records of members, targets and epochs to the state of each group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from cordwood.cluster.coordination.fields import FieldReader
+from cordwood.cluster.groups.consumer.formats import (
+    Current,
+    GroupEpoch,
+    RecordKey,
+    RecordType,
+    ResolvedRegex,
+    decode_current,
+    decode_group_epoch,
+    decode_member,
+    decode_regex,
+    decode_target,
+    decode_target_epoch,
+    read_key,
+)
+from cordwood.cluster.groups.consumer.group import ConsumerGroup
+from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState, Partitions
+from cordwood.cluster.groups.context import GroupContext
+from cordwood.cluster.groups.group_loader import GroupLoader
+
+_STATES = frozenset(MemberState)
+_NO_EPOCH = GroupEpoch(0, 0)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The records of one group."""
+
+    keys: set[RecordKey] = field(default_factory=set)
+    epoch: GroupEpoch = _NO_EPOCH
+    target_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    places: dict[str, Current] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+
+
+class ConsumerLoader(GroupLoader):
+    """The loader of all consumer groups of a shard."""
+
+    key_versions = tuple(kind for kind in RecordType if kind is not RecordType.CLASSIC_GROUP)
+
+    def __init__(self, context: GroupContext) -> None:
+        self._context = context
+        self._found: dict[str, _Found] = {}
+
+    def take(self, version: int, key: FieldReader, value: bytes) -> None:
+        group_id, record = read_key(version, key)
+        found = self._found.setdefault(group_id, _Found())
+        found.keys.add(record)
+        match record.type:
+            case RecordType.GROUP_METADATA:
+                found.epoch = decode_group_epoch(value)
+            case RecordType.TARGET_METADATA:
+                found.target_epoch = decode_target_epoch(value)
+            case RecordType.MEMBER_METADATA:
+                found.members[record.of] = decode_member(record.of, value)
+            case RecordType.TARGET_MEMBER:
+                found.targets[record.of] = decode_target(value)
+            case RecordType.CURRENT_ASSIGNMENT:
+                found.places[record.of] = decode_current(value)
+            case RecordType.REGULAR_EXPRESSION:
+                found.regexes[record.of] = decode_regex(value)
+            case _:
+                # What Kafka wrote before 4.1, and does not need any more.
+                pass
+
+    def groups(self) -> Iterator[ConsumerGroup]:
+        for group_id, found in self._found.items():
+            yield _restored(group_id, found, self._context)
+
+
+def _restored(group_id: str, found: _Found, context: GroupContext) -> ConsumerGroup:
+    group = ConsumerGroup(group_id, context)
+    group.records.in_log |= found.keys
+    group.group_epoch, group.metadata_hash = found.epoch
+    group.assignment_epoch = found.target_epoch
+    taken: dict[UUID, set[int]] = {}
+    for member_id, member in found.members.items():
+        place = found.places.get(member_id)
+        restored = member if place is None else _placed(member, place, taken)
+        if restored.classic is not None and not restored.classic.protocols:
+            restored = replace(restored, classic=None)
+        group.restore_member(restored, found.targets.get(member_id))
+    group.restore_regexes(found.regexes)
+    if RecordKey(RecordType.PARTITION_METADATA) in found.keys:
+        group.records.change(RecordType.PARTITION_METADATA)
+    return group
+
+
+def _placed(member: ConsumerMember, place: Current, taken: dict[UUID, set[int]]) -> ConsumerMember:
+    """Return the member with its epochs and partitions. One that another member has too is left to that one."""
+    return replace(
+        member,
+        epoch=place.epoch,
+        previous_epoch=place.previous_epoch,
+        state=MemberState(place.state) if place.state in _STATES else MemberState.UNREVOKED_PARTITIONS,
+        assigned=_not_taken(place.assigned, taken),
+        revoking=_not_taken(place.revoking, taken),
+    )
+
+
+def _not_taken(partitions: Partitions, taken: dict[UUID, set[int]]) -> Partitions:
+    own = {}
+    for topic_id, indexes in partitions.items():
+        known = taken.setdefault(topic_id, set())
+        if free := indexes - known:
+            own[topic_id] = free
+            known |= free
+    return own

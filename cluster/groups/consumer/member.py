@@ -1,0 +1,95 @@
+"""Member of a consumer group: its subscription, its epochs, and the partitions that it holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from uuid import UUID
+
+from cordwood.cluster.groups.exchange import MemberProtocol
+
+Partitions = Mapping[UUID, frozenset[int]]
+"""Partitions by topic id, without empty sets. Never changed in place."""
+
+NO_PARTITIONS: Partitions = MappingProxyType({})
+
+
+def _none() -> Partitions:
+    return NO_PARTITIONS
+
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+"""The epoch of a static member that left and may come back."""
+
+
+class MemberState(IntEnum):
+    """The states of a member, with Kafka's numbers."""
+
+    STABLE = 0
+    """The member holds its target assignment, as of its epoch."""
+    UNREVOKED_PARTITIONS = 1
+    """The member has to revoke partitions before it may advance to the target epoch."""
+    UNRELEASED_PARTITIONS = 2
+    """Other members still hold partitions of the target assignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicProtocols:
+    """What a member with the classic protocol has sent with JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member. A change makes a new object."""
+
+    id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    """The topics that the member subscribes to by name."""
+    regex: str = ""
+    """The regular expression that the member subscribes with; empty for none."""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicProtocols | None = None
+    """None for a member with the consumer protocol."""
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = field(default_factory=_none)
+    revoking: Partitions = field(default_factory=_none)
+    """Partitions that the member has to give up, and may still consume."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def has_same_metadata(self, other: "ConsumerMember") -> bool:
+        """Return whether the members differ at most in epochs, state and partitions."""
+        return (
+            self.instance_id == other.instance_id
+            and self.rack_id == other.rack_id
+            and self.client_id == other.client_id
+            and self.client_host == other.client_host
+            and self.topics == other.topics
+            and self.regex == other.regex
+            and self.rebalance_timeout_ms == other.rebalance_timeout_ms
+            and self.assignor == other.assignor
+            and self.classic == other.classic
+        )
+
+    def has_same_place(self, other: "ConsumerMember") -> bool:
+        """Return whether the members have the same epochs, state and partitions."""
+        return (
+            self.epoch == other.epoch
+            and self.previous_epoch == other.previous_epoch
+            and self.state is other.state
+            and self.assigned == other.assigned
+            and self.revoking == other.revoking
+        )

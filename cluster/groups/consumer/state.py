@@ -1,0 +1,526 @@
+"""State of a consumer group: epochs, members, targets, topics, and the records and computations that follow from them.
+
+`group.py` has the requests of members with the consumer protocol, `classic_members.py` those of members with the
+classic protocol.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.groups.any_group import ClassicMembership, GroupKind
+from cordwood.cluster.groups.consumer.assignment import AT_ONCE_MAX, AssignmentInput, ComputedAssignment, assign
+from cordwood.cluster.groups.consumer.formats import (
+    GroupEpoch,
+    RecordKey,
+    RecordType,
+    ResolvedRegex,
+    encode_current,
+    encode_group_epoch,
+    encode_member,
+    encode_regex,
+    encode_target,
+    encode_target_epoch,
+)
+from cordwood.cluster.groups.consumer.member import (
+    NO_PARTITIONS,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
+from cordwood.cluster.groups.consumer.members import ConsumerMembers
+from cordwood.cluster.groups.consumer.reconciliation import reconcile
+from cordwood.cluster.groups.consumer.records import GroupRecords
+from cordwood.cluster.groups.consumer.regexes import Names, resolve
+from cordwood.cluster.groups.consumer.topics import ReadTopics
+from cordwood.cluster.groups.context import GroupContext
+from cordwood.cluster.groups.deadlines import Deadlines
+from cordwood.cluster.groups.exchange import AnyAnswer, AppendRecords, Become, Compute, Effect, Rebalancing, RequestId
+from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.cluster.resources.turns import Steps, at_once
+
+REGEX_INTERVAL_MS_MIN = 10_000
+"""Time between two resolutions of all expressions of a group, however many topics are created."""
+REGEX_MATCHES_AT_ONCE_MAX = 500
+"""Matches of expressions with topics that are tried within a request."""
+
+
+class ConsumerState(Enum):
+    """Group states, with the names that Kafka's tools show."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    """The state of a group that does not exist; no group is in it."""
+
+
+class Timer(Enum):
+    """What a member has a deadline for."""
+
+    SESSION = "the next heartbeat"
+    REVOCATION = "the revocation of partitions"
+    CLASSIC_JOIN = "JoinGroup, after it was told to join again"
+    CLASSIC_SYNC = "SyncGroup, after JoinGroup"
+
+
+class TimerKey(NamedTuple):
+    timer: Timer
+    member_id: str
+
+
+@dataclass(slots=True)
+class HeldRequest:
+    """A request that waits for an assignment of at least `epoch`."""
+
+    request_id: RequestId
+    epoch: int
+    before: ConsumerMember
+    owned: Partitions | None
+    reply: Callable[["HeldRequest", ConsumerMember], AnyAnswer]
+    """Returns the reply to the reconciled member."""
+    refuse: Callable[[RequestId, ErrorCode, str], AnyAnswer]
+
+
+class _Resolved(NamedTuple):
+    found: dict[str, Names]
+    version: int
+
+
+class ConsumerGroupState(ClassicMembership):
+    """The state of one group, and its transitions."""
+
+    kind = GroupKind.CONSUMER
+    __slots__ = (
+        "_answers",
+        "_changed_topics",
+        "_computing",
+        "_deadlines",
+        "_effects",
+        "_encoded_targets",
+        "_held",
+        "_may_describe",
+        "_must_refresh_all",
+        "_reconciled",
+        "_regexes_are_stale",
+        "_regexes_resolved_ms",
+        "_renamed",
+        "_successor",
+        "_unconfirmed",
+        "_unresolved",
+        "assignment_epoch",
+        "context",
+        "group_epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "records",
+        "targets",
+        "topics",
+    )
+
+    def __init__(self, group_id: str, context: GroupContext) -> None:
+        self.group_id, self.context = group_id, context
+        self.group_epoch = self.assignment_epoch = 0
+        self.metadata_hash = 0
+        self.members = ConsumerMembers()
+        self.targets: dict[str, Partitions] = {}
+        self.topics = ReadTopics()
+        self.records = GroupRecords(group_id)
+        self._reconciled: set[str] = set()
+        """Members that hold their target assignment of `assignment_epoch`."""
+        self._deadlines: Deadlines[TimerKey] = Deadlines()
+        self._held: dict[str, HeldRequest] = {}
+        """By member id."""
+        self._computing: Compute | None = None
+        self._renamed: dict[str, str] = {}
+        """New ids of static members that came back while an assignment is computed."""
+        self._encoded_targets: dict[str, bytes] = {}
+        self._unconfirmed: set[str] = set()
+        """Members that were sent their assignment, and have not shown that they know it."""
+        self._unresolved: dict[str, None] = {}
+        self._may_describe: Callable[[str], bool] = lambda _: True
+        self._changed_topics: set[str] = set()
+        self._must_refresh_all = True
+        self._regexes_are_stale = False
+        self._regexes_resolved_ms = -REGEX_INTERVAL_MS_MIN
+        self._successor: Become | None = None
+        self._effects: list[Effect] = []
+        self._answers: list[AnyAnswer] = []
+
+    @property
+    def state(self) -> ConsumerState:
+        if not self.members:
+            return ConsumerState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return ConsumerState.ASSIGNING
+        is_stable = len(self._reconciled) == len(self.members)
+        return ConsumerState.STABLE if is_stable else ConsumerState.RECONCILING
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members prefer; otherwise the broker's first."""
+        known = self.context.settings.consumer_assignors
+        wanted = [(votes, name) for name, votes in self.members.assignors.items() if name in known]
+        return max(wanted, default=(0, known[0]))[1]
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMER
+
+    @property
+    def epoch(self) -> int:
+        return self.group_epoch
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def is_vacant(self) -> bool:
+        return not self.members
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.topics.names
+
+    def take_effects(self) -> list[Effect]:
+        """Return the effects to execute, in order, and clear them."""
+        answers = tuple(self._answers)
+        self._answers.clear()
+        if self._successor is not None:
+            # The records stay noted: if the change of kind cannot be written, this group goes on.
+            self._effects.append(replace(self._successor, answers=answers))
+            self._successor = None
+        elif (contents := self.records.take(self._value_of)) or answers:
+            self._effects.append(AppendRecords(contents, answers))
+        self._encoded_targets.clear()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def waiting(self) -> Iterator[RequestId]:
+        return (held.request_id for held in self._held.values())
+
+    def record_keys(self) -> Sequence[bytes]:
+        return self.records.keys()
+
+    def next_deadline(self) -> int | None:
+        return self._deadlines.next()
+
+    def not_appended(self, append: AppendRecords, code: ErrorCode, now_ms: int) -> None:  # noqa: ARG002
+        self.records.change_again(append.contents)
+
+    def topics_changed(self, names: frozenset[str]) -> None:
+        self._changed_topics |= names
+
+    def reads(self, topic: str) -> bool:
+        return self.topics.reads(topic)
+
+    def computed(self, compute: Compute, result: object, now_ms: int) -> None:
+        """Take a result, start what has to be computed next, and reply to the requests that waited for it."""
+        assert self._computing is compute, "one computation at a time"
+        self._computing = None
+        self._take(result)
+        self._advance()
+        self._release_held(now_ms)
+
+    def restore_member(self, member: ConsumerMember, target: Partitions | None) -> None:
+        """Add a member of the log. Call `restore_regexes` after all members."""
+        shared = replace(member, topics=self.members.shared(member.topics))
+        self._put(shared)
+        self.topics.add(shared.topics, self.context.topics())
+        if target is not None:
+            self.targets[member.id] = target
+
+    def restore_regexes(self, regexes: Mapping[str, ResolvedRegex]) -> None:
+        """Add the resolved expressions of the log that a member subscribes with."""
+        for regex, resolved in regexes.items():
+            if regex in self.members.regexes:
+                self.topics.resolve(regex, resolved, self.context.topics())
+
+    def adopt(self, members: Iterable[ConsumerMember], epoch: int) -> None:
+        """Begin with the members of a classic group, their assignments as targets, in its generation."""
+        self.group_epoch = self.assignment_epoch = epoch
+        for member in members:
+            self.restore_member(member, member.assigned)
+            for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
+                self.records.change(kind, member.id)
+        self.metadata_hash = self.topics.hash
+        self.records.change(RecordType.GROUP_METADATA)
+        self.records.change(RecordType.TARGET_METADATA)
+
+    def replace_classic(self) -> None:
+        """Delete the record of the classic group that this one was."""
+        self.records.in_log.add(RecordKey(RecordType.CLASSIC_GROUP))
+        self.records.change(RecordType.CLASSIC_GROUP)
+
+    def _advance(self) -> None:
+        """Compute what is missing: the topics of regular expressions first, and then the target assignment."""
+        while self._computing is None:
+            if self._unresolved:
+                self._compute(self._resolution(), self._resolution_is_large())
+            elif self.members and self.assignment_epoch < self.group_epoch:
+                self._compute(self._assignment(), self._assignment_is_large())
+            else:
+                break
+
+    def _compute(self, steps: Steps[object], is_large: bool) -> None:
+        if is_large:
+            self._computing = Compute(lambda: steps)
+            self._effects.append(self._computing)
+        else:
+            self._take(at_once(steps))
+
+    def _take(self, result: object) -> None:
+        match result:
+            case _Resolved(found, version):
+                self._take_resolved(found, version)
+            case ComputedAssignment():
+                self._take_assignment(result)
+
+    def _resolution_is_large(self) -> bool:
+        return len(self._unresolved) * len(self.context.topics().by_name) > REGEX_MATCHES_AT_ONCE_MAX
+
+    def _resolution(self) -> Steps[object]:
+        regexes, topics = tuple(self._unresolved), self.context.topics()
+        self._unresolved.clear()
+        found = yield from resolve(regexes, topics.by_name, self._may_describe)
+        return _Resolved(found, topics.version)
+
+    def _take_resolved(self, found: dict[str, Names], version: int) -> None:
+        topics, has_changed = self.context.topics(), False
+        for regex, names in found.items():
+            if regex not in self.members.regexes:
+                continue
+            resolved = ResolvedRegex(names, version, self.context.wall_clock())
+            has_changed |= self.topics.resolve(regex, resolved, topics)
+            self.records.change(RecordType.REGULAR_EXPRESSION, regex)
+        if has_changed:
+            self.metadata_hash = self.topics.hash
+            self._bump("the topics of a regular expression have changed")
+        for member_id, held in self._held.items():
+            if self.members.by_id[member_id].regex in found:
+                held.epoch = self.group_epoch
+
+    def _assignment_is_large(self) -> bool:
+        if len(self.members) > AT_ONCE_MAX:
+            return True
+        by_name, size = self.context.topics().by_name, len(self.members)
+        for name in self.topics.names:
+            topic = by_name.get(name)
+            size += 1 if topic is None else len(topic.partitions)
+            if size > AT_ONCE_MAX:
+                return True
+        return False
+
+    def _assignment(self) -> Steps[object]:
+        self._renamed.clear()
+        group = AssignmentInput(
+            self.group_epoch,
+            self.assignor,
+            list(self.members),
+            dict(self.topics.resolved),
+            dict(self.targets),
+            self.context.topics(),
+        )
+        return (yield from assign(group))
+
+    def _take_assignment(self, computed: ComputedAssignment) -> None:
+        for member_id, (partitions, encoded) in computed.changed.items():
+            current_id = self._renamed.get(member_id, member_id)
+            if current_id in self.members.by_id:
+                self.targets[current_id] = partitions
+                self._encoded_targets[current_id] = encoded
+                self.records.change(RecordType.TARGET_MEMBER, current_id)
+        self._renamed.clear()
+        self.assignment_epoch = computed.epoch
+        self.records.change(RecordType.TARGET_METADATA)
+        self._reconciled.clear()
+
+    def _release_held(self, now_ms: int) -> None:
+        """Reply to the requests whose assignment is there."""
+        for member_id, held in list(self._held.items()):
+            regex = self.members.by_id[member_id].regex
+            is_resolved = not regex or regex in self.topics.resolved
+            if held.epoch <= self.assignment_epoch and is_resolved:
+                del self._held[member_id]
+                self._answers.append(held.reply(held, self._reconcile(member_id, held.owned, now_ms)))
+
+    def _hold(self, member_id: str, held: HeldRequest, now_ms: int) -> None:
+        """Reply to a request once its member can be reconciled, which may be at once."""
+        self._refuse_held(member_id, ErrorCode.coordinator_not_available, "There is a newer request of the member.")
+        self._held[member_id] = held
+        self._advance()
+        self._release_held(now_ms)
+
+    def _refuse_held(self, member_id: str, code: ErrorCode, message: str) -> None:
+        held = self._held.pop(member_id, None)
+        if held is not None:
+            self._answers.append(held.refuse(held.request_id, code, message))
+
+    def _reconcile(self, member_id: str, owned: Partitions | None, now_ms: int) -> ConsumerMember:
+        """Bring a member as near to its target as it can go now."""
+        member = self.members.by_id[member_id]
+        target = self.targets.get(member_id, NO_PARTITIONS)
+        is_subscribed = partial(self._is_subscribed, member)
+        updated = reconcile(member, self.assignment_epoch, target, owned, self.members.owner_of, is_subscribed)
+        if updated is not member and not updated.has_same_place(member):
+            self._put(updated)
+            self.records.change(RecordType.CURRENT_ASSIGNMENT, member_id)
+            self._time_revocation(updated, now_ms)
+            return updated
+        return member
+
+    def _time_revocation(self, member: ConsumerMember, now_ms: int) -> None:
+        key = TimerKey(Timer.REVOCATION, member.id)
+        if member.classic is not None or member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._deadlines.remove(key)
+        else:
+            self._deadlines.put(key, now_ms + member.rebalance_timeout_ms)
+
+    def _is_subscribed(self, member: ConsumerMember, topic_id: UUID) -> bool:
+        topic = self.context.topics().by_id.get(topic_id)
+        return topic is not None and self.topics.subscribes(member, topic.name)
+
+    def _put(self, member: ConsumerMember) -> None:
+        """Add or replace a member, and note whether it holds its target."""
+        self.members.put(member)
+        if member.is_reconciled_to(self.assignment_epoch):
+            self._reconciled.add(member.id)
+        else:
+            self._reconciled.discard(member.id)
+
+    def _subscribe(self, before: ConsumerMember, after: ConsumerMember, now_ms: int) -> bool:
+        """Put a member whose metadata may have changed. Return whether it needs a new assignment.
+
+        The group epoch is bumped if the member reads other topics, or if the group's topics have changed.
+        """
+        is_new = before.id not in self.members.by_id
+        self._put(after)
+        if is_new or not before.has_same_metadata(after):
+            self.records.change(RecordType.MEMBER_METADATA, after.id)
+        if is_new:
+            self.records.change(RecordType.CURRENT_ASSIGNMENT, after.id)
+        self.topics.add(after.topics - before.topics, self.context.topics())
+        self.topics.remove(before.topics - after.topics)
+        if before.regex != after.regex:
+            self._change_regex(before.regex, after.regex)
+        reads_others = before.topics != after.topics or before.regex != after.regex or self.group_epoch == 0
+        if self._refresh_topics(now_ms) or reads_others:
+            self._bump(f"{after.id} has subscribed" if reads_others else "topics have changed")
+        return reads_others
+
+    def _change_regex(self, before: str, after: str) -> None:
+        if after and after not in self.topics.resolved:
+            self._unresolved[after] = None
+        if before and before not in self.members.regexes:
+            self._drop_regex(before)
+
+    def _drop_regex(self, regex: str) -> None:
+        self._unresolved.pop(regex, None)
+        self.topics.resolve(regex, None, self.context.topics())
+        self.records.change(RecordType.REGULAR_EXPRESSION, regex)
+
+    def _refresh_topics(self, now_ms: int) -> bool:
+        """Follow the changes of topics. Return whether the topics that the group reads have changed."""
+        topics = self.context.topics()
+        if self._must_refresh_all:
+            self.topics.refresh_all(topics)
+        else:
+            for name in self._changed_topics:
+                self.topics.refresh(name, topics)
+        self._regexes_are_stale |= self._must_refresh_all or bool(self._changed_topics)
+        self._must_refresh_all = False
+        self._changed_topics.clear()
+        self._refresh_regexes(now_ms)
+        if self.topics.hash == self.metadata_hash:
+            return False
+        self.metadata_hash = self.topics.hash
+        self.records.change(RecordType.GROUP_METADATA)
+        return True
+
+    def _refresh_regexes(self, now_ms: int) -> None:
+        """Resolve the expressions again after topics have come or gone, and from time to time: rights may change."""
+        age_ms = now_ms - self._regexes_resolved_ms
+        is_due = self._regexes_are_stale and age_ms >= REGEX_INTERVAL_MS_MIN
+        if is_due or age_ms >= self.context.settings.consumer_regex_refresh_interval_ms:
+            self._unresolved |= dict.fromkeys(self.members.regexes)
+            self._regexes_resolved_ms, self._regexes_are_stale = now_ms, False
+
+    def _bump(self, reason: str) -> None:
+        self.group_epoch += 1
+        self.records.change(RecordType.GROUP_METADATA)
+        self._effects.append(Rebalancing(reason))
+
+    def _remove(self, member_id: str, message: str) -> ConsumerMember:
+        """Remove a member and its partitions."""
+        self._refuse_held(member_id, ErrorCode.unknown_member_id, message)
+        member = self.members.remove(member_id)
+        self._reconciled.discard(member_id)
+        self._unconfirmed.discard(member_id)
+        self.targets.pop(member_id, None)
+        for timer in Timer:
+            self._deadlines.remove(TimerKey(timer, member_id))
+        for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
+            self.records.change(kind, member_id)
+        return member
+
+    def _unsubscribe(self, member: ConsumerMember) -> None:
+        """Follow the removal of a member: nobody may read its topics any more."""
+        self.topics.remove(member.topics)
+        if member.regex and member.regex not in self.members.regexes:
+            self._drop_regex(member.regex)
+        self.metadata_hash = self.topics.hash
+
+    def _rename(self, old: ConsumerMember, new_id: str) -> ConsumerMember:
+        """Replace a static member by itself under a new id, with its partitions and its target."""
+        target = self.targets.get(old.id)
+        self._remove(old.id, f"Static member {old.instance_id} came back as {new_id}.")
+        new = replace(old, id=new_id, epoch=0, previous_epoch=0)
+        self._put(new)
+        if target is not None:
+            self.targets[new_id] = target
+        if self._computing is not None:
+            original = next((was for was, now in self._renamed.items() if now == old.id), old.id)
+            self._renamed[original] = new_id
+        for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
+            self.records.change(kind, new_id)
+        return new
+
+    def _value_of(self, key: RecordKey) -> bytes | None:
+        """Return the present value of a record; None if there is none."""
+        member = self.members.by_id.get(key.of)
+        match key.type:
+            case RecordType.GROUP_METADATA:
+                return encode_group_epoch(GroupEpoch(self.group_epoch, self.metadata_hash))
+            case RecordType.TARGET_METADATA:
+                return encode_target_epoch(self.assignment_epoch)
+            case RecordType.MEMBER_METADATA:
+                return None if member is None else encode_member(member)
+            case RecordType.CURRENT_ASSIGNMENT:
+                return None if member is None else encode_current(member)
+            case RecordType.TARGET_MEMBER:
+                if (target := self.targets.get(key.of)) is None:
+                    return None
+                return self._encoded_targets.get(key.of) or encode_target(target)
+            case RecordType.REGULAR_EXPRESSION:
+                resolved = self.topics.resolved.get(key.of)
+                return None if resolved is None else encode_regex(resolved)
+            case RecordType.CLASSIC_GROUP | RecordType.PARTITION_METADATA:
+                return None
+
+
+def has_left(member: ConsumerMember) -> bool:
+    """Return whether a static member has left and may come back."""
+    return member.epoch == STATIC_LEAVE_EPOCH

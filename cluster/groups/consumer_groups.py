@@ -1,0 +1,105 @@
+"""Consumer groups of this broker: heartbeats, descriptions, and the conversion of classic groups.
+
+A thin shell, as `coordinator.py` is for classic groups; `consumer/` has the rules.
+"""
+
+import random
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.consumer.conversion import members_of_classic
+from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, ConsumerReply, check_heartbeat
+from cordwood.cluster.groups.consumer.group import ConsumerGroup
+from cordwood.cluster.groups.consumer.member import JOIN_EPOCH
+from cordwood.cluster.groups.context import GroupContext
+from cordwood.cluster.groups.effects import EffectRunner
+from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.groups.state_store import GroupStateStore
+from cordwood.cluster.groups.subscription import CONSUMER
+
+
+class ConsumerGroups:
+    """The groups with the consumer protocol. Methods raise Refused for a group that is not served here."""
+
+    def __init__(
+        self, state_store: GroupStateStore, effect_runner: EffectRunner, context: GroupContext, rng: random.Random
+    ) -> None:
+        self._state_store, self._effect_runner = state_store, effect_runner
+        self._context, self._rng = context, rng
+
+    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerReply:
+        """Return the reply once all that it shows is on disk. Raises Refused."""
+        settings = self._context.settings
+        if CONSUMER not in settings.protocols:
+            raise Refused(ErrorCode.unsupported_version)
+        check_heartbeat(group_id, request, settings.consumer_assignors)
+        if request.member_epoch == JOIN_EPOCH:
+            shard = await self._state_store.find_or_create(group_id)
+            group = self._opened(shard, group_id)
+        else:
+            found = self._state_store.find(group_id)
+            if found is None:
+                raise _not_found(group_id)
+            shard, group = found, _consumer_group(found, group_id)
+        runner = self._effect_runner
+        request_id = runner.others.enter()
+        group.consumer_heartbeat(request, request_id, self._new_member_id(), runner.now_ms())
+        runner.perform(shard, group)
+        reply: ConsumerReply = await runner.others.wait(request_id)
+        return reply
+
+    def group(self, group_id: str) -> ConsumerGroup:
+        """Return a group, which must not be changed. Raises Refused with GROUP_ID_NOT_FOUND."""
+        shard = self._state_store.find(group_id)
+        if shard is None:
+            raise _not_found(group_id)
+        return _consumer_group(shard, group_id)
+
+    def _opened(self, shard: Shard, group_id: str) -> ConsumerGroup:
+        """Return the group; make one if there is none, or of a classic one. Raises Refused."""
+        known = shard.groups.get(group_id)
+        if known is None:
+            group = shard.groups[group_id] = ConsumerGroup(group_id, self._context)
+            return group
+        if not isinstance(known, Group):
+            return _consumer_group(shard, group_id)
+        group = self._upgraded(known)
+        if shard.is_saved(group_id):
+            group.replace_classic()
+        known.refuse_waiting(ErrorCode.rebalance_in_progress)
+        self._effect_runner.perform(shard, known)
+        self._effect_runner.replace(shard, known, group)
+        shard.forget_saved(group_id)
+        group.begin_sessions(self._effect_runner.now_ms())
+        return group
+
+    def _upgraded(self, classic: Group) -> ConsumerGroup:
+        """Return a consumer group with the members of a classic one. Raises Refused."""
+        settings = self._context.settings
+        group = ConsumerGroup(classic.group_id, self._context)
+        if classic.state is State.EMPTY:
+            return group
+        may_be = settings.consumer_migration.may_upgrade and classic.protocol_type == CONSUMER
+        if not may_be or classic.member_count > settings.consumer_size_max:
+            raise _not_found(classic.group_id, is_other=True)
+        group.adopt(members_of_classic(classic, self._context.topics()), classic.generation)
+        return group
+
+    def _new_member_id(self) -> str:
+        return str(UUID(int=self._rng.getrandbits(128), version=4))
+
+
+def _consumer_group(shard: Shard, group_id: str) -> ConsumerGroup:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
+    raise _not_found(group_id, is_other=group is not None)
+
+
+def _not_found(group_id: str, *, is_other: bool = False) -> Refused:
+    message = f"Group {group_id} is not a consumer group." if is_other else f"Group {group_id} not found."
+    return Refused(ErrorCode.group_id_not_found, message)
