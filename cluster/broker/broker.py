@@ -246,6 +246,7 @@ class Broker:
             telemetry=self._telemetry,
             audit=self._audit,
             archiving=self._archiving,
+            share=self._share_groups.partitions,
             throttle=self._limits.throttle,
         )
 

@@ -17,6 +17,7 @@ from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.audit.log import NO_AUDIT, AuditLog, NoAudit
+from cordwood.cluster.share.share_partitions import SharePartitions
 from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
 from cordwood.cluster.tiering.archiver import Archiver
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
@@ -88,6 +89,7 @@ class Watched:
     telemetry: ClientTelemetry
     audit: AuditLog | NoAudit = NO_AUDIT
     archiving: Archiver | None = None
+    share: SharePartitions | None = None
     queues: QueueMeasures = field(default_factory=QueueMeasures)
     throttle: ReplicationThrottle = field(default_factory=ReplicationThrottle)
 

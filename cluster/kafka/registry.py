@@ -37,6 +37,7 @@ from cordwood.cluster.kafka.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_partitions,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -156,7 +157,13 @@ HANDLERS: tuple[ModuleType, ...] = (
     read_share_group_state_summary,
 )
 
-OWN_HANDLERS: tuple[ModuleType, ...] = (create_cut, describe_cuts, drop_cut, acknowledge_queue)
+OWN_HANDLERS: tuple[ModuleType, ...] = (
+    create_cut,
+    describe_cuts,
+    drop_cut,
+    acknowledge_queue,
+    describe_share_partitions,
+)
 """The APIs that Kafka does not have. ApiVersions leaves them out: Kafka's clients have no name for them."""
 
 

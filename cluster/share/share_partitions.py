@@ -27,7 +27,7 @@ from cordwood.cluster.share.settings import GroupConfigOf
 from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules, WriteOutcome
 from cordwood.cluster.share.share_sessions import ShareSession, ShareSessions
 from cordwood.cluster.share.state import UNINITIALIZED, UNKNOWN_COUNT, ShareState
-from cordwood.cluster.share.states import AcknowledgementBatch, AcquiredBatch, SharePartitionKey
+from cordwood.cluster.share.states import FINAL, AcknowledgementBatch, AcquiredBatch, SharePartitionKey
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.partition import Partition
 from cordwood.replication.tasks import Tasks
@@ -63,7 +63,12 @@ class SharePartitionView(NamedTuple):
     partition: int
     start_offset: int
     end_offset: int
+    in_flight: int
+    """Records that have been delivered and are not finished."""
     acquired: int
+    """Records that are locked for members."""
+    delivery_count_max: int
+    """The highest delivery count of a record in flight; 0 without one."""
 
 
 class SharePartitions:
@@ -108,12 +113,11 @@ class SharePartitions:
                     if not self._led[key].is_current:
                         self._drop(self._led[key])
 
-    def views(self) -> Iterator[SharePartitionView]:
-        """Yield all share partitions. A caller may pause."""
+    def views(self, group_id: str | None = None) -> Iterator[SharePartitionView]:
+        """Yield all share partitions, or those of one group. A caller may pause."""
         for led in list(self._led.values()):
-            state = led.state
-            place = led.key.group_id, led.partition.topic, led.partition.index
-            yield SharePartitionView(*place, state.start_offset, state.end_offset, state.acquired_count())
+            if group_id in (None, led.key.group_id):
+                yield _view(led)
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
         """Return a share partition; its state is read first, if it is not in memory.
@@ -361,6 +365,25 @@ class SharePartitions:
                 self._drop(led)
             if number % SWEPT_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+
+def _view(led: LedSharePartition) -> SharePartitionView:
+    state = led.state
+    in_flight, delivery_count_max = 0, 0
+    for run in state.runs:
+        if run.final_state not in FINAL and run.delivery_count:
+            in_flight += run.count
+            delivery_count_max = max(delivery_count_max, run.delivery_count)
+    return SharePartitionView(
+        led.key.group_id,
+        led.partition.topic,
+        led.partition.index,
+        state.start_offset,
+        state.end_offset,
+        in_flight,
+        state.acquired_count(),
+        delivery_count_max,
+    )
 
 
 def for_client(refusal: Refused) -> Refused:

@@ -37,7 +37,7 @@ class Coordinator(NamedTuple):
     port: int
 
 
-class GroupClient:
+class CoordinatorClient:
     """A client of the coordinators of groups."""
 
     def __init__(self, first: BlockingConnection, target: Target, stack: ExitStack) -> None:
@@ -139,10 +139,10 @@ class GroupClient:
 
 
 @contextmanager
-def group_client(target: Target) -> Iterator[GroupClient]:
+def group_client(target: Target) -> Iterator[CoordinatorClient]:
     """Yield a client of the cluster. An OSError in the block becomes a Failure."""
     with blocking_connection(target) as first, ExitStack() as stack:
-        yield GroupClient(first, target, stack)
+        yield CoordinatorClient(first, target, stack)
 
 
 def refused(code: ErrorCode, message: str | None) -> Failure:

@@ -14,6 +14,7 @@ from cordwood.cluster.http.metrics import (
     queues,
     replicas,
     requests,
+    shares,
     telemetry,
     transactions,
 )
@@ -27,6 +28,7 @@ _CHAPTERS = (
     ("Disks", disks.FAMILIES),
     ("Log cleaner", log_cleaner.FAMILIES),
     ("Groups", groups.FAMILIES),
+    ("Share groups", shares.FAMILIES),
     ("Queues over HTTP", queues.FAMILIES),
     ("Transactions", transactions.FAMILIES),
     ("Archive", archive.FAMILIES),
