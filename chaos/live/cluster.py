@@ -74,6 +74,8 @@ class LocalCluster(LiveCluster):
             "offsets.topic.num.partitions": str(self.replicas),
             "transaction.state.log.replication.factor": str(self.replicas),
             "transaction.state.log.num.partitions": str(self.replicas),
+            "share.coordinator.state.topic.replication.factor": str(self.replicas),
+            "share.coordinator.state.topic.num.partitions": str(self.replicas),
             "min.insync.replicas": str(min(2, self.replicas)),
             # When all brokers stop, the last one has no broker to move its leadership to.
             "controlled.shutdown.max.wait.ms": "2000",

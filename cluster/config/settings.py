@@ -322,7 +322,7 @@ class Settings(GroupDefaults):
         integer(0),
         "How long an empty group waits for more members after the first one. Kafka's default of 3000 avoids"
         " rebalances when many members start together, but delays a single consumer; the default is"
-        " therefore 0.",
+        " therefore 0. `cordwood up` sets 3000.",
     )
     group_max_size: int = setting(INT_MAX, integer(1), "The maximum number of members of a group.")
     transaction_state_log_num_partitions: int = setting(

@@ -70,7 +70,8 @@ _GENERAL = """
 - Partitions, groups and resources that a request names several times are described once. As in Kafka, ListOffsets
   refuses duplicate partitions.
 - The session timeout of a group member may be as short as one second (`group.min.session.timeout.ms`), and a new group
-  does not wait for more members before its first rebalance (`group.initial.rebalance.delay.ms`).
+  does not wait for more members before its first rebalance (`group.initial.rebalance.delay.ms`), except in a cluster of
+  `cordwood up`.
 - A group member of kafka-python 3.0.12 with short poll timeouts may join before it knows its topic and then wait
   forever, with any broker. Request the topic's metadata (`consumer.partitions_for_topic`) before its first poll.
 """

@@ -13,6 +13,8 @@ from cordwood.cluster.metadata.config_values import text_of
 HOST = "127.0.0.1"
 VOTER_COUNTS = (1, 3, 5)
 REPLICAS_MAX = 3
+REBALANCE_DELAY_MS = "3000"
+"""Kafka's default, which clients expect that start the members of a group one after another."""
 
 CLIENTS, BROKERS = "CLIENTS", "BROKERS"
 """The listeners of a closed cluster."""
@@ -95,7 +97,9 @@ def shared_rows(brokers: int, voter_ports: Mapping[int, int], secret: str) -> di
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
+        "share.coordinator.state.topic.replication.factor": replicas,
         "min.insync.replicas": "2" if brokers >= 3 else "1",
+        "group.initial.rebalance.delay.ms": REBALANCE_DELAY_MS,
     }
     if brokers > 1:
         voters = ",".join(f"{broker}@{HOST}:{port}" for broker, port in voter_ports.items())

@@ -28,7 +28,14 @@ def test_what_is_acknowledged_is_on_two_disks_where_there_are_three(brokers: int
     settings = checked(OWN | shared_rows(brokers, {1: 10092}, "s"), ())
     assert (settings.default_replication_factor, settings.offsets_topic_replication_factor) == (replicas, replicas)
     assert settings.transaction_state_log_replication_factor == replicas
+    assert settings.share_coordinator_state_topic_replication_factor == replicas
     assert settings.min_insync_replicas == in_sync
+
+
+def test_a_new_group_waits_for_more_members_as_in_kafka_and_an_override_ends_that() -> None:
+    rows = OWN | shared_rows(1, {}, "s")
+    assert checked(rows, ()).group_initial_rebalance_delay_ms == 3000
+    assert checked(rows, ["group.initial.rebalance.delay.ms=0"]).group_initial_rebalance_delay_ms == 0
 
 
 def test_a_broker_that_is_alone_has_no_voters() -> None:
