@@ -26,7 +26,7 @@ from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredenti
 from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.raft import messages
-from cordwood.cluster.metadata.raft.handshake import NONCE_BYTES, Handshake, PeerRole, SimulatedMembership
+from cordwood.cluster.metadata.raft.handshake import NONCE_BYTES, Handshake, Membership, PeerRole
 from cordwood.cluster.security.principal import Identity, Principal
 from cordwood.replication import frames
 from cordwood.storage import state
@@ -105,7 +105,7 @@ ROWS = ((b"entry", 7, 2), (b"next", 8, 3))
 def hello() -> str:
     """Return the hello of a voter that dials broker 1."""
     sent: list[bytes] = []
-    me = SimulatedMembership(BrokerId(2), PeerRole.VOTER, "cluster", (BrokerId(1), BrokerId(2)), b"")
+    me = Membership(BrokerId(2), PeerRole.VOTER, "cluster", (BrokerId(1), BrokerId(2)), b"")
     Handshake(me, BrokerId(1), b"n" * NONCE_BYTES, sent.append).begin()
     return sent[0].hex()
 

@@ -203,7 +203,8 @@ class _Answer:
 
     def _found(self, topic: MetadataRequestTopic) -> TopicImage | None:
         if topic.topic_id is None:
-            return self._image.topics_by_name.get(topic.name)
+            # A client may name neither an id nor a name.
+            return None if topic.name is None else self._image.topics_by_name.get(topic.name)
         return self._image.topics_by_id.get(topic.topic_id)
 
     def _wanted(self, topic: MetadataRequestTopic) -> MetadataResponseTopic:

@@ -16,7 +16,7 @@ from attempts.attempt import CLOSED, Attempt, Audited, Port, Stranger, closed_af
 from cordwood.cluster.kafka.on_behalf import encode_on_behalf
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.packed import pack, unpack
-from cordwood.cluster.metadata.raft.handshake import MAGIC, VERSION, Handshake, PeerRole, SimulatedMembership, new_nonce
+from cordwood.cluster.metadata.raft.handshake import MAGIC, VERSION, Handshake, Membership, PeerRole, new_nonce
 from cordwood.cluster.security.audited_authorizer import DENIED
 from cordwood.cluster.security.principal import Identity, Principal
 from cordwood.replication.frames import Open, ReadRequest, encode_open, encode_read
@@ -46,9 +46,9 @@ def _by_certificate(name: str, frame: bytes, stranger: Stranger) -> str:
     return closed_after(stranger.send(Port.REPLICATION, frame, stranger.cluster.context(name)))
 
 
-def _membership(cluster_id: str = "", secret: str = SECRETS["quorum"], **changes: Any) -> SimulatedMembership:
+def _membership(cluster_id: str = "", secret: str = SECRETS["quorum"], **changes: Any) -> Membership:
     usual = {"broker_id": OBSERVER, "role": PeerRole.OBSERVER, "voters": BROKERS}
-    return SimulatedMembership(cluster_id=cluster_id, secret=secret.encode(), **{**usual, **changes})
+    return Membership(cluster_id=cluster_id, secret=secret.encode(), **{**usual, **changes})
 
 
 class QuorumClient:
@@ -104,13 +104,13 @@ def broker_context(stranger: Stranger, name: str) -> Any:
     return stranger.cluster.context_of_brokers()
 
 
-def _hello(me: SimulatedMembership, nonce: bytes = NONCE) -> bytes:
+def _hello(me: Membership, nonce: bytes = NONCE) -> bytes:
     sent: list[bytes] = []
     Handshake(me, BrokerId(1), nonce, sent.append).begin()
     return sent[0]
 
 
-def _introduced(me: SimulatedMembership, stranger: Stranger) -> str:
+def _introduced(me: Membership, stranger: Stranger) -> str:
     with QuorumClient(stranger) as client:
         client.send(_hello(me))
         return client.refusal()
