@@ -48,6 +48,7 @@ from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
 from cordwood.cluster.kafka.cut_offsets import CutOffsets
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
+from cordwood.cluster.kafka.end_offsets import EndOffsets
 from cordwood.cluster.kafka.features import BrokerLevels
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers import write_txn_markers
@@ -444,6 +445,7 @@ class Broker:
             share=self._share_groups.partitions,
             share_state=self._share_groups.persister,
             share_coordinator=self._share_groups.coordinator,
+            end_offsets=EndOffsets(self._marker_client, lambda: self._quorum.image),
             cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
             throttle=ClientThrottle(self._requests.throttled),

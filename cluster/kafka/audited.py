@@ -114,6 +114,21 @@ def _deleted_offsets(request: Any, response: Any) -> Iterator[Act]:
             yield Act(f"GROUP:{request.group_id}", row.error_code, f"{topic.name}-{row.partition_index}")
 
 
+def _deleted_share_offsets(request: Any, response: Any) -> Iterator[Act]:
+    if response.error_code != ErrorCode.none:
+        yield Act(f"GROUP:{request.group_id}", response.error_code)
+    for row in response.responses:
+        yield Act(f"GROUP:{request.group_id}", row.error_code, row.topic_name)
+
+
+def _altered_share_offsets(request: Any, response: Any) -> Iterator[Act]:
+    if response.error_code != ErrorCode.none:
+        yield Act(f"GROUP:{request.group_id}", response.error_code)
+    for topic in response.responses:
+        for row in topic.partitions:
+            yield Act(f"GROUP:{request.group_id}", row.error_code, f"{topic.topic_name}-{row.partition_index}")
+
+
 def _unregistered(request: Any, response: Any) -> Iterator[Act]:
     yield Act(f"BROKER:{request.broker_id}", response.error_code)
 
@@ -161,7 +176,7 @@ def _name_of(kind: Any, number: int) -> str:
     return name
 
 
-_RESOURCES = {2: "TOPIC", 4: "BROKER"}
+_RESOURCES = {2: "TOPIC", 4: "BROKER", 32: "GROUP"}
 
 ACTS: Mapping[int, Acts] = {
     ApiKey.CREATE_TOPICS: _topics("topics"),
@@ -177,6 +192,8 @@ ACTS: Mapping[int, Acts] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: _partitions("results", "topic_name", "partitions", "partition_index"),
     ApiKey.DELETE_GROUPS: _groups,
     ApiKey.OFFSET_DELETE: _deleted_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _altered_share_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _deleted_share_offsets,
     ApiKey.UNREGISTER_BROKER: _unregistered,
     ApiKey.UPDATE_FEATURES: _features,
     ApiKey.ADD_RAFT_VOTER: _voter,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.cut_offsets import CutOffsets
+    from cordwood.cluster.kafka.end_offsets import EndOffsets
     from cordwood.cluster.kafka.features import BrokerLevels
     from cordwood.cluster.kafka.http_queues import HttpQueues
     from cordwood.cluster.kafka.producer_ids import ProducerIds
@@ -78,6 +79,7 @@ class Services:
     share: "SharePartitions"
     share_state: "SharePersister"
     share_coordinator: "ShareCoordinator"
+    end_offsets: "EndOffsets"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None

@@ -15,12 +15,7 @@ import pages
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of, served_apis
 
 NOT_SERVED: Mapping[str, tuple[str, ...]] = {
-    ("Share groups (KIP-932) and streams groups (KIP-1071) are not supported."): (
-        "ShareGroupHeartbeat",
-        "ShareGroupDescribe",
-        "DescribeShareGroupOffsets",
-        "AlterShareGroupOffsets",
-        "DeleteShareGroupOffsets",
+    ("Streams groups (KIP-1071) are not supported."): (
         "StreamsGroupHeartbeat",
         "StreamsGroupDescribe",
     ),

@@ -1,7 +1,7 @@
 """The handlers of the group APIs over a coordinator in memory: requests and responses as bytes, in any version."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -9,11 +9,13 @@ from uuid import UUID
 from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
+from share_states_in_memory import StatesInMemory
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.groups.context import GroupContext, topics_in
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
+from cordwood.cluster.kafka.end_offsets import EndOffsets
 from cordwood.cluster.kafka.handlers import join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
 from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier, Verification
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
@@ -50,6 +52,10 @@ class GroupsFixture(AdminFixture):
         for number, (name, partitions) in enumerate(((CONSUMER_OFFSETS, OFFSETS_PARTITIONS), ("flights", 3))):
             self.propose(CreateTopic(UUID(int=number + 1), name, ((BrokerId(1),),) * partitions))
         self.topic = OffsetsInMemory(OFFSETS_PARTITIONS)
+        self.share_states = StatesInMemory()
+        self.end_offsets: dict[tuple[str, int], int] = {}
+        """The high watermarks of partitions whose leader answers."""
+        self.services.end_offsets = cast(EndOffsets, self)
         self.verifier = ScriptedVerifier()
         self.services.verifier = cast(TransactionVerifier, self.verifier)
         self.runner.run(self._open())
@@ -57,13 +63,21 @@ class GroupsFixture(AdminFixture):
     async def _open(self) -> None:
         self.topic.create()
         self.services.groups = GroupCoordinator(
-            context=GroupContext(group_settings(self.settings), lambda: topics_in(self.image)),
+            context=GroupContext(
+                group_settings(self.settings), lambda: topics_in(self.image), self.services.group_configs
+            ),
             topic=self.topic.seen_by(FIRST),
             topic_exists=lambda name: name in self.image.topics_by_name,
             wall_clock=lambda: NOW_MS,
             rng=self.services.rng,
+            share_states=self.share_states,
         )
+        self.voter.subscribe(self.services.groups.on_metadata_change)
         self.services.groups.start()
+
+    async def of(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Return end offsets, as EndOffsets does."""
+        return {place: self.end_offsets[place] for place in partitions if place in self.end_offsets}
 
     def restart(self) -> None:
         """Restart the coordinator without waiting for its background load."""

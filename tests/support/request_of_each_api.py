@@ -211,6 +211,37 @@ def _of_groups(named: Fields) -> Cases:
         ApiKey.CONSUMER_GROUP_DESCRIBE: [Case({"group_ids": (TEAM,)}, {GROUP_30: 1})],
         ApiKey.LIST_GROUPS: [Case({})],
         ApiKey.DELETE_GROUPS: [Case({"groups_names": (TEAM,)}, {GROUP_30: 1})],
+        **_of_share_groups(topic),
+    }
+
+
+def _of_share_groups(topic: str) -> Cases:
+    """Return the requests about share groups."""
+    return {
+        ApiKey.SHARE_GROUP_HEARTBEAT: [
+            Case(
+                {"group_id": TEAM, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": (topic,)},
+                {GROUP_30: 1},
+            )
+        ],
+        ApiKey.SHARE_GROUP_DESCRIBE: [Case({"group_ids": (TEAM,)}, {GROUP_30: 1})],
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: [
+            Case(
+                {"groups": ({"group_id": TEAM, "topics": ({"topic_name": topic, "partitions": (0,)},)},)}, {GROUP_30: 1}
+            )
+        ],
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: [
+            Case(
+                {
+                    "group_id": TEAM,
+                    "topics": ({"topic_name": topic, "partitions": ({"partition_index": 0, "start_offset": 0},)},),
+                },
+                {GROUP_30: 1},
+            )
+        ],
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: [
+            Case({"group_id": TEAM, "topics": ({"topic_name": topic},)}, {GROUP_30: 1})
+        ],
     }
 
 

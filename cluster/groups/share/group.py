@@ -8,20 +8,19 @@ the partition's leader locks single records.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
 from cordwood.cluster.groups.changed_records import ChangedRecords
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, OtherAnswer, RequestId
-from cordwood.cluster.groups.share.assignor import assign
+from cordwood.cluster.groups.share.assignment import ShareAssignment, ShareAssignmentInput, compute
 from cordwood.cluster.groups.share.exchange import (
     Discard,
     Initialize,
@@ -31,11 +30,9 @@ from cordwood.cluster.groups.share.exchange import (
     StateStart,
 )
 from cordwood.cluster.groups.share.formats import (
-    ShareCurrent,
     ShareEpoch,
     ShareRecordKey,
     ShareRecordType,
-    StatePartitions,
     encode_current,
     encode_epoch,
     encode_key,
@@ -43,12 +40,11 @@ from cordwood.cluster.groups.share.formats import (
     encode_state_partitions,
     encode_target,
     encode_target_epoch,
-    read_key,
 )
 from cordwood.cluster.groups.share.member import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, PartitionsById, ShareMember
+from cordwood.cluster.groups.share.saved import ORDER, SavedShareGroup, decoded_key
 from cordwood.cluster.groups.share.states import ShareStates
 from cordwood.cluster.metadata.image import TopicImage
-from cordwood.cluster.resources.turns import Steps
 
 PROTOCOL = "share"
 JOIN_WAIT_MS = 1_000
@@ -63,14 +59,6 @@ class _Waiting(NamedTuple):
     request_id: RequestId
     request: ShareHeartbeat
     until_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Assigned:
-    """The result of a computation: the partitions of each member as of an epoch."""
-
-    epoch: int
-    targets: dict[str, PartitionsById]
 
 
 class ShareGroup(AnyGroup):
@@ -115,7 +103,7 @@ class ShareGroup(AnyGroup):
         self._waiting: list[_Waiting] = []
         self._effects: list[Effect] = []
         self._records: ChangedRecords[ShareRecordKey] = ChangedRecords(
-            lambda key: encode_key(group_id, key), _decoded_key, lambda key: _ORDER[key.type], in_log
+            lambda key: encode_key(group_id, key), decoded_key, lambda key: ORDER[key.type], in_log
         )
 
     @property
@@ -230,7 +218,7 @@ class ShareGroup(AnyGroup):
         self._answer_waiting(now_ms)
 
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
-        assert isinstance(result, _Assigned), "the group's computations are assignments"
+        assert isinstance(result, ShareAssignment), "the group's computations are assignments"
         self._computing = False
         self.assignment_epoch = result.epoch
         self._change(ShareRecordType.TARGET_METADATA)
@@ -385,25 +373,15 @@ class ShareGroup(AnyGroup):
         if self._computing or self.assignment_epoch == self.group_epoch:
             return
         self._computing = True
-        epoch, members = self.group_epoch, list(self._members.values())
         ids = {topic.name: topic.id for topic in self._read_topics()}
-        initialized, targets = self.states.initialized, dict(self._targets)
-
-        def steps() -> Steps[_Assigned]:
-            subscriptions, known = {}, {}
-            for member in members:
-                if member.topics not in known:
-                    known[member.topics] = frozenset(ids[name] for name in member.topics if name in ids)
-                subscriptions[member.id] = known[member.topics]
-                yield
-            partitions = {topic_id: initialized[topic_id] for topic_id in ids.values() if topic_id in initialized}
-            return _Assigned(epoch, (yield from assign(subscriptions, partitions, targets)))
-
-        size = len(members) + sum(map(len, initialized.values()))
+        group = ShareAssignmentInput(
+            self.group_epoch, list(self._members.values()), ids, self.states.initialized, dict(self._targets)
+        )
+        size = len(group.members) + sum(map(len, group.initialized.values()))
         self._is_large = size > AT_ONCE_MAX
         # A small computation is done at once: what it changes must not be written before what has changed until now.
         self._append()
-        self._effects.append(Compute(steps, is_large=self._is_large))
+        self._effects.append(Compute(lambda: compute(group), is_large=self._is_large))
 
     def _answer_waiting(self, now_ms: int) -> None:
         """Answer the heartbeats that need not wait any longer."""
@@ -471,7 +449,7 @@ class ShareGroup(AnyGroup):
                 return None if member is None else encode_current(member)
 
     @classmethod
-    def restore(cls, group_id: str, saved: "SavedShareGroup", context: GroupContext) -> "ShareGroup":
+    def restore(cls, group_id: str, saved: SavedShareGroup, context: GroupContext) -> "ShareGroup":
         """Return a group from its records."""
         group = cls(group_id, context, saved.keys)
         group.group_epoch, group._hash = saved.epoch
@@ -491,44 +469,6 @@ class ShareGroup(AnyGroup):
             group._count(member.topics, frozenset())
         group._is_stale = True
         return group
-
-
-_NEW = ShareEpoch(0, 0)
-
-
-@dataclass(slots=True)
-class SavedShareGroup:
-    """The records of one share group."""
-
-    epoch: ShareEpoch = _NEW
-    assignment_epoch: int = 0
-    states: StatePartitions | None = None
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    targets: dict[str, PartitionsById] = field(default_factory=dict)
-    currents: dict[str, ShareCurrent] = field(default_factory=dict)
-    keys: list[ShareRecordKey] = field(default_factory=list)
-    """The keys of all of them."""
-
-
-_ORDER = {
-    kind: place
-    for place, kind in enumerate(
-        (
-            ShareRecordType.MEMBER_METADATA,
-            ShareRecordType.GROUP_METADATA,
-            ShareRecordType.STATE_PARTITIONS,
-            ShareRecordType.TARGET_MEMBER,
-            ShareRecordType.TARGET_METADATA,
-            ShareRecordType.CURRENT_ASSIGNMENT,
-        )
-    )
-}
-"""The order in which Kafka replays a change: a member before its partitions, a target before its epoch."""
-
-
-def _decoded_key(encoded: bytes) -> ShareRecordKey:
-    fields = FieldReader(encoded)
-    return read_key(fields.int16(), fields)[1]
 
 
 def _hash_of(topics: Iterable[TopicImage]) -> int:

@@ -15,7 +15,8 @@ from cordwood.cluster.groups.share.formats import (
     decode_target_epoch,
     read_key,
 )
-from cordwood.cluster.groups.share.group import SavedShareGroup, ShareGroup
+from cordwood.cluster.groups.share.group import ShareGroup
+from cordwood.cluster.groups.share.saved import SavedShareGroup
 
 
 class ShareLoader(GroupLoader):
