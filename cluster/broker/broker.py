@@ -396,14 +396,6 @@ class Broker:
         coordinators = Coordinators(
             settings, self._quorum, self._replicas, self._wall_clock, self._rng, self._group_configs
         )
-        self._groups = coordinators.of_groups(self._turns)
-        self._audit_topic = coordinators.of_audit()
-        self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
-        self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
-        send_markers = MarkerTransport(
-            self._marker_client, lambda wanted: write_txn_markers.write_here(wanted, self._services)
-        ).send
-        self._transactions = coordinators.of_transactions(send_markers, self._producer_ids.next)
         self._share_groups = ShareGroups(
             settings,
             self._quorum,
@@ -415,6 +407,14 @@ class Broker:
             self._wall_clock,
             self._end_of_tick,
         )
+        self._groups = coordinators.of_groups(self._turns, self._share_groups.persister)
+        self._audit_topic = coordinators.of_audit()
+        self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
+        self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
+        send_markers = MarkerTransport(
+            self._marker_client, lambda wanted: write_txn_markers.write_here(wanted, self._services)
+        ).send
+        self._transactions = coordinators.of_transactions(send_markers, self._producer_ids.next)
         self._verifier = TransactionVerifier(
             settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
         )

@@ -11,6 +11,7 @@ from cordwood.cluster.coordination.topic import ReplicatedTopic, TopicCreation
 from cordwood.cluster.groups.context import GroupContext, topics_in
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
+from cordwood.cluster.groups.share.state_work import StateKeeper
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.share.settings import share_topic
@@ -37,8 +38,8 @@ class Coordinators:
         self._wall_clock, self._rng = wall_clock, rng
         self._group_configs = group_configs
 
-    def of_groups(self, turns: Turns) -> GroupCoordinator:
-        """Return the coordinator of consumer groups."""
+    def of_groups(self, turns: Turns, share_states: StateKeeper) -> GroupCoordinator:
+        """Return the coordinator of groups."""
         return GroupCoordinator(
             context=GroupContext(
                 group_settings(self._settings), lambda: topics_in(self._quorum.image), self._group_configs
@@ -48,6 +49,7 @@ class Coordinators:
             wall_clock=self._wall_clock,
             rng=self._rng,
             turns=turns,
+            share_states=share_states,
         )
 
     def of_transactions(

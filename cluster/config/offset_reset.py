@@ -1,4 +1,4 @@
-"""Where a share group begins in a partition: `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration."""
+"""The start of a share group in a partition: `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Where share groups begin: parsed texts of `share.auto.offset.reset`."""
+"""Starts of share groups: parsed texts of `share.auto.offset.reset`."""
 
 import pytest
 

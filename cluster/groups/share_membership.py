@@ -1,4 +1,4 @@
-"""Share groups of this broker: requests to them, and their replies. A thin shell; `share/group.py` has the rules."""
+"""Membership of the share groups of this broker: requests and replies. A thin shell; `share/group.py` has the rules."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +21,7 @@ Outcomes = dict[TopicPartition, Refused | None]
 NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
-class ShareGroups:
+class ShareMembership:
     """All share groups of this broker. Methods raise Refused for one that is not, not yet or no longer served here."""
 
     def __init__(
