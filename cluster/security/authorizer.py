@@ -67,7 +67,7 @@ OPERATIONS_ON = {
         _Op.DESCRIBE_CONFIGS,
         _Op.ALTER_CONFIGS,
     ),
-    AclResource.GROUP: _bits(_Op.READ, _Op.DELETE, _Op.DESCRIBE),
+    AclResource.GROUP: _bits(_Op.READ, _Op.DELETE, _Op.DESCRIBE, _Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS),
     AclResource.CLUSTER: _bits(
         _Op.CREATE,
         _Op.ALTER,

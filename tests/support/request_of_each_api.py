@@ -120,7 +120,9 @@ def _of_topics(named: Fields) -> Cases:
     topic = named["name"]
     topic_config = {"resource_type": 2, "resource_name": topic, "configs": ()}
     broker_config = {"resource_type": 4, "resource_name": "", "configs": ()}
-    of_config = {TOPIC_29: 1, CLUSTER_31: 1}
+    group_config = {"resource_type": 32, "resource_name": TEAM, "configs": ()}
+    config = {"resources": (topic_config, broker_config, group_config)}
+    of_config = {TOPIC_29: 1, CLUSTER_31: 1, GROUP_30: 1}
     return {
         ApiKey.METADATA: [Case({"topics": ({**named, "topic_id": None},)}, {TOPIC_29: 1})],
         ApiKey.API_VERSIONS: [Case({})],
@@ -131,9 +133,9 @@ def _of_topics(named: Fields) -> Cases:
             Case({"topics": ({"name": topic, "topic_id": None},), "topic_names": (topic,)}, {TOPIC_29: 1})
         ],
         ApiKey.CREATE_PARTITIONS: [Case({"topics": ({"name": topic, "count": 2},)}, {TOPIC_29: 1})],
-        ApiKey.DESCRIBE_CONFIGS: [Case({"resources": (topic_config, broker_config)}, of_config)],
-        ApiKey.ALTER_CONFIGS: [Case({"resources": (topic_config, broker_config)}, of_config)],
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: [Case({"resources": (topic_config, broker_config)}, of_config)],
+        ApiKey.DESCRIBE_CONFIGS: [Case(config, of_config)],
+        ApiKey.ALTER_CONFIGS: [Case(config, of_config)],
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: [Case(config, of_config)],
         ApiKey.LIST_CONFIG_RESOURCES: [Case({}, {CLUSTER_31: 1})],
         # Every client may push its own metrics, if it says which instance it is.
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: [Case({"client_instance_id": None})],

@@ -40,7 +40,9 @@ async def handle(request: AlterShareGroupOffsetsRequest, call: Call) -> AlterSha
             if topic.topic_name in readable
             for partition in topic.partitions
         }
-        outcomes = await call.services.groups.shares.reset(request.group_id, offsets)
+        # As in Kafka, a request without any permitted topic does not ask the group.
+        is_asked = bool(readable) or not request.topics
+        outcomes = await call.services.groups.shares.reset(request.group_id, offsets) if is_asked else {}
     except Refused as refusal:
         return AlterShareGroupOffsetsResponse(
             throttle_time=NO_THROTTLE, error_code=refusal.code, error_message=refusal.message, responses=()

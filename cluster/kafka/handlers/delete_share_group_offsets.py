@@ -28,7 +28,10 @@ async def handle(request: DeleteShareGroupOffsetsRequest, call: Call) -> DeleteS
         call.require(DELETE, GROUP, request.group_id)
         readable = await call.permitted(READ, TOPIC, (topic.topic_name for topic in request.topics))
         wanted = [topic.topic_name for topic in request.topics if topic.topic_name in readable]
-        outcomes = await call.services.groups.shares.delete_offsets(request.group_id, dict.fromkeys(wanted))
+        # As in Kafka, a request without any permitted topic does not ask the group.
+        is_asked = bool(wanted) or not request.topics
+        shares = call.services.groups.shares
+        outcomes = await shares.delete_offsets(request.group_id, dict.fromkeys(wanted)) if is_asked else {}
     except Refused as refusal:
         return DeleteShareGroupOffsetsResponse(
             throttle_time=NO_THROTTLE, error_code=refusal.code, error_message=refusal.message, responses=()
