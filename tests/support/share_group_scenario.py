@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config.group_configs import GroupConfig
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.context import GroupContext, TopicMap
-from cordwood.cluster.groups.exchange import Answer, Append, Compute, RequestId
+from cordwood.cluster.groups.exchange import AppendRecords, Compute, OtherAnswer, RequestId
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat, ShareReply
 from cordwood.cluster.groups.share.group import ShareGroup
@@ -111,7 +111,7 @@ class ShareGroupScenario:
 
     def _perform(self, effect: Any) -> None:
         match effect:
-            case Append(contents, answers):
+            case AppendRecords(contents, answers):
                 if self.refuses_writes:
                     self.group.not_appended(effect, ErrorCode.not_enough_replicas, self.now_ms)
                     return
@@ -122,7 +122,7 @@ class ShareGroupScenario:
                         self.log[key] = value
                 for answer in answers:
                     self._perform(answer)
-            case Answer(request_id, reply):
+            case OtherAnswer(request_id, reply):
                 assert isinstance(reply, ShareReply)
                 self.replies[request_id] = reply
             case Initialize() | Compute():
