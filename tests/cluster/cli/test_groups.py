@@ -3,6 +3,7 @@
 import pytest
 from broker_fixture import RunningBroker, wait_until
 from command import cordwood, in_process, start_cordwood
+from confluent_kafka import Consumer
 
 from cordwood.cluster.cli.exits import ExitCode
 
@@ -126,3 +127,32 @@ def test_configs_of_a_group_are_shown_and_changed(broker: RunningBroker) -> None
     wrong = in_process("group", "config", "workers", "--config", "soon", bootstrap=bootstrap)
     assert wrong.exit_code == ExitCode.USAGE
     assert "give key=value" in wrong.stderr
+
+
+def test_a_group_of_the_consumer_protocol_is_shown_with_epochs_and_targets(broker: RunningBroker) -> None:
+    name, bootstrap = "of-the-new-kind", broker.bootstrap
+    in_process("topic", "create", "two", "--partitions", "2", bootstrap=bootstrap)
+    cordwood("produce", "two", stdin=b"a\nb\nc\n", bootstrap=bootstrap)
+    settings = {"bootstrap.servers": bootstrap, "group.id": name, "group.protocol": "consumer"}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe(["two"])
+    try:
+        wait_until(lambda: consumer.poll(0.2) is not None, 30, "a record")
+        consumer.commit(asynchronous=False)
+        described = in_process("group", "describe", name, "--json", bootstrap=bootstrap).json
+        assert (described["type"], described["state"], described["assignor"]) == ("consumer", "stable", "uniform")
+        assert described["group_epoch"] == described["assignment_epoch"] > 0
+        (member,) = described["members"]
+        assert (member["epoch"], member["topics"]) == (described["group_epoch"], ["two"])
+        for row in described["partitions"]:
+            assert (row["member"], row["target"]) == (member["member"], member["member"])
+        assert "consumer group, stable, 1 members" in in_process("group", "describe", name, bootstrap=bootstrap).text
+        refused = in_process("group", "reset", name, "--to", "latest", "--execute", bootstrap=bootstrap)
+        assert "stop them, then reset it" in refused.stderr
+        assert "stop them" in in_process("group", "delete", name, "--yes", bootstrap=bootstrap).stderr
+    finally:
+        consumer.close()
+    moved = in_process("group", "reset", name, "--to", "latest", "--execute", bootstrap=bootstrap)
+    assert moved.exit_code == ExitCode.OK, moved.stderr
+    assert sum(committed(broker, name)) == 3
+    assert in_process("group", "delete", name, "--yes", bootstrap=bootstrap).exit_code == ExitCode.OK

@@ -9,9 +9,10 @@ from http_client import HttpClient, quoted
 
 
 @contextmanager
-def member(broker: RunningBroker, group: str, topic: str) -> Iterator[Consumer]:
+def member(broker: RunningBroker, group: str, topic: str, **settings: str) -> Iterator[Consumer]:
     """Yield a running member that has read a record and committed its position."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    given = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**given, **{key.replace("_", "."): value for key, value in settings.items()}})
     consumer.subscribe([topic])
     try:
         wait_until(lambda: consumer.poll(0.2) is not None, 20, "a record")
@@ -36,6 +37,21 @@ def test_a_group_has_its_members_and_its_lag(api: HttpClient, served: RunningBro
         assert {first["member_id"], second["member_id"]} == {cook["member_id"]}
         listed = {row["group"]: row for row in api.get("/v1/groups").json["groups"]}
         assert listed["kitchen"]["state"] == "Stable"
+
+
+def test_a_group_of_the_consumer_protocol_has_epochs_and_targets(api: HttpClient, served: RunningBroker) -> None:
+    api.make_topic("fresh", partitions=2)
+    api.write("fresh", "a", query="partition=0")
+    with member(served, "moderns", "fresh", group_protocol="consumer"):
+        group = api.get("/v1/groups/moderns").json
+        assert (group["type"], group["state"], group["protocol"]) == ("consumer", "Stable", "uniform")
+        assert group["group_epoch"] == group["assignment_epoch"]
+        (modern,) = group["members"]
+        assert (modern["epoch"], modern["topics"]) == (group["group_epoch"], ["fresh"])
+        assert (modern["partition_count"], modern["target_count"]) == (2, 2)
+        assert {row["target_member_id"] for row in group["partitions"]} == {modern["member_id"]}
+        listed = {row["group"]: row["type"] for row in api.get("/v1/groups").json["groups"]}
+        assert listed["moderns"] == "consumer"
 
 
 def test_a_group_that_runs_is_neither_moved_nor_deleted(api: HttpClient, served: RunningBroker) -> None:
