@@ -77,6 +77,8 @@ class Kafka(System):
             "inter.broker.listener.name": self.protocol,
             "transaction.state.log.replication.factor": str(self.brokers),
             "transaction.state.log.min.isr": str(majority(self.brokers)),
+            "share.coordinator.state.topic.replication.factor": str(self.brokers),
+            "share.coordinator.state.topic.min.isr": str(majority(self.brokers)),
             "group.initial.rebalance.delay.ms": "0",
             **self._settings,
         }

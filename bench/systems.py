@@ -142,6 +142,7 @@ class System(ABC):
             "default.replication.factor": replicas,
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
+            "share.coordinator.state.topic.replication.factor": replicas,
             "min.insync.replicas": str(majority(self.brokers)),
             **self._session,
             **({} if self.certificates is None else self.certificates.broker_settings()),

@@ -281,6 +281,8 @@ def _settings(rng: random.Random) -> dict[str, object]:
         "offsets_topic_replication_factor": REPLICATION_FACTOR,
         "transaction_state_log_num_partitions": COORDINATORS,
         "transaction_state_log_replication_factor": REPLICATION_FACTOR,
+        "share_coordinator_state_topic_num_partitions": COORDINATORS,
+        "share_coordinator_state_topic_replication_factor": REPLICATION_FACTOR,
         "min_insync_replicas": MIN_ISR,
         "default_replication_factor": REPLICATION_FACTOR,
         "controlled_shutdown_max_wait_ms": 5000,
