@@ -1,12 +1,12 @@
 """Any sequence of acquisitions, acknowledgements, writes that fail, log starts and failovers of a share partition."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules
@@ -30,12 +30,12 @@ class Known:
     said: list[AcknowledgementType] = field(default_factory=list)
 
 
-class AnySharePartition(RuleBasedStateMachine):
+class AnySharePartition:
     """`known` has every record that was delivered, `log` the batches. The coordinator's state is `stored`."""
 
-    @initialize(records_max=st.sampled_from([1000, 10, 4]), has_dead_letters=st.booleans(), seed=st.randoms())
-    def begin(self, records_max: int, has_dead_letters: bool, seed: Random) -> None:
-        self.rules = ShareRules(LIMIT, LOCK_S, records_max, has_dead_letters)
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.rules = ShareRules(LIMIT, LOCK_S, rng.choice((1000, 10, 4)), rng.random() < 0.5)
         self.log: list[LogBatch] = []
         self.end = self.log_start = self.last_start = 0
         self.stored = ShareState(start_offset=0)
@@ -44,23 +44,39 @@ class AnySharePartition(RuleBasedStateMachine):
         self.state = SharePartition(0, (), self.rules)
         self.under_way: dict[int, tuple[AcknowledgementType | None, int]] | None = None
         self.waiting: dict[int, tuple[AcknowledgementType | None, int]] = {}
+        self.may_be_done: set[int] = set()
+        """Records whose final state was written, whether that was confirmed or not."""
         for _ in range(8):
-            self.append(seed.choice((0, 0, 0, 2)), seed.randint(1, 6), seed.random() < 0.2)
+            self.append(rng.choice((0, 0, 0, 2)), rng.randint(1, 6), rng.random() < 0.2)
 
-    @rule(
-        gap=st.sampled_from([0, 0, 0, 2]), count=st.integers(1, 6), is_passed_over=st.sampled_from([False] * 4 + [True])
-    )
+    def step(self) -> None:
+        """Let one thing happen."""
+        rng, member = self.rng, self.rng.choice(MEMBERS)
+        kind = rng.choice(STEPS)
+        match kind:
+            case "append":
+                self.append(rng.choice((0, 0, 0, 2)), rng.randint(1, 6), rng.random() < 0.2)
+            case "acquire":
+                self.acquire(member, rng.randint(1, 12), rng.randint(0, 8), rng.random() < 0.5)
+            case "acknowledge":
+                self.acknowledge(member, rng)
+            case "steal":
+                self.acknowledge_what_another_has(member, rng.choice(MEMBERS), rng)
+            case "wait":
+                self.time_passes(rng.choice((1.0, 4.0, 11.0)))
+            case "write" if self.under_way is None:
+                self.write(rng.choice(("stored", "stored", "stored", "lost", "unknown")))
+            case "write":
+                self.end_of_write()
+            case _:
+                RARE[kind](self, member)
+        self.start_rises_over_what_is_done()
+
     def append(self, gap: int, count: int, is_passed_over: bool) -> None:
         start = self.end + gap
         self.end = start + count
         self.log.append(LogBatch(start, self.end, is_passed_over))
 
-    @rule(
-        member=st.sampled_from(MEMBERS),
-        records_max=st.integers(1, 12),
-        batch_size=st.integers(0, 8),
-        is_strict=st.booleans(),
-    )
     def acquire(self, member: str, records_max: int, batch_size: int, is_strict: bool) -> None:
         self.state.move_log_start(self.log_start)
         offset = self.state.next_fetch_offset()
@@ -100,19 +116,18 @@ class AnySharePartition(RuleBasedStateMachine):
         taken = {**self.waiting, **(self.under_way or {})}
         return sorted(one for one, known in self.known.items() if known.holder == member and one not in taken)
 
-    @rule(member=st.sampled_from(MEMBERS), choice=st.data())
-    def acknowledge(self, member: str, choice: st.DataObject) -> None:
+    def acknowledge(self, member: str, rng: Random) -> None:
         self.state.move_log_start(self.log_start)
         held = [one for one in self.held(member) if one >= self.state.start_offset]
         if not held:
             return
-        start = choice.draw(st.sampled_from(held))
+        start = rng.choice(held)
         end = start + 1
-        while end in held and choice.draw(st.booleans()):
+        while end in held and rng.random() < 0.6:
             end += 1
-        types = st.sampled_from([1, 1, 1, 2, 3, 0, 4])
-        is_single = choice.draw(st.booleans())
-        said = (choice.draw(types),) if is_single else tuple(choice.draw(types) for _ in range(start, end))
+        types = [1, 1, 1, 2, 3, 0, 4]
+        is_single = rng.random() < 0.5
+        said = (rng.choice(types),) if is_single else tuple(rng.choice(types) for _ in range(start, end))
         self.state.acknowledge(member, [AcknowledgementBatch(start, end, said)], self.now)
         for offset in range(start, end):
             kind = AcknowledgementType(said[0] if is_single else said[offset - start])
@@ -121,7 +136,6 @@ class AnySharePartition(RuleBasedStateMachine):
             else:
                 self.waiting[offset] = kind, self.known[offset].deliveries
 
-    @rule(member=st.sampled_from(MEMBERS), kind=st.sampled_from([1, 1, 2, 2, 3]))
     def acknowledge_all(self, member: str, kind: int) -> None:
         self.state.move_log_start(self.log_start)
         for offset in self.held(member):
@@ -129,19 +143,17 @@ class AnySharePartition(RuleBasedStateMachine):
                 self.state.acknowledge(member, [AcknowledgementBatch(offset, offset + 1, (kind,))], self.now)
                 self.waiting[offset] = AcknowledgementType(kind), self.known[offset].deliveries
 
-    @rule(member=st.sampled_from(MEMBERS), other=st.sampled_from(MEMBERS), choice=st.data())
-    def acknowledge_what_another_has(self, member: str, other: str, choice: st.DataObject) -> None:
+    def acknowledge_what_another_has(self, member: str, other: str, rng: Random) -> None:
         held = [one for one in self.held(other) if one >= max(self.state.start_offset, self.log_start)]
         if member == other or not held:
             return
-        offset = choice.draw(st.sampled_from(held))
+        offset = rng.choice(held)
         try:
             self.state.acknowledge(member, [AcknowledgementBatch(offset, offset + 1, (1,))], self.now)
         except Refused:
             return
         raise AssertionError("a member acknowledged what another has acquired")
 
-    @rule(seconds=st.sampled_from([1.0, 4.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.state.expire(self.now)
@@ -151,7 +163,6 @@ class AnySharePartition(RuleBasedStateMachine):
                 self.waiting[offset] = AcknowledgementType.RELEASE, known.deliveries
         self.forget_deleted()
 
-    @rule(member=st.sampled_from(MEMBERS))
     def leave(self, member: str) -> None:
         held = self.held(member)
         self.state.release_member(member)
@@ -159,24 +170,12 @@ class AnySharePartition(RuleBasedStateMachine):
             self.waiting[offset] = None, self.known[offset].deliveries - 1
         self.forget_deleted()
 
-    @precondition(lambda self: self.under_way is None)
-    @rule(outcome=st.sampled_from(["stored", "stored", "stored", "lost", "unknown"]))
     def write(self, outcome: str) -> None:
         write = self.state.begin_write()
         self.under_way, self.waiting = self.waiting, {}
         self.outcome, self.pending = outcome, write
+        self.may_be_done |= {one for one, (kind, count) in self.under_way.items() if _is_final(kind, count)}
 
-    @precondition(lambda self: self.under_way is None)
-    @rule(member=st.sampled_from(MEMBERS), outcome=st.sampled_from(["stored", "stored", "lost", "unknown"]))
-    def work(self, member: str, outcome: str) -> None:
-        """A member takes records and acknowledges them, and the write ends."""
-        self.acquire(member, 5, 5, False)
-        self.acknowledge_all(member, 1)
-        self.write(outcome)
-        self.end_of_write()
-
-    @precondition(lambda self: self.under_way is not None)
-    @rule()
     def end_of_write(self) -> None:
         assert self.under_way is not None
         under_way, self.under_way = self.under_way, None
@@ -191,20 +190,16 @@ class AnySharePartition(RuleBasedStateMachine):
                 self.settle(self.known[offset], kind, deliveries)
         else:
             self.state.failed()
-            for offset in under_way:
-                self.known[offset].deadline = max(self.known[offset].deadline, 0.0)
         self.forget_deleted()
 
     def settle(self, known: Known, kind: AcknowledgementType | None, deliveries: int) -> None:
-        is_released = kind is None or (kind is AcknowledgementType.RELEASE and deliveries < LIMIT)
         known.holder, known.deliveries = "", deliveries
-        known.is_confirmed |= not is_released
+        known.is_confirmed |= _is_final(kind, deliveries)
         if kind is not None:
             known.said.append(kind)
 
-    @rule(choice=st.data())
-    def delete_records(self, choice: st.DataObject) -> None:
-        self.log_start = choice.draw(st.integers(self.log_start, self.end))
+    def delete_records(self, rng: Random) -> None:
+        self.log_start = rng.randint(self.log_start, self.end)
         self.state.move_log_start(self.log_start)
         self.forget_deleted()
 
@@ -215,13 +210,11 @@ class AnySharePartition(RuleBasedStateMachine):
                 self.waiting.pop(offset, None)
                 (self.under_way or {}).pop(offset, None)
 
-    @rule()
     def archive_dead_letters(self) -> None:
         for run in self.state.archiving():
             assert self.rules.has_dead_letters
             self.state.archived(run.start, run.end)
 
-    @rule()
     def fail_over(self) -> None:
         """Another leader reads what is stored. Members' locks are gone, and counts are as they were last stored."""
         under_way, self.under_way, self.waiting = self.under_way, None, {}
@@ -235,15 +228,15 @@ class AnySharePartition(RuleBasedStateMachine):
             known.holder = ""
             known.deliveries = 0 if batch is None else batch.delivery_count
             if offset < self.stored.start_offset or (batch is not None and batch.state is not RecordState.AVAILABLE):
+                assert known.is_confirmed or offset in self.may_be_done, "only what a member is done with"
                 known.is_confirmed = True
             else:
                 assert not known.is_confirmed, "what was confirmed is stored"
+        for offset in self.readable():
+            assert offset >= self.stored.start_offset or offset in self.known, "what was never delivered is not skipped"
         self.last_start = min(self.last_start, self.state.start_offset)
 
-    @invariant()
     def start_rises_over_what_is_done(self) -> None:
-        if not hasattr(self, "state"):
-            return
         start = self.state.start_offset
         assert start >= self.last_start
         self.last_start = start
@@ -255,10 +248,8 @@ class AnySharePartition(RuleBasedStateMachine):
         assert not runs or (runs[0].start, runs[-1].end) == (start, self.state.end_offset)
         assert all(run.count > 0 for run in runs)
 
-    def teardown(self) -> None:
+    def finish(self) -> None:
         """Everything is delivered and acknowledged in the end."""
-        if not hasattr(self, "state"):
-            return
         if self.under_way is not None:
             self.outcome = "stored"
             self.end_of_write()
@@ -279,5 +270,31 @@ class AnySharePartition(RuleBasedStateMachine):
         assert all(run.state in FINAL for run in self.state.runs)
 
 
-AnySharePartition.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
-TestAnySharePartition = AnySharePartition.TestCase
+STEPS = (
+    ["acquire"] * 4
+    + ["acknowledge"] * 3
+    + ["write"] * 4
+    + ["append", "steal", "wait", "leave", "all", "dead"]
+    + ["delete", "fail over"]
+)
+RARE: dict[str, Callable[[AnySharePartition, str], None]] = {
+    "leave": lambda story, member: story.leave(member),
+    "all": lambda story, member: story.acknowledge_all(member, story.rng.choice((1, 1, 2, 3))),
+    "dead": lambda story, _: story.archive_dead_letters(),
+    "delete": lambda story, _: story.delete_records(story.rng) if story.rng.random() < 0.2 else None,
+    "fail over": lambda story, _: story.fail_over() if story.rng.random() < 0.4 else None,
+}
+
+
+def _is_final(kind: AcknowledgementType | None, deliveries: int) -> bool:
+    """Return whether a record is done after this acknowledgement, or the end of its lock or session."""
+    return kind is not None and (kind is not AcknowledgementType.RELEASE or deliveries >= LIMIT)
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_any_story_of_a_share_partition(seed: int) -> None:
+    story = AnySharePartition(Random(seed))
+    for _ in range(80):
+        story.step()
+    story.finish()
