@@ -87,7 +87,7 @@ class HistoryBuilder:
         self._offset_reads = _Rows(OffsetReads)
         self._member_epochs = _Rows(MemberEpochs)
         self._ownerships = _Rows(Ownerships)
-        self._share_groups = _Rows(ShareGroupLimits)
+        self._shares = _Rows(ShareGroupLimits)
         self._acquisitions = _Rows(Acquisitions)
         self._acknowledgements = _Rows(Acknowledgements)
         self._share_starts = _Rows(ShareStarts)
@@ -218,7 +218,7 @@ class HistoryBuilder:
 
     def share_group(self, group: int, delivery_limit: int, *, has_dead_letters: bool = False) -> None:
         """Record the properties of a share group."""
-        self._share_groups.append(group, delivery_limit, has_dead_letters)
+        self._shares.append(group, delivery_limit, has_dead_letters)
 
     def acquired(
         self,

@@ -27,7 +27,7 @@ from cordwood.cluster.broker.log_directories import DirectoryCare, open_director
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.quota_changes import enforce_quotas
-from cordwood.cluster.broker.share_groups import ShareGroups
+from cordwood.cluster.broker.share_services import ShareServices
 from cordwood.cluster.broker.throttle_rates import follower_limits
 from cordwood.cluster.config.group_configs import GroupConfigs
 from cordwood.cluster.config.listeners import (
@@ -200,7 +200,7 @@ class Broker:
         await self._audit_topic.close()
         await self._groups.close()
         await self._transactions.close()
-        await self._share_groups.close()
+        await self._shares.close()
         await self._verifier.close()
         await self._marker_client.close()
         await self._authentication.close()
@@ -247,7 +247,7 @@ class Broker:
             telemetry=self._telemetry,
             audit=self._audit,
             archiving=self._archiving,
-            share=self._share_groups.partitions,
+            share=self._shares.partitions,
             throttle=self._limits.throttle,
         )
 
@@ -309,14 +309,14 @@ class Broker:
         self._quorum.subscribe(self._repairs.on_metadata_change)
         self._quorum.subscribe(self._groups.on_metadata_change)
         self._quorum.subscribe(self._transactions.on_metadata_change)
-        self._quorum.subscribe(self._share_groups.on_metadata_change)
+        self._quorum.subscribe(self._shares.on_metadata_change)
         self._event_log.begin()
         self._log_maintenance.start()
         self._directories.start()
         self._log_cleaner.start()
         self._groups.start()
         self._transactions.start()
-        self._share_groups.start()
+        self._shares.start()
         self._scrubber.start()
         self._archiving.start(self._replicas)
         if self._settings.audit_log_topic_enable:
@@ -389,17 +389,17 @@ class Broker:
         self._directories.roles_taken()
         self._groups.roles_taken()
         self._transactions.roles_taken()
-        self._share_groups.roles_taken()
+        self._shares.roles_taken()
 
     def _build_coordinators(self) -> None:
         settings = self._settings
         coordinators = Coordinators(
             settings, self._quorum, self._replicas, self._wall_clock, self._rng, self._group_configs
         )
-        self._share_groups = ShareGroups(
+        self._shares = ShareServices(
             settings,
             self._quorum,
-            coordinators.of_share_groups(),
+            coordinators.of_shares(),
             self._cluster_client("share-groups"),
             self._group_configs,
             self._decoding,
@@ -407,7 +407,7 @@ class Broker:
             self._wall_clock,
             self._end_of_tick,
         )
-        self._groups = coordinators.of_groups(self._turns, self._share_groups.persister)
+        self._groups = coordinators.of_groups(self._turns, self._shares.persister)
         self._audit_topic = coordinators.of_audit()
         self._producer_ids = ProducerIds(self._quorum, BrokerId(settings.node_id))
         self._marker_client = self._cluster_client("transactions").apart(IDLE_SHARE * IN_FLIGHT_MAX)
@@ -442,9 +442,9 @@ class Broker:
             tokens=self._credentials.tokens,
             telemetry=self._telemetry,
             group_configs=self._group_configs,
-            share=self._share_groups.partitions,
-            share_state=self._share_groups.persister,
-            share_coordinator=self._share_groups.coordinator,
+            share=self._shares.partitions,
+            share_state=self._shares.persister,
+            share_coordinator=self._shares.coordinator,
             end_offsets=EndOffsets(self._marker_client, lambda: self._quorum.image),
             cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,

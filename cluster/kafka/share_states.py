@@ -27,7 +27,7 @@ from cordwood.cluster.share.coordinator import (
     StateRequest,
 )
 from cordwood.cluster.share.persister import StateRequestKind
-from cordwood.cluster.share.state import UNKNOWN_COUNT, ShareState
+from cordwood.cluster.share.state import UNKNOWN_COUNT, SharePartitionState
 from cordwood.cluster.share.states import STORED, RecordState, SharePartitionKey, StateBatch
 
 ROWS_AT_ONCE = 50
@@ -156,7 +156,7 @@ def _answer(row: Any) -> StateAnswer:
         batches = tuple(batches_of(getattr(row, "state_batches", ())))
     except ValueError:
         return StateAnswer(UNKNOWN, ErrorCode.coordinator_not_available, "A share coordinator sent an unknown state.")
-    state = ShareState(
+    state = SharePartitionState(
         state_epoch=getattr(row, "state_epoch", 0),
         leader_epoch=getattr(row, "leader_epoch", 0),
         start_offset=getattr(row, "start_offset", UNKNOWN.start_offset),

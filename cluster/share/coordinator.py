@@ -7,16 +7,17 @@ changes of one request that belong to one shard are one batch of the log.
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeVar
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.coordination.shard_store import ShardStore
+from cordwood.cluster.coordination.shard_store import ShardStore, chunks
 from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.share.settings import ShareSettings
 from cordwood.cluster.share.shard import Changes, ShareShard, records
-from cordwood.cluster.share.state import NO_LEADER_EPOCH, ShareState
+from cordwood.cluster.share.state import NO_LEADER_EPOCH, SharePartitionState
 from cordwood.cluster.share.states import SharePartitionKey, StateBatch
 from cordwood.replication.tasks import Tasks
 
@@ -63,13 +64,16 @@ class StateChange(NamedTuple):
 class StateAnswer(NamedTuple):
     """The answer about one share partition: its state, or why it is refused."""
 
-    state: ShareState
+    state: SharePartitionState
     code: ErrorCode = ErrorCode.none
     message: str | None = None
 
 
-UNKNOWN = ShareState()
+UNKNOWN = SharePartitionState()
 """The state of a share partition that no one has initialized."""
+
+KEYS_AT_ONCE = 500
+"""Share partitions that are looked at, or whose states are deleted, in one step of the event loop."""
 
 _RowT = TypeVar("_RowT", bound=StateRequest)
 
@@ -103,6 +107,11 @@ class ShareCoordinator:
         """Follow a metadata change; the quorum calls this after the replicas have their new roles."""
         if old.topics_by_id is not new.topics_by_id:
             self._store.follow()
+            deleted = frozenset(
+                before.id for before, after in changed_topics(old, new) if before is not None and after is None
+            )
+            if deleted and self.count():
+                self._tasks.spawn(self._forget(deleted), "share states of deleted topics")
 
     def roles_taken(self) -> None:
         """Follow the roles of replicas that were taken after the metadata change."""
@@ -119,8 +128,8 @@ class ShareCoordinator:
     async def initialize(self, rows: Collection[Initialization]) -> list[StateAnswer]:
         """Begin share partitions anew, which fences their leaders by the state epoch."""
 
-        def step(row: Initialization, current: ShareState | None) -> ShareState:
-            known = current or ShareState(created_ms=self._wall_clock())
+        def step(row: Initialization, current: SharePartitionState | None) -> SharePartitionState:
+            known = current or SharePartitionState(created_ms=self._wall_clock())
             return known.initialized(row.state_epoch, row.start_offset, self._wall_clock())
 
         return await self._change(rows, step)
@@ -128,7 +137,7 @@ class ShareCoordinator:
     async def write(self, rows: Collection[StateChange]) -> list[StateAnswer]:
         """Store what leaders have changed."""
 
-        def step(row: StateChange, current: ShareState | None) -> ShareState:
+        def step(row: StateChange, current: SharePartitionState | None) -> SharePartitionState:
             if current is None:
                 raise Refused(ErrorCode.invalid_request, "The share partition is not initialized.")
             new = current.written(*row[1:])
@@ -142,9 +151,9 @@ class ShareCoordinator:
         A share partition that has no state gets one: its leader is the first to know of it.
         """
 
-        def step(row: StateRead, current: ShareState | None) -> ShareState:
+        def step(row: StateRead, current: SharePartitionState | None) -> SharePartitionState:
             if current is None:
-                return ShareState(leader_epoch=row.leader_epoch, created_ms=self._wall_clock())
+                return SharePartitionState(leader_epoch=row.leader_epoch, created_ms=self._wall_clock())
             new = current.read_by(row.leader_epoch)
             return new if new is current else new.snapshot()
 
@@ -153,7 +162,7 @@ class ShareCoordinator:
     async def summarize(self, rows: Collection[StateRead]) -> list[StateAnswer]:
         """Return the states of share partitions without effect on their leaders."""
 
-        def step(row: StateRead, current: ShareState | None) -> ShareState | None:
+        def step(row: StateRead, current: SharePartitionState | None) -> SharePartitionState | None:
             if current is not None and row.leader_epoch > NO_LEADER_EPOCH:
                 current.read_by(row.leader_epoch)
             return current
@@ -167,7 +176,7 @@ class ShareCoordinator:
     async def _change(
         self,
         rows: Collection[_RowT],
-        step: Callable[[_RowT, ShareState | None], ShareState | None],
+        step: Callable[[_RowT, SharePartitionState | None], SharePartitionState | None],
         *,
         must_exist: bool = True,
     ) -> list[StateAnswer]:
@@ -190,7 +199,7 @@ class ShareCoordinator:
         self,
         shard: ShareShard,
         rows: Mapping[int, _RowT],
-        step: Callable[[_RowT, ShareState | None], ShareState | None],
+        step: Callable[[_RowT, SharePartitionState | None], SharePartitionState | None],
     ) -> dict[int, StateAnswer]:
         """Apply `step` to the rows of one shard. Return the answer of each place."""
         answers: dict[int, StateAnswer] = {}
@@ -211,6 +220,15 @@ class ShareCoordinator:
             failed = StateAnswer(UNKNOWN, refusal.code, refusal.message)
             return {place: answer if answer.code else failed for place, answer in answers.items()}
         return answers
+
+    async def _forget(self, topic_ids: Collection[UUID]) -> None:
+        """Delete the states of deleted topics. Those that cannot be are deleted with their groups."""
+        for shard in self._store.shards:
+            for keys in chunks(list(shard.states), KEYS_AT_ONCE):
+                gone = [key for key in keys if key.topic_id in topic_ids]
+                if gone and self._store.holds(shard):
+                    await self._step(shard, dict(enumerate(map(Deletion, gone))), lambda _row, _current: None)
+                await asyncio.sleep(0)
 
     async def _append(self, shard: ShareShard, changes: Changes) -> None:
         """Append changes and wait until they are committed, or until everything that was read is. Raises Refused."""

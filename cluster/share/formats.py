@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.cluster.coordination.fields import INT, SHORT, FieldReader, encode_string, encode_tags, encode_uvarint
-from cordwood.cluster.share.state import UNKNOWN_COUNT, ShareState
+from cordwood.cluster.share.state import UNKNOWN_COUNT, SharePartitionState
 from cordwood.cluster.share.states import STORED, RecordState, SharePartitionKey, StateBatch
 from cordwood.storage.errors import CorruptBatch
 
@@ -47,7 +47,7 @@ def decode_key(key: bytes) -> StateRecordKey | None:
     return StateRecordKey(kind, SharePartitionKey(fields.string(), UUID(bytes=fields.raw(16)), fields.int32()))
 
 
-def encode_snapshot(state: ShareState, now_ms: int) -> bytes:
+def encode_snapshot(state: SharePartitionState, now_ms: int) -> bytes:
     head = _SNAPSHOT_HEAD.pack(
         VALUE_VERSION,
         state.snapshot_epoch,
@@ -60,28 +60,28 @@ def encode_snapshot(state: ShareState, now_ms: int) -> bytes:
     return head + _rest(state.batches, state.delivery_complete_count)
 
 
-def encode_update(state: ShareState) -> bytes:
+def encode_update(state: SharePartitionState) -> bytes:
     head = _UPDATE_HEAD.pack(VALUE_VERSION, state.snapshot_epoch, state.leader_epoch, state.start_offset)
     return head + _rest(state.changed, state.delivery_complete_count)
 
 
-def decode_snapshot(value: bytes) -> ShareState:
+def decode_snapshot(value: bytes) -> SharePartitionState:
     """Decode a ShareSnapshot. Raises CorruptBatch."""
     fields = _value(value)
     snapshot_epoch, state_epoch, leader_epoch = fields.int32(), fields.int32(), fields.int32()
     start_offset, created_ms, _ = fields.int64(), fields.int64(), fields.int64()
     batches = _read_batches(fields)
     count = _read_count(fields)
-    return ShareState(snapshot_epoch, state_epoch, leader_epoch, start_offset, count, created_ms, batches)
+    return SharePartitionState(snapshot_epoch, state_epoch, leader_epoch, start_offset, count, created_ms, batches)
 
 
-def decode_update(value: bytes) -> ShareState:
-    """Decode a ShareUpdate, for `ShareState.restored`. Raises CorruptBatch."""
+def decode_update(value: bytes) -> SharePartitionState:
+    """Decode a ShareUpdate, for `SharePartitionState.restored`. Raises CorruptBatch."""
     fields = _value(value)
     snapshot_epoch, leader_epoch, start_offset = fields.int32(), fields.int32(), fields.int64()
     batches = _read_batches(fields)
     count = _read_count(fields)
-    return ShareState(snapshot_epoch, 0, leader_epoch, start_offset, count, changed=batches)
+    return SharePartitionState(snapshot_epoch, 0, leader_epoch, start_offset, count, changed=batches)
 
 
 def _value(value: bytes) -> FieldReader:

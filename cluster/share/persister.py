@@ -22,7 +22,7 @@ from cordwood.cluster.share.coordinator import (
     StateRead,
     StateRequest,
 )
-from cordwood.cluster.share.state import NO_LEADER_EPOCH, ShareState
+from cordwood.cluster.share.state import NO_LEADER_EPOCH, SharePartitionState
 from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.replication.tasks import Tasks, report
 
@@ -71,7 +71,7 @@ class StateTransport(Protocol):
 
 class _Pending(NamedTuple):
     row: StateRequest
-    answered: "asyncio.Future[ShareState]"
+    answered: "asyncio.Future[SharePartitionState]"
     deadline: float
 
 
@@ -117,7 +117,7 @@ class SharePersister:
         state = await self._ask(StateRequestKind.SUMMARIZE, StateRead(key, NO_LEADER_EPOCH))
         return ShareSummary(state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count)
 
-    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
         """Return the state of a share partition to its leader, and fence former leaders."""
         return await self._ask(StateRequestKind.READ, StateRead(key, leader_epoch))
 
@@ -125,14 +125,14 @@ class SharePersister:
         """Store what a leader has changed. The outcome is unknown after a refusal with a retriable code."""
         await self._ask(StateRequestKind.WRITE, change)
 
-    async def _ask(self, kind: StateRequestKind, row: StateRequest) -> ShareState:
+    async def _ask(self, kind: StateRequestKind, row: StateRequest) -> SharePartitionState:
         deadline = self._loop.time() + self._timeout_s
         lane = kind, await self._place(row.key)
         waiting = self._lanes.get(lane)
         if waiting is None:
             waiting = self._lanes[lane] = deque()
             self._tasks.spawn(self._run(lane, waiting), f"share states: {kind.value}")
-        answered: asyncio.Future[ShareState] = self._loop.create_future()
+        answered: asyncio.Future[SharePartitionState] = self._loop.create_future()
         waiting.append(_Pending(row, answered, deadline))
         return await answered
 
@@ -163,10 +163,10 @@ class SharePersister:
                 raise Refused(ErrorCode.coordinator_not_available, "The share coordinator has no leader.")
             answers = await self._transport.send(leader, kind, [pending.row for pending in rows])
         except Refused as refusal:
-            answers = [StateAnswer(ShareState(), refusal.code, refusal.message)] * len(rows)
+            answers = [StateAnswer(SharePartitionState(), refusal.code, refusal.message)] * len(rows)
         except Exception as error:
             report("a request to a share coordinator failed", error)
-            answers = [StateAnswer(ShareState(), ErrorCode.unknown_server_error)] * len(rows)
+            answers = [StateAnswer(SharePartitionState(), ErrorCode.unknown_server_error)] * len(rows)
         again = []
         now = self._loop.time()
         for pending, answer in zip(rows, answers, strict=True):

@@ -14,10 +14,10 @@ from cordwood.cluster.share.formats import (
     encode_snapshot,
     encode_update,
 )
-from cordwood.cluster.share.state import ShareState
+from cordwood.cluster.share.state import SharePartitionState
 from cordwood.cluster.share.states import SharePartitionKey
 
-Changes = dict[SharePartitionKey, ShareState | None]
+Changes = dict[SharePartitionKey, SharePartitionState | None]
 """The next states of share partitions; None for one that is deleted."""
 
 
@@ -26,10 +26,10 @@ class ShareShard(CoordinatorShard):
 
     def __init__(self, leadership: PartitionLeadership) -> None:
         super().__init__(leadership)
-        self.states: dict[SharePartitionKey, ShareState] = {}
+        self.states: dict[SharePartitionKey, SharePartitionState] = {}
 
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        updates: dict[SharePartitionKey, ShareState] = {}
+        updates: dict[SharePartitionKey, SharePartitionState] = {}
         for raw_key, value in contents:
             decoded = decode_key(raw_key)
             if decoded is None:
@@ -56,7 +56,7 @@ class ShareShard(CoordinatorShard):
         return before
 
 
-def records(key: SharePartitionKey, state: ShareState | None, now_ms: int) -> list[Content]:
+def records(key: SharePartitionKey, state: SharePartitionState | None, now_ms: int) -> list[Content]:
     """Return the records that store a state: an update, or a snapshot if nothing has changed since the last one."""
     if state is None:
         return [(encode_key(SNAPSHOT, key), None), (encode_key(UPDATE, key), None)]

@@ -26,7 +26,7 @@ from cordwood.cluster.share.persister import SharePersister
 from cordwood.cluster.share.settings import GroupConfigOf
 from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules, WriteOutcome
 from cordwood.cluster.share.share_sessions import ShareSession, ShareSessions
-from cordwood.cluster.share.state import UNINITIALIZED, UNKNOWN_COUNT, ShareState
+from cordwood.cluster.share.state import UNINITIALIZED, UNKNOWN_COUNT, SharePartitionState
 from cordwood.cluster.share.states import FINAL, AcknowledgementBatch, AcquiredBatch, SharePartitionKey
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.partition import Partition
@@ -398,7 +398,7 @@ def for_client(refusal: Refused) -> Refused:
             return refusal
 
 
-def _state(stored: ShareState, start_offset: int, partition: Partition) -> SharePartition:
+def _state(stored: SharePartitionState, start_offset: int, partition: Partition) -> SharePartition:
     """Return the state to go on with. Where the log has lost records, the group goes on at its end."""
     log_end = partition.log.log_end
     if start_offset > log_end:

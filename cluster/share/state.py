@@ -16,7 +16,7 @@ NO_LEADER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ShareState:
+class SharePartitionState:
     """What `__share_group_state` has of a share partition: the last snapshot, and what has changed since.
 
     The state epoch rises whenever an administrator or the group coordinator sets the start offset; the leader epoch is
@@ -36,7 +36,7 @@ class ShareState:
     updates: int = 0
     """Updates since the snapshot, in memory only: a new coordinator counts from 0."""
 
-    def initialized(self, state_epoch: int, start_offset: int, now_ms: int) -> "ShareState":
+    def initialized(self, state_epoch: int, start_offset: int, now_ms: int) -> "SharePartitionState":
         """Return the state with a new start offset and a new state epoch, which fences the leader.
 
         Without a start offset only the epoch changes: whoever asks does not know what has been consumed. Raises
@@ -46,11 +46,11 @@ class ShareState:
             raise Refused(ErrorCode.fenced_state_epoch)
         if start_offset == UNINITIALIZED:
             return replace(self.snapshot(), state_epoch=state_epoch)
-        return ShareState(
+        return SharePartitionState(
             self.snapshot_epoch + 1, state_epoch, self.leader_epoch, start_offset, UNKNOWN_COUNT, now_ms, (), (), 0
         )
 
-    def read_by(self, leader_epoch: int) -> "ShareState":
+    def read_by(self, leader_epoch: int) -> "SharePartitionState":
         """Return the state that a leader reads: it fences earlier leaders. Raises Refused(FENCED_LEADER_EPOCH)."""
         self._check_leader(leader_epoch)
         return self if leader_epoch <= self.leader_epoch else replace(self, leader_epoch=leader_epoch)
@@ -62,7 +62,7 @@ class ShareState:
         start_offset: int,
         batches: Sequence[StateBatch],
         delivery_complete_count: int,
-    ) -> "ShareState":
+    ) -> "SharePartitionState":
         """Return the state after a write of the leader. Raises Refused: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
 
         Within one state epoch a write that arrives late takes nothing back: the start offset rises only, and of two
@@ -83,11 +83,11 @@ class ShareState:
             updates=self.updates + 1,
         )
 
-    def snapshot(self) -> "ShareState":
+    def snapshot(self) -> "SharePartitionState":
         """Return the same state as a new snapshot."""
         return replace(self, snapshot_epoch=self.snapshot_epoch + 1, changed=(), updates=0)
 
-    def restored(self, update: "ShareState") -> "ShareState":
+    def restored(self, update: "SharePartitionState") -> "SharePartitionState":
         """Return a snapshot with the last update, unless the update belongs to an earlier snapshot."""
         if update.snapshot_epoch != self.snapshot_epoch:
             return self

@@ -24,7 +24,7 @@ from cordwood.cluster.security.principal import Identity
 from cordwood.cluster.share.coordinator import StateRead
 from cordwood.cluster.share.measures import ShareMeasures
 from cordwood.cluster.share.share_partitions import SharePartitionView
-from cordwood.cluster.share.state import ShareState
+from cordwood.cluster.share.state import SharePartitionState
 from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import TRANSACTIONAL, check, split
@@ -196,18 +196,18 @@ class ShareFixture:
 
     @property
     def measures(self) -> ShareMeasures:
-        return self.broker.broker._share_groups.partitions.measures
+        return self.broker.broker._shares.partitions.measures
 
     def view(self, partition: int = 0) -> SharePartitionView:
         """Return the group's share partition at its leader."""
-        views = self.broker.broker._share_groups.partitions.views()
+        views = self.broker.broker._shares.partitions.views()
         (found,) = [view for view in views if (view.group_id, view.partition) == (GROUP, partition)]
         return found
 
-    async def stored(self) -> ShareState:
+    async def stored(self) -> SharePartitionState:
         """Return the stored state of the group's first partition."""
         key = SharePartitionKey(GROUP, self.topic_id, 0)
-        coordinator = self.broker.broker._share_groups.coordinator
+        coordinator = self.broker.broker._shares.coordinator
         (answer,) = await coordinator.summarize([StateRead(key, -1)])
         while answer.code is ErrorCode.coordinator_load_in_progress:
             await asyncio.sleep(0.1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules
-from cordwood.cluster.share.state import ShareState
+from cordwood.cluster.share.state import SharePartitionState
 from cordwood.cluster.share.states import FINAL, AcknowledgementBatch, AcknowledgementType, RecordState
 
 LOCK_S = 10.0
@@ -38,7 +38,7 @@ class AnySharePartition:
         self.rules = ShareRules(LIMIT, LOCK_S, rng.choice((1000, 10, 4)), rng.random() < 0.5)
         self.log: list[LogBatch] = []
         self.end = self.log_start = self.last_start = 0
-        self.stored = ShareState(start_offset=0)
+        self.stored = SharePartitionState(start_offset=0)
         self.now = 0.0
         self.known: dict[int, Known] = {}
         self.state = SharePartition(0, (), self.rules)

@@ -1,9 +1,10 @@
 """Share groups over restarts and power cuts of a broker: what was acknowledged is never delivered again."""
 
 import asyncio
+from datetime import timedelta
 
 from kio.schema.errors import ErrorCode
-from share_fixture import GROUP, ShareFixture, with_members
+from share_fixture import GROUP, TOPIC, ShareFixture, with_members
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 
@@ -67,7 +68,7 @@ def test_updates_and_snapshots_are_restored() -> None:
 def test_states_are_initialized_summarized_and_deleted() -> None:
     async def story(group: ShareFixture) -> None:
         await group.produce("a", "b", "c")
-        states, topic_id = group.broker.broker._share_groups.persister, group.topic_id
+        states, topic_id = group.broker.broker._shares.persister, group.topic_id
         await states.initialize(GROUP, topic_id, 0, 1, 2)
         assert (await states.summarize(GROUP, topic_id, 0))[:3] == (1, 0, 2)
         worker = group.member()
@@ -123,5 +124,20 @@ def test_acknowledgements_fail_while_their_state_cannot_be_stored() -> None:
         await group.configure_topic("__share_group_state", **{"max.message.bytes": "10000"})
         await asyncio.sleep(1)
         assert await worker.acknowledge(0, 0) is NONE, "the lock went on"
+
+    with_members(story)
+
+
+def test_the_states_of_a_deleted_topic_are_deleted() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a")
+        await group.member().fetch()
+        assert group.broker.broker._shares.coordinator.count() == 1
+        await group.ask(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=timedelta(seconds=30))
+        await asyncio.sleep(5)
+        assert group.broker.broker._shares.coordinator.count() == 0
+        await group.restart()
+        await asyncio.sleep(5)
+        assert group.broker.broker._shares.coordinator.count() == 0
 
     with_members(story)

@@ -24,7 +24,7 @@ from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.timestamps import Found, first_at_or_after
 
 
-class ShareGroups:
+class ShareServices:
     """The factory and the lifecycle of them."""
 
     def __init__(
