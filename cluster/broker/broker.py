@@ -399,7 +399,7 @@ class Broker:
         self._shares = ShareServices(
             settings,
             self._quorum,
-            coordinators.of_shares(),
+            coordinators.of_share_groups(),
             self._cluster_client("share-groups"),
             self._group_configs,
             self._decoding,
