@@ -220,7 +220,7 @@ class ShareGroup(AnyGroup):
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
         assert isinstance(result, ShareAssignment), "the group's computations are assignments"
         self._computing = False
-        self.assignment_epoch = result.epoch
+        self.assignment_epoch = max(self.assignment_epoch, result.epoch)
         self._change(ShareRecordType.TARGET_METADATA)
         for member_id, target in result.targets.items():
             if member_id in self._members and self._targets.get(member_id, NOTHING) != target:
@@ -332,6 +332,10 @@ class ShareGroup(AnyGroup):
         ):
             self._change(kind, member.id)
         self._bump()
+        if not self._members:
+            # As in Kafka, the assignment of no member is computed at once.
+            self.assignment_epoch = self.group_epoch
+            self._change(ShareRecordType.TARGET_METADATA)
 
     def _count(self, after: frozenset[str], before: frozenset[str]) -> None:
         """Count a changed subscription."""

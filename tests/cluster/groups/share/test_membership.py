@@ -65,6 +65,7 @@ def test_a_member_that_leaves_makes_room() -> None:
     assert group.beat("a") == {"flights": [0, 1, 2, 3]}
     group.leave("a")
     assert (group.group.state_name, group.group.member_count) == ("Empty", 0)
+    assert group.group.assignment_epoch == group.group.epoch
 
 
 def test_a_silent_member_is_removed() -> None:
