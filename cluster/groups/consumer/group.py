@@ -123,11 +123,10 @@ class ConsumerGroup(ClassicMembers):
         self._restart_session(after, now_ms)
         for timer in (Timer.CLASSIC_JOIN, Timer.CLASSIC_SYNC):
             self._deadlines.remove(TimerKey(timer, member_id))
-        self._note_confirmation(after, request.owned)
-        is_full = request.is_full
+        is_full, owned = request.is_full, request.owned
 
         def reply(held: HeldRequest, member: ConsumerMember) -> OtherAnswer:
-            return OtherAnswer(held.request_id, self._reply(member, held.before, is_full=is_full))
+            return OtherAnswer(held.request_id, self._reply(member, held.before, owned, is_full=is_full))
 
         held = HeldRequest(request_id, self.group_epoch, before, request.owned, reply, _refusal)
         if waits:
@@ -211,14 +210,15 @@ class ConsumerGroup(ClassicMembers):
         self._put(replace(member, epoch=STATIC_LEAVE_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS))
         self.records.change(RecordType.CURRENT_ASSIGNMENT, member.id)
 
-    def _note_confirmation(self, member: ConsumerMember, owned: Partitions | None) -> None:
-        if owned is not None and owned == member.assigned:
-            self._unconfirmed.discard(member.id)
-
-    def _reply(self, member: ConsumerMember, before: ConsumerMember, *, is_full: bool) -> ConsumerReply:
+    def _reply(
+        self, member: ConsumerMember, before: ConsumerMember, owned: Partitions | None, *, is_full: bool
+    ) -> ConsumerReply:
         """Return the reply to a member, with its assignment until the member has shown that it knows it."""
         if is_full or member.assigned != before.assigned:
             self._unconfirmed.add(member.id)
+        elif owned is not None:
+            note = self._unconfirmed.discard if owned == member.assigned else self._unconfirmed.add
+            note(member.id)
         assignment = member.assigned if member.id in self._unconfirmed else None
         interval_ms = self.context.config(self.group_id).consumer.heartbeat_interval_ms
         return ConsumerReply(ErrorCode.none, None, member.id, member.epoch, interval_ms, assignment)
