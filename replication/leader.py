@@ -189,9 +189,13 @@ class LeaderView:
         Then no follower has to be watched: one that connects is considered when it reports.
         """
         followers, others = self.followers, self._others
-        return len(followers) <= len(others) and all(
-            other in followers and followers[other].flushed_end >= log_end for other in others
-        )
+        if len(followers) > len(others):
+            return False
+        for other in others:
+            view = followers.get(other)
+            if view is None or view.flushed_end < log_end:
+                return False
+        return True
 
     def may_grow(self, follower: int, high_watermark: int) -> bool:
         """Return whether a follower outside the ISR has caught up far enough to be proposed."""

@@ -245,8 +245,12 @@ class LeaderRole:
 
     def watch_followers(self) -> None:
         """Look for ISR changes at intervals: a follower that reports nothing would not be noticed otherwise."""
-        if not self.view.is_complete(self.log.log_end):
+        if not self.has_all_in_sync():
             self.partition.context.wants_isr_change(self.partition)
+
+    def has_all_in_sync(self) -> bool:
+        """Return whether nothing can change the ISR before the next append or the next report of a follower."""
+        return self.view.is_complete(self.log.log_end)
 
     def _consider_growing(self, broker_id: int) -> None:
         if self.view.may_grow(broker_id, self.partition.high_watermark):

@@ -135,7 +135,7 @@ class LogCleaner:
         now_ms = self._wall_clock()
         found: list[Partition] = []
         candidates: list[tuple[Dirtiness, LogConfig]] = []
-        for count, partition in enumerate(list(self._replicas), 1):
+        for count, partition in enumerate(self._replicas.of_topics(_may_be_compacted), 1):
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
             if not _is_compacted(partition) or not self._is_free(partition):
@@ -317,6 +317,11 @@ class LogCleaner:
 def _next_step(steps: Iterator[int | Rewritten]) -> int | Rewritten | None:
     """Take the next step of a round, in a thread."""
     return next(steps, None)
+
+
+def _may_be_compacted(partition: Partition) -> bool:
+    """Return whether the topic of the partition is compacted: its partitions have one configuration."""
+    return partition.log.config.compacted
 
 
 def _is_compacted(partition: Partition) -> bool:

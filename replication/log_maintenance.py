@@ -258,9 +258,9 @@ class LogMaintenance:
         for count, partition in enumerate(list(self._replicas), 1):
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if partition.leading is not None:
+            if (leading := partition.leading) is not None and not leading.has_all_in_sync():
                 with partition.contained():
-                    partition.leading.watch_followers()
+                    leading.watch_followers()
 
     async def _remove_segments(
         self, partition: Partition, segments: Sequence[Segment], *, is_manifest_written: bool

@@ -70,6 +70,11 @@ class Replicas:
     def __iter__(self) -> Iterator[Partition]:
         return chain.from_iterable(map(dict.values, self._by_topic.values()))
 
+    def of_topics(self, is_wanted: Callable[[Partition], bool]) -> list[Partition]:
+        """Return the partitions of the topics of which `is_wanted` holds for the first partition here."""
+        held = self._by_topic.values()
+        return [one for partitions in held if is_wanted(next(iter(partitions.values()))) for one in partitions.values()]
+
     def home_of(self, place: TopicIdPartition) -> LogDirectory | None:
         """Return the log directory of the partition; None if no directory has files of it."""
         return self._homes.get((place.topic_id, place.partition))

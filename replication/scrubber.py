@@ -24,6 +24,8 @@ STEPS_PER_SECOND = 50
 """Limit of the steps, however high the rate."""
 PAUSE_S = 1.0
 """Pause between two passes, however long they take."""
+PARTITIONS_PER_STEP = 250
+"""Partitions that are looked at in one iteration of the event loop, if they have no data."""
 FILE_BYTES = 32 << 10
 """Bytes that opening a file counts for at least, by its processor time: thousands of small logs share the rate."""
 
@@ -82,7 +84,11 @@ class Scrubber:
         await self._scrub_flushed_offsets(directory)
         together: list[Partition] = []
         size = 0
-        for partition in [partition for partition in self._replicas if partition.directory is directory]:
+        for count, partition in enumerate(list(self._replicas), 1):
+            if count % PARTITIONS_PER_STEP == 0:
+                await asyncio.sleep(0)
+            if partition.directory is not directory or not _may_be_read(partition):
+                continue
             together.append(partition)
             size += _size(partition)
             if size >= self._step_bytes:
@@ -91,8 +97,6 @@ class Scrubber:
         await self._scrub_partitions(directory, together)
 
     async def _scrub_partitions(self, directory: LogDirectory, partitions: Iterable[Partition]) -> None:
-        # Without this, thousands of empty logs would be one step of the event loop.
-        await asyncio.sleep(0)
         views = [(partition, view_of(partition.log)) for partition in partitions if _may_be_read(partition)]
         proofs = _proofs_of(views)
         is_through = not views

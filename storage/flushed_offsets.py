@@ -66,10 +66,14 @@ class FlushedOffsets:
         self.file = file
         self._slots: dict[tuple[UUID, int], int] = {}
         self._marks: dict[tuple[UUID, int], FlushedOffset] = {}
+        self._owners: list[tuple[UUID, int] | None] = []
+        """The log of each slot, or None."""
+        self._sound: dict[int, int] = {}
+        """CRC-32C of the reads whose entries were all intact when they were last verified, by number."""
         self._free: list[int] = []
         content = read_around(file, file.size(), 0)
         slots = range(0, len(content), SLOT_BYTES)
-        self._count = len(slots)
+        self._owners = [None] * len(slots)
         for position in slots:
             self._load(position // SLOT_BYTES, content[position : position + SLOT_BYTES])
         self._free.reverse()
@@ -85,24 +89,37 @@ class FlushedOffsets:
         """
         key = (topic_id, partition)
         if key not in self._slots:
-            slot = self._free.pop() if self._free else self._count
+            slot = self._free.pop() if self._free else len(self._owners)
             self.file.pwrite([_FREE], slot * SLOT_BYTES)
             self._slots[key] = slot
-            self._count = max(self._count, slot + 1)
+            if slot == len(self._owners):
+                self._owners.append(None)
+            self._own(slot, key)
         return FlushMark(self.file, self._slots[key], topic_id, partition)
 
     def damaged_entries(self) -> Iterator[dict[tuple[UUID, int], DamagedLog]]:
         """Yield the logs whose entry is damaged and must be written again, by read of at most ENTRIES_PER_READ entries.
 
-        Each read blocks on the disk, but not for long. Entries may be changed between two of them.
+        Each read blocks on the disk, but not for long. Entries may be changed between two of them. What has the bytes
+        that were intact before is not decoded again.
         """
-        entries = sorted((slot, key) for key, slot in self._slots.items())
-        for at in range(0, len(entries), ENTRIES_PER_READ):
-            part = [(slot, key) for slot, key in entries[at : at + ENTRIES_PER_READ] if self._slots.get(key) == slot]
-            if part:
-                first, last = part[0][0], part[-1][0]
-                content = read_around(self.file, (last - first + 1) * SLOT_BYTES, first * SLOT_BYTES)
-                yield {key: self._damage(slot) for slot, key in part if not _is_intact(content, slot - first, key)}
+        for number, first in enumerate(range(0, len(self._owners), ENTRIES_PER_READ)):
+            owners = self._owners[first : first + ENTRIES_PER_READ]
+            content = read_around(self.file, len(owners) * SLOT_BYTES, first * SLOT_BYTES)
+            crc = crc32c(content)
+            if self._sound.get(number) == crc:
+                yield {}
+                continue
+            damaged = {
+                key: self._damage(first + slot)
+                for slot, key in enumerate(owners)
+                if key is not None and not _is_intact(content, slot, key)
+            }
+            if damaged:
+                self._sound.pop(number, None)
+            else:
+                self._sound[number] = crc
+            yield damaged
 
     def damage_of(self, topic_id: UUID, partition: int) -> DamagedLog | None:
         """Return the damage of a log's entry, which must be written again. Blocks on the disk, but not for long."""
@@ -119,6 +136,11 @@ class FlushedOffsets:
         if slot is not None:
             self.file.pwrite([_FREE], slot * SLOT_BYTES)
             self._free.append(slot)
+            self._own(slot, None)
+
+    def _own(self, slot: int, key: tuple[UUID, int] | None) -> None:
+        self._owners[slot] = key
+        self._sound.pop(slot // ENTRIES_PER_READ, None)
 
     def _load(self, slot: int, content: bytes) -> None:
         if not any(content):
@@ -131,6 +153,7 @@ class FlushedOffsets:
         topic_id, partition, end, epoch, _ = _SLOT.unpack(content)
         key = (UUID(bytes=topic_id), partition)
         self._slots[key], self._marks[key] = slot, FlushedOffset(end, epoch)
+        self._owners[slot] = key
 
     def _damage(self, slot: int) -> DamagedLog:
         return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark differs from what was written")
@@ -142,4 +165,5 @@ def _is_intact(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
     if noted == _FREE:
         return True
     topic_id, partition, _, _, crc = _SLOT.unpack(noted)
-    return (UUID(bytes=topic_id), partition) == key and crc == crc32c(noted[: _CHECKED.size])
+    is_named: bool = (topic_id, partition) == (key[0].bytes, key[1])
+    return is_named and bool(crc == crc32c(noted[: _CHECKED.size]))

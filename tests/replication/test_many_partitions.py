@@ -15,8 +15,7 @@ from cordwood.replication.log_maintenance import (
     Intervals,
     LogMaintenance,
 )
-from cordwood.replication.scrubber import FILE_BYTES, PASS_S, Scrubber
-from cordwood.storage.scrub import PIECE_BYTES
+from cordwood.replication.scrubber import FILE_BYTES, PARTITIONS_PER_STEP, PASS_S, Scrubber
 
 MANY = 3 * CHECKPOINTS_PER_ROUND
 SCRUB_BYTES_PER_SECOND = 8 << 20
@@ -117,7 +116,7 @@ def test_waiters_are_refused_wherever_they_wait() -> None:
 
 def test_scrubbing_many_empty_logs_lets_other_work_run() -> None:
     async def scenario() -> None:
-        broker, count = ReplicaFixture(), 500
+        broker, count = ReplicaFixture(), 4 * PARTITIONS_PER_STEP
         for index in range(count):
             broker.partition(index)
 
@@ -129,7 +128,7 @@ def test_scrubbing_many_empty_logs_lets_other_work_run() -> None:
         while not scrubbing.done():
             turns += 1
             await asyncio.sleep(0)
-        assert turns >= count // (PIECE_BYTES // FILE_BYTES)
+        assert turns >= count // PARTITIONS_PER_STEP
 
     run(scenario())
 

@@ -141,6 +141,36 @@ def test_many_entries_are_verified_in_reads_of_a_few_while_entries_come_and_go(d
     assert [list(part) for part in parts] == [[], [(TOPIC, 2 * ENTRIES_PER_READ + 1)]]
 
 
+class CountedId(UUID):
+    """A topic id that counts how often an entry is compared with it."""
+
+    compared = 0
+
+    @property
+    def bytes(self) -> bytes:
+        CountedId.compared += 1
+        return super().bytes
+
+
+def test_entries_that_were_intact_are_decoded_again_only_after_a_change(disk: SimulatedDisk) -> None:
+    marks, topic_id = opened(disk), CountedId(int=1)
+    for partition in range(2 * ENTRIES_PER_READ):
+        note(marks, topic_id, partition, 7)
+
+    def compared() -> int:
+        CountedId.compared = 0
+        list(marks.damaged_entries())
+        return CountedId.compared
+
+    assert [compared(), compared()] == [2 * ENTRIES_PER_READ, 0]
+    note(marks, topic_id, 3, 8)
+    assert [compared(), compared()] == [ENTRIES_PER_READ, 0]
+    marks.forget(topic_id, 4)
+    assert [compared(), compared()] == [ENTRIES_PER_READ - 1, 0]
+    disk.flip("/marks", 6 * SLOT_BYTES + 20, 4)
+    assert [compared(), compared()] == [ENTRIES_PER_READ - 1] * 2, "as long as an entry is damaged"
+
+
 def damaged(marks: FlushedOffsets) -> dict[tuple[UUID, int], int]:
     """Return the positions of the damaged entries, which are the same one by one."""
     places = [*((TOPIC, partition) for partition in range(3)), (OTHER, 0), (OTHER, 1)]
