@@ -88,10 +88,15 @@ def _of_classic(
 
 
 def as_classic(group: "ConsumerGroupState", topics: TopicMap) -> SavedGroup:
-    """Return a consumer group of classic members alone as a classic group, with its targets as assignments."""
+    """Return a consumer group of classic members alone as a classic group, with its targets as assignments.
+
+    Its generation is that of the newest members, not the group epoch: they learn from REBALANCE_IN_PROGRESS that they
+    have to join again, and what they commit before that counts.
+    """
     protocol = _common_protocol(group)
+    generation = max(member.epoch for member in group.members) or group.group_epoch
     members = tuple(_saved(member, protocol, group.targets, topics) for member in group.members)
-    return SavedGroup(CONSUMER, group.group_epoch, protocol, members[0].member_id, members)
+    return SavedGroup(CONSUMER, generation, protocol, members[0].member_id, members)
 
 
 def _common_protocol(group: "ConsumerGroupState") -> str:

@@ -166,10 +166,11 @@ def test_the_last_new_member_leaves_a_classic_group(group: ConsumerGroupScenario
     assert reply.code is ErrorCode.none
     classic = group.group
     assert isinstance(classic, Group)
-    assert (classic.state, classic.generation) == (State.PREPARING_REBALANCE, 7)
+    assert (classic.state, classic.generation) == (State.PREPARING_REBALANCE, 5)
     assert {member.id for member in classic.members} == {"c1", "c2"}
     assert {int.from_bytes(key[:2], "big") for key in group.log} <= {2}
-    assert classic.heartbeat("c1", None, 7, group.now_ms) is ErrorCode.rebalance_in_progress
+    assert classic.heartbeat("c1", None, 5, group.now_ms) is ErrorCode.rebalance_in_progress
+    assert classic.check_commit("c1", None, 5, group.now_ms) is ErrorCode.none
 
 
 def test_an_expiry_downgrades_too(group: ConsumerGroupScenario) -> None:
