@@ -188,11 +188,18 @@ class SharePartitions:
         for session in self.sessions.end_of(connection):
             self.session_ended(session)
 
-    def state_deleted(self, key: SharePartitionKey) -> None:
-        """Forget a share partition whose stored state was deleted or set anew."""
-        led = self._led.get(key)
-        if led is not None:
-            self._drop(led)
+    def session_opened(self, session: ShareSession) -> None:
+        """Have the states of a group without other sessions read again: they may have been altered meanwhile.
+
+        Only a group without members can be altered (KIP-932). A state that is being written shows by its epoch whether
+        it has been.
+        """
+        group_id = session.key.group_id
+        if self.sessions.count_of(group_id) == 1:
+            for led in [led for led in self._led.values() if led.key.group_id == group_id]:
+                state = led.state
+                if state.next_deadline() is None and not (state.is_writing or state.must_write or led.is_copying):
+                    self._drop(led)
 
     async def _release(self, session: ShareSession) -> None:
         for number, (topic_id, index) in enumerate(session.partitions, 1):

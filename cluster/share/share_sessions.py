@@ -3,6 +3,7 @@
 A session belongs to the connection that opened it, and ends with it. All sessions share the memory of fetch sessions.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -49,6 +50,7 @@ class ShareSessions:
         self._partitions_max = pool.limit // SESSION_PARTITION_BYTES // SESSION_SHARE
         self._sessions: dict[MemberKey, ShareSession] = {}
         self._by_owner: dict[Hashable, dict[MemberKey, None]] = {}
+        self._by_group: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -64,6 +66,7 @@ class ShareSessions:
             self._pool.waits += 1
             raise Refused(ErrorCode.share_session_limit_reached)
         session = self._sessions[key] = ShareSession(key, owner, partitions=partitions)
+        self._by_group[key.group_id] += 1
         self._by_owner.setdefault(owner, {})[key] = None
         self._count(len(partitions))
         return session
@@ -103,11 +106,18 @@ class ShareSessions:
         session = self._sessions.pop(key, None)
         if session is not None:
             self._count(-len(session.partitions))
+            self._by_group[key.group_id] -= 1
+            if not self._by_group[key.group_id]:
+                del self._by_group[key.group_id]
             others = self._by_owner[session.owner]
             del others[key]
             if not others:
                 del self._by_owner[session.owner]
         return session
+
+    def count_of(self, group_id: str) -> int:
+        """Return the number of sessions of a group."""
+        return self._by_group[group_id]
 
     def end_of(self, owner: Hashable) -> list[ShareSession]:
         """End all sessions that a connection has opened, and return them."""

@@ -167,7 +167,9 @@ class ShareFetch:
                 raise Refused(ErrorCode.invalid_request, "The first request of a session cannot acknowledge records.")
             connection = self._slot.connection
             connection.ended.setdefault(self._share.connection_ended, None)
-            return sessions.open(member, connection, wanted)
+            session = sessions.open(member, connection, wanted)
+            self._share.session_opened(session)
+            return session
         session = sessions.use(member, request.share_session_epoch)
         if request.share_session_epoch != FINAL_EPOCH:
             forgotten = [

@@ -1,9 +1,12 @@
 """`cordwood group` against a broker."""
 
+import time
+from typing import Any
+
 import pytest
 from broker_fixture import RunningBroker, wait_until
 from command import cordwood, in_process, start_cordwood
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ShareConsumer
 
 from cordwood.cluster.cli.exits import ExitCode
 
@@ -156,3 +159,48 @@ def test_a_group_of_the_consumer_protocol_is_shown_with_epochs_and_targets(broke
     assert moved.exit_code == ExitCode.OK, moved.stderr
     assert sum(committed(broker, name)) == 3
     assert in_process("group", "delete", name, "--yes", bootstrap=bootstrap).exit_code == ExitCode.OK
+
+
+def test_a_share_group_is_shown_reset_and_deleted(broker: RunningBroker) -> None:
+    name, topic, bootstrap = "sharers", "shared", broker.bootstrap
+    in_process("topic", "create", topic, "--partitions", "1", bootstrap=bootstrap)
+    configured = in_process(
+        "group", "config", name, "--config", "share.auto.offset.reset=earliest", bootstrap=bootstrap
+    )
+    assert configured.exit_code == ExitCode.OK, configured.stderr
+    cordwood("produce", topic, stdin=b"a\nb\nc\n", bootstrap=bootstrap)
+
+    def described() -> Any:
+        return in_process("group", "describe", name, "--json", bootstrap=bootstrap).json
+
+    def read() -> list[bytes]:
+        """Read as a share consumer until there is a record, and acknowledge all."""
+        consumer, found = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": name}), list[bytes]()
+        consumer.subscribe([topic])
+        try:
+            deadline = time.monotonic() + 30
+            while len(found) < 3 and time.monotonic() < deadline:
+                found += [message.value() for message in consumer.poll(0.5) or []]
+            assert described()["members"][0]["topics"] == [topic]
+            refused = in_process("group", "reset", name, "--to", "earliest", "--execute", bootstrap=bootstrap)
+            assert "stop them, then reset it" in refused.stderr
+            consumer.commit_sync()
+        finally:
+            consumer.close()
+        return found
+
+    assert read() == [b"a", b"b", b"c"]
+    wait_until(lambda: described()["partitions"][0]["start"] == 3, 30, "the start offset to move")
+    assert (described()["type"], described()["state"], described()["partitions"][0]["lag"]) == ("share", "empty", 0)
+    listed = in_process("group", "list", "--type", "share", "--json", bootstrap=bootstrap).json
+    assert [row["group"] for row in listed] == [name]
+    shown = in_process("group", "reset", name, "--to", "earliest", "--json", bootstrap=bootstrap).json
+    assert shown["partitions"] == [{"topic": topic, "partition": 0, "committed": 3, "new": 0}]
+    moved = in_process("group", "reset", name, "--to", "earliest", "--execute", bootstrap=bootstrap)
+    assert moved.exit_code == ExitCode.OK, moved.stderr
+    assert read() == [b"a", b"b", b"c"]
+    offsets = in_process("group", "delete", name, "--topic", topic, "--yes", bootstrap=bootstrap)
+    assert offsets.exit_code == ExitCode.OK, offsets.stderr
+    assert described()["partitions"] == []
+    assert in_process("group", "delete", name, "--yes", bootstrap=bootstrap).exit_code == ExitCode.OK
+    assert "there is no group" in in_process("group", "describe", name, bootstrap=bootstrap).stderr
