@@ -47,7 +47,7 @@ class SharePartitionState:
         if start_offset == UNINITIALIZED:
             return replace(self.snapshot(), state_epoch=state_epoch)
         return SharePartitionState(
-            self.snapshot_epoch + 1, state_epoch, self.leader_epoch, start_offset, UNKNOWN_COUNT, now_ms, (), (), 0
+            self.snapshot_epoch + 1, state_epoch, self.leader_epoch, start_offset, 0, now_ms, (), (), 0
         )
 
     def read_by(self, leader_epoch: int) -> "SharePartitionState":
