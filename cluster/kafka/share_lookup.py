@@ -16,7 +16,7 @@ from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.share.led import LedSharePartition
 from cordwood.cluster.share.share_partition import check_batches
 from cordwood.cluster.share.share_sessions import MemberKey, PartitionId
-from cordwood.cluster.share.states import AcknowledgementBatch, SharePartitionKey
+from cordwood.cluster.share.states import AcknowledgementBatch, AcknowledgementType, SharePartitionKey
 from cordwood.replication.partition import Partition
 
 MEMBER_ID_CHARS_MAX = 36
@@ -82,13 +82,19 @@ async def open_partition(group_id: str, place: PartitionId, call: Call) -> LedSh
 
 
 async def acknowledge(
-    member: MemberKey, wanted: Collection[PartitionAcks], call: Call, *, may_renew: bool
+    member: MemberKey, wanted: Collection[PartitionAcks], call: Call, *, is_renewal: bool
 ) -> "list[asyncio.Future[None] | NotAnswered | None]":
-    """Acknowledge records. Return a future for each partition, or why it is refused; None if nothing is stored."""
+    """Acknowledge records. Return a future for each partition, or why it is refused; None if nothing is stored.
+
+    Only a request that says so may renew locks (KIP-1222), and only where the group's configs permit it.
+    """
+    permits_renewal = call.services.share.config_of(member.group_id).renew_enable
     results: list[asyncio.Future[None] | NotAnswered | None] = []
     async for acks in call.turns.each(wanted):
         try:
-            check_batches(acks.batches, may_renew=may_renew)
+            check_batches(acks.batches, may_renew=is_renewal)
+            if not permits_renewal and any(AcknowledgementType.RENEW in batch.types for batch in acks.batches):
+                raise Refused(ErrorCode.invalid_record_state, "The share group does not permit to renew locks.")
             led = await open_partition(member.group_id, acks.place, call)
             results.append(call.services.share.acknowledge(led, member.member_id, acks.batches))
         except (Refused, *EXPECTED) as error:
@@ -114,10 +120,3 @@ async def stored(results: "Sequence[asyncio.Future[None] | NotAnswered | None]")
 def not_answered(error: Exception) -> NotAnswered:
     """Return the error code and the message of Refused or one of EXPECTED."""
     return NotAnswered(error.code, error.message) if isinstance(error, Refused) else NotAnswered(code_of(error))
-
-
-def may_renew(is_renewal: bool, group_id: str, call: Call) -> bool:
-    """Return whether the acknowledgements of a request may renew locks (KIP-1222). Raises Refused."""
-    if is_renewal and not call.services.share.config_of(group_id).renew_enable:
-        raise Refused(ErrorCode.invalid_request, "The share group does not permit to renew locks.")
-    return is_renewal

@@ -230,14 +230,14 @@ class SharePartition:
 
     def expire(self, now: float) -> int:
         """Release the records whose locks have ended. Return how many there are."""
-        return self._release([run for run in self._locked() if run.deadline <= now], 0)
+        return self._release([run for run in self._locked() if run.deadline <= now])
 
     def release_member(self, member: str) -> int:
         """Release what a member has acquired, after the end of its session. Return how many records there are.
 
-        As in Kafka this delivery does not count: the member may not have got the records.
+        As in Kafka this delivery counts: the member may have got the records, and they may be why it ended.
         """
-        return self._release([run for run in self._locked() if run.member == member], 1)
+        return self._release([run for run in self._locked() if run.member == member])
 
     def archived(self, start: int, end: int) -> int:
         """Archive records that the dead-letter queue has. Return how many there are."""
@@ -320,10 +320,9 @@ class SharePartition:
         is_plain = state is RecordState.ARCHIVING and not self.rules.has_dead_letters
         return RecordState.ARCHIVED if is_plain else state
 
-    def _release(self, runs: Sequence[Run], uncounted: int) -> int:
+    def _release(self, runs: Sequence[Run]) -> int:
         for run in runs:
-            state = RecordState.AVAILABLE if uncounted else self._after(run, RecordState.AVAILABLE)
-            self._aim(run, state, run.delivery_count - uncounted)
+            self._aim(run, self._after(run, RecordState.AVAILABLE), run.delivery_count)
         return _size(runs)
 
     def _aim(self, run: Run, state: RecordState, delivery_count: int) -> None:
@@ -442,17 +441,22 @@ class SharePartition:
 
 
 def check_batches(batches: Sequence[AcknowledgementBatch], *, may_renew: bool) -> None:
-    """Check the acknowledgements of one partition. Raises Refused(INVALID_REQUEST)."""
+    """Check the acknowledgements of one partition.
+
+    Raises Refused: INVALID_RECORD_STATE for records that are acknowledged twice, INVALID_REQUEST otherwise.
+    """
     largest = AcknowledgementType.RENEW if may_renew else AcknowledgementType.REJECT
-    end = 0
+    start = end = 0
     for batch in batches:
-        if batch.start < end or batch.end <= batch.start:
+        if batch.start < start or batch.end <= batch.start:
             raise Refused(ErrorCode.invalid_request, "Acknowledgement batches are not in the order of their offsets.")
         if len(batch.types) not in (1, batch.end - batch.start):
             raise Refused(ErrorCode.invalid_request, "A batch needs one acknowledge type, or one for each record.")
         if not 0 <= min(batch.types) <= max(batch.types) <= largest:
             raise Refused(ErrorCode.invalid_request, "An acknowledge type is not known, or not permitted here.")
-        end = batch.end
+        if batch.start < end:
+            raise Refused(ErrorCode.invalid_record_state, f"The record at offset {batch.start} is acknowledged twice.")
+        start, end = batch.start, batch.end
 
 
 def _pieces(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, AcknowledgementType]]:

@@ -31,7 +31,6 @@ from cordwood.cluster.kafka.share_lookup import (
     PartitionAcks,
     acknowledge,
     leader_of,
-    may_renew,
     member_of,
     stored,
 )
@@ -41,6 +40,7 @@ from cordwood.cluster.share.states import AcknowledgementBatch
 KEY, VERSIONS = ApiKey.SHARE_ACKNOWLEDGE, range(1, 3)
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
 
+NO_LOCK = timedelta(0)
 _NO_LEADER = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
 
 
@@ -48,14 +48,13 @@ async def handle(request: ShareAcknowledgeRequest, call: Call) -> ShareAcknowled
     lock = timedelta(milliseconds=call.services.share.config_of(request.group_id or "").record_lock_ms)
     try:
         member = member_of(request.group_id, request.member_id, call)
-        renews = may_renew(request.is_renew_ack, member.group_id, call)
         _use_session(member, request.share_session_epoch, call)
     except Refused as refusal:
         return ShareAcknowledgeResponse(
             throttle_time=NO_THROTTLE,
             error_code=refusal.code,
             error_message=refusal.message,
-            acquisition_lock_timeout=lock,
+            acquisition_lock_timeout=NO_LOCK,
             responses=(),
             node_endpoints=(),
         )
@@ -63,7 +62,7 @@ async def handle(request: ShareAcknowledgeRequest, call: Call) -> ShareAcknowled
         PartitionAcks((topic.topic_id or NO_ID, row.partition_index), batches_in(row.acknowledgement_batches))
         async for topic, row in call.turns.within((topic, topic.partitions) for topic in request.topics)
     ]
-    results = await acknowledge(member, acks, call, may_renew=renews)
+    results = await acknowledge(member, acks, call, is_renewal=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         session = call.services.share.sessions.end(member)
         if session is not None:

@@ -29,7 +29,6 @@ from cordwood.cluster.kafka.share_lookup import (
     PartitionAcks,
     acknowledge,
     leader_of,
-    may_renew,
     member_of,
     not_answered,
     open_partition,
@@ -101,6 +100,7 @@ class ShareFetchHandler:
         except Refused as refusal:
             code, message = refusal.code, refusal.message
             slot.refused(int(code))
+            lock_ms = 0
         if throttle.is_active:
             throttle.fetched(head, slot, sum(row.size for row in rows))
             throttle.mute(slot)
@@ -139,12 +139,12 @@ class ShareFetch:
         """Return the rows of the response. Raises Refused."""
         request, call = self._request, self._call
         member = member_of(request.group_id, request.member_id, call)
-        renews = may_renew(request.is_renew_ack, member.group_id, call)
+        renews = request.is_renew_ack
         if renews:
             _check_renewal(request)
         acks = [acks async for acks in call.turns.each(_acks_in(request)) if acks.batches]
         session = self._session(member, acks)
-        results = await acknowledge(member, acks, call, may_renew=renews)
+        results = await acknowledge(member, acks, call, is_renewal=renews)
         if request.share_session_epoch == FINAL_EPOCH:
             if (ended := self._share.sessions.end(member)) is not None:
                 self._share.session_ended(ended)

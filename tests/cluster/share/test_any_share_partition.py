@@ -167,7 +167,7 @@ class AnySharePartition:
         held = self.held(member)
         self.state.release_member(member)
         for offset in held:
-            self.waiting[offset] = None, self.known[offset].deliveries - 1
+            self.waiting[offset] = AcknowledgementType.RELEASE, self.known[offset].deliveries
         self.forget_deleted()
 
     def write(self, outcome: str) -> None:

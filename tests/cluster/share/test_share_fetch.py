@@ -154,7 +154,7 @@ def test_groups_may_forbid_renewals() -> None:
         await group.produce("a")
         worker = group.member()
         await worker.fetch()
-        assert await worker.acknowledge(0, 0, RENEW, is_renew_ack=True) is E.invalid_request
+        assert await worker.acknowledge(0, 0, RENEW, is_renew_ack=True) is E.invalid_record_state
 
     with_members(story, share_renew_acknowledge_enable="false")
 
@@ -168,7 +168,7 @@ def test_a_killed_member_gives_its_records_back_at_once() -> None:
         await asyncio.sleep(1)
         one.hang_up()
         began = asyncio.get_running_loop().time()
-        assert (await waiting).acquired == [(0, 0, 1)], "as in Kafka, that delivery does not count"
+        assert (await waiting).acquired == [(0, 0, 2)], "as in Kafka, that delivery counts"
         assert asyncio.get_running_loop().time() - began < 1
 
     with_members(story)
