@@ -118,6 +118,8 @@ class EffectRunner:
         self._shards: dict[AnyGroup, Shard] = {}
         """The shards of the groups that have a deadline."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When the timer fires: uvloop has no `when` for a time that is now."""
         self._writes: dict[AnyGroup, asyncio.Task[ErrorCode]] = {}
         self._encodings: dict[AnyGroup, asyncio.Future[None]] = {}
         """The end of the last encoding of each group whose record is being encoded in turns."""
@@ -421,10 +423,10 @@ class EffectRunner:
             return
         at = self._clock.loop_time(at_ms)
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._deadline)
+        self._timer, self._timer_at = self._loop.call_at(at, self._deadline), at
 
     def _deadline(self) -> None:
         """Have the groups whose deadlines have passed handle them: some now, and the rest in the next iterations."""

@@ -25,11 +25,8 @@ from cordwood.cluster.groups.exchange import (
     SyncReply,
 )
 from cordwood.cluster.groups.members import Member, Members
-from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX, GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
-
-EXPIRED_PER_TICK_MAX = 200
-"""Largest number of members and pending ids that one tick expires, so that it takes a few milliseconds."""
 
 
 class State(Enum):

@@ -8,6 +8,8 @@ from cordwood.cluster.coordination.topic import TopicCreation
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 MINUTE_MS = 60_000
+EXPIRED_PER_TICK_MAX = 200
+"""Largest number of members and pending ids that one tick of a group expires, so that it takes a few milliseconds."""
 
 
 class MigrationPolicy(Enum):

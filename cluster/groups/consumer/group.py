@@ -4,6 +4,7 @@ The checks and their order are those of Kafka's GroupMetadataManager. Times are 
 """
 
 from dataclasses import replace
+from itertools import islice
 
 from kio.schema.errors import ErrorCode
 
@@ -23,6 +24,7 @@ from cordwood.cluster.groups.consumer.member import (
 from cordwood.cluster.groups.consumer.reconciliation import contains
 from cordwood.cluster.groups.consumer.state import HeldRequest, Timer, TimerKey, has_left
 from cordwood.cluster.groups.exchange import OtherAnswer, RequestId
+from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
 
 SUBSCRIPTION_BYTES_MAX = 64 << 20
 """Memory of all subscriptions above which a group admits no new member."""
@@ -53,10 +55,14 @@ class ConsumerGroup(ClassicMembers):
             self._time_revocation(member, now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Remove the members whose session, or whose time to revoke, join or sync, is over."""
-        for timer, member_id in self._deadlines.take_due(now_ms):
+        """Remove the members whose session, or whose time to revoke, join or sync, is over.
+
+        Of many members some are left for the next tick, which is then due.
+        """
+        for timer, member_id in islice(self._deadlines.take_due(now_ms), EXPIRED_PER_TICK_MAX):
             if member_id in self.members.by_id:
                 self._fence(member_id, f"{member_id} missed its deadline for {timer.value}", now_ms)
+        self._release_held(now_ms)
 
     def check_commit(
         self,

@@ -47,6 +47,8 @@ from cordwood.cluster.resources.turns import Steps, at_once
 
 REGEX_INTERVAL_MS_MIN = 10_000
 """Time between two resolutions of all expressions of a group, however many topics are created."""
+RELEASED_AT_ONCE_MAX = 200
+"""Largest number of requests that one event reconciles and replies to. The others follow in the next iterations."""
 REGEX_MATCHES_AT_ONCE_MAX = 500
 """Matches of expressions with topics that are tried within a request."""
 
@@ -69,6 +71,8 @@ class Timer(Enum):
     REVOCATION = "the revocation of partitions"
     CLASSIC_JOIN = "JoinGroup, after it was told to join again"
     CLASSIC_SYNC = "SyncGroup, after JoinGroup"
+    RELEASE = "the rest of the requests whose assignment is there"
+    """Of the group: it has no member id."""
 
 
 class TimerKey(NamedTuple):
@@ -107,6 +111,7 @@ class ConsumerGroupState(ClassicMembership):
         "_encoded_targets",
         "_held",
         "_may_describe",
+        "_may_release",
         "_must_refresh_all",
         "_reconciled",
         "_regexes_are_stale",
@@ -139,6 +144,8 @@ class ConsumerGroupState(ClassicMembership):
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._held: dict[str, HeldRequest] = {}
         """By member id."""
+        self._may_release = False
+        """Whether there may be something to release: a computation has ended since the last look, or none is needed."""
         self._computing: Compute | None = None
         self._renamed: dict[str, str] = {}
         """New ids of static members that came back while an assignment is computed."""
@@ -283,6 +290,7 @@ class ConsumerGroupState(ClassicMembership):
             self._take(at_once(steps))
 
     def _take(self, result: object) -> None:
+        self._may_release = True
         match result:
             case _Resolved(found, version):
                 self._take_resolved(found, version)
@@ -349,18 +357,27 @@ class ConsumerGroupState(ClassicMembership):
         self._reconciled.clear()
 
     def _release_held(self, now_ms: int) -> None:
-        """Reply to the requests whose assignment is there."""
-        for member_id, held in list(self._held.items()):
-            regex = self.members.by_id[member_id].regex
-            is_resolved = not regex or regex in self.topics.resolved
-            if held.epoch <= self.assignment_epoch and is_resolved:
-                del self._held[member_id]
-                self._answers.append(held.reply(held, self._reconcile(member_id, held.owned, now_ms)))
+        """Reply to the requests whose assignment is there. Of many, leave some for the next `tick`, which is due."""
+        if not self._may_release:
+            return
+        due = [member_id for member_id, held in self._held.items() if self._is_due(member_id, held)]
+        for member_id in due[:RELEASED_AT_ONCE_MAX]:
+            held = self._held.pop(member_id)
+            self._answers.append(held.reply(held, self._reconcile(member_id, held.owned, now_ms)))
+        self._may_release = len(due) > RELEASED_AT_ONCE_MAX
+        if self._may_release:
+            self._deadlines.put(TimerKey(Timer.RELEASE, ""), now_ms)
+
+    def _is_due(self, member_id: str, held: HeldRequest) -> bool:
+        regex = self.members.by_id[member_id].regex
+        is_resolved = not regex or regex in self.topics.resolved
+        return held.epoch <= self.assignment_epoch and is_resolved
 
     def _hold(self, member_id: str, held: HeldRequest, now_ms: int) -> None:
         """Reply to a request once its member can be reconciled, which may be at once."""
         self._refuse_held(member_id, ErrorCode.coordinator_not_available, "There is a newer request of the member.")
         self._held[member_id] = held
+        self._may_release |= held.epoch <= self.assignment_epoch
         self._advance()
         self._release_held(now_ms)
 

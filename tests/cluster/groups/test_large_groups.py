@@ -2,6 +2,7 @@
 
 import asyncio
 
+import uvloop
 from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
 from virtual_time import run
@@ -11,7 +12,7 @@ from cordwood.cluster.groups.any_group import ClassicMembership
 from cordwood.cluster.groups.exchange import Join, Leaver, MemberProtocol, Sync
 from cordwood.cluster.groups.formats import decode_group
 from cordwood.cluster.groups.pace import REPLIES_PER_ITERATION_MAX, ReplyPace
-from cordwood.cluster.groups.rebalance import EXPIRED_PER_TICK_MAX
+from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
 from cordwood.cluster.resources.turns import SLICE_STEPS, at_once
 
 NAMES = [f"member {number}" for number in range(SLICE_STEPS + 50)]
@@ -102,3 +103,18 @@ def test_a_lost_shard_refuses_no_request_of_another_one() -> None:
         syncing.cancel()
 
     run(story())
+
+
+def test_a_deadline_that_is_now_has_a_timer_in_the_loop_of_brokers() -> None:
+    async def story() -> None:
+        count, errors = 3 * EXPIRED_PER_TICK_MAX, list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        groups = CoordinatorFixture(session_timeout_ms_min=1, initial_rebalance_delay_ms=50)
+        names = [f"member {number}" for number in range(count)]
+        await asyncio.gather(*(groups.join(name, session_timeout_ms=100) for name in names))
+        assert len(groups.group_size()) == count
+        await groups.until(lambda: not groups.group_size())
+        assert errors == []
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
