@@ -12,6 +12,7 @@ RULES = ROOT / "docs" / "rules.md"
 KINDS = {
     "promise": "promise",
     "rule": "rule",
+    "group rule": "group rule",
     "transaction rule": "transaction rule",
     "disk rule": "disk rule",
     "Archive rule": "archive rule",
@@ -19,7 +20,7 @@ KINDS = {
 }
 """The first heading of each table, and its citation form in lower case."""
 CITATION = re.compile(
-    r"\b((?:transaction |disk |archive |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE
+    r"\b((?:transaction |group |disk |archive |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE
 )
 NAME = re.compile(r"`([\w/.-]+)`")
 FOLDERS = ("bench", "chaos", "client", "cluster", "columnar", "docs", "replication", "spark", "storage", "tests")

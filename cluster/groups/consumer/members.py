@@ -93,7 +93,7 @@ class ConsumerMembers:
         for partitions in (member.assigned, member.revoking):
             for topic_id, index in places_in(partitions):
                 owner = self.owners.setdefault(topic_id, {}).setdefault(index, member.id)
-                assert owner == member.id, "a partition has one owner: it is assigned after its release"
+                assert owner == member.id, "group rule 1: a partition is assigned after its release"
 
     def _release(self, member: ConsumerMember) -> None:
         for partitions in (member.assigned, member.revoking):

@@ -51,7 +51,9 @@ def _described(call: Call, permitted: Mapping[str, int], group_id: str) -> Descr
         # Before version 6 an unknown group is a dead group.
         if call.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, State.DEAD.value, None)
-        return _absent(group_id, ErrorCode.group_id_not_found, State.DEAD.value, f"Group {group_id} not found.")
+        return _absent(
+            group_id, ErrorCode.group_id_not_found, State.DEAD.value, _missing(group_id, is_other=group is not None)
+        )
     return DescribedGroup(
         error_code=ErrorCode.none,
         error_message=None,
@@ -79,6 +81,10 @@ def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
         )
 
     return rows(described, list(group.members))
+
+
+def _missing(group_id: str, *, is_other: bool) -> str:
+    return f"Group {group_id} is not a classic group." if is_other else f"Group {group_id} not found."
 
 
 def _absent(group_id: str, code: ErrorCode, state: str, message: str | None) -> DescribedGroup:

@@ -151,7 +151,7 @@ def test_a_group_is_described(broker: GroupsFixture, version: int) -> None:
     assert (member.member_id, member.client_id, member.client_host) == (member_id, "test", "/127.0.0.1")
     assert (member.member_metadata, member.member_assignment) == (b"about range", b"everything")
     if version >= 3:
-        assert described.authorized_operations == 0b1_0100_1000
+        assert described.authorized_operations == 0b1101_0100_1000
     assert (unknown.group_state, unknown.members) == ("Dead", ())
     assert unknown.error_code is (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none)
 
