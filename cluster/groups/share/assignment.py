@@ -5,7 +5,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.cluster.groups.share.assignor import assign
-from cordwood.cluster.groups.share.member import PartitionsById, ShareMember
+from cordwood.cluster.groups.share.formats import encode_target
+from cordwood.cluster.groups.share.member import NOTHING, PartitionsById, ShareMember
 from cordwood.cluster.resources.turns import Steps
 
 
@@ -22,10 +23,10 @@ class ShareAssignmentInput(NamedTuple):
 
 
 class ShareAssignment(NamedTuple):
-    """The partitions of each member as of an epoch."""
+    """The targets of an epoch that differ from the former ones, and their encoded records."""
 
     epoch: int
-    targets: Mapping[str, PartitionsById]
+    changed: Mapping[str, tuple[PartitionsById, bytes]]
 
 
 def compute(group: ShareAssignmentInput) -> Steps[ShareAssignment]:
@@ -38,4 +39,10 @@ def compute(group: ShareAssignmentInput) -> Steps[ShareAssignment]:
         subscriptions[member.id] = known[member.topics]
         yield
     read = {topic_id: group.initialized[topic_id] for topic_id in group.ids.values() if topic_id in group.initialized}
-    return ShareAssignment(group.epoch, (yield from assign(subscriptions, read, group.targets)))
+    assigned = yield from assign(subscriptions, read, group.targets)
+    changed = {}
+    for member_id, target in assigned.items():
+        if target != group.targets.get(member_id, NOTHING):
+            changed[member_id] = (target, encode_target(target))
+        yield
+    return ShareAssignment(group.epoch, changed)

@@ -32,30 +32,34 @@ def assign(
 ) -> Steps[dict[str, PartitionsById]]:
     """Return the partitions of each member. `partitions` are those that can be assigned, by topic."""
     held: dict[str, dict[UUID, set[int]]] = {member: {} for member in subscriptions}
-    for members, topics in _balances(subscriptions, partitions):
+    balances = yield from _balances(subscriptions, partitions)
+    for members, topics in balances:
         wanted = [(topic, index) for topic in topics for index in sorted(partitions[topic])]
         places = yield from _balance(members, wanted, current)
         for place in places:
             for topic, index in place.held:
                 held[place.id].setdefault(topic, set()).add(index)
             yield
-    return {member: {topic: frozenset(indexes) for topic, indexes in topics.items()} for member, topics in held.items()}
+    assigned: dict[str, PartitionsById] = {}
+    for member, topics_held in held.items():
+        assigned[member] = {topic: frozenset(indexes) for topic, indexes in topics_held.items()}
+        yield
+    return assigned
 
 
 def _balances(
     subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, frozenset[int]]
-) -> Iterable[tuple[Sequence[str], Sequence[UUID]]]:
-    """Yield members and the topics over which they are balanced."""
+) -> Steps[list[tuple[Sequence[str], Sequence[UUID]]]]:
+    """Return sets of members, each with the topics over which they are balanced."""
     members = sorted(subscriptions)
     if len(set(subscriptions.values())) == 1:
-        yield members, sorted(subscriptions[members[0]] & partitions.keys())
-        return
+        return [(members, sorted(subscriptions[members[0]] & partitions.keys()))]
     by_topic: dict[UUID, list[str]] = {}
     for member in members:
         for topic in subscriptions[member]:
             by_topic.setdefault(topic, []).append(member)
-    for topic in sorted(by_topic.keys() & partitions.keys()):
-        yield by_topic[topic], [topic]
+        yield
+    return [(by_topic[topic], [topic]) for topic in sorted(by_topic.keys() & partitions.keys())]
 
 
 def _balance(

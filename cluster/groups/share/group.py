@@ -68,6 +68,7 @@ class ShareGroup(AnyGroup):
         "_computing",
         "_context",
         "_effects",
+        "_encoded",
         "_hash",
         "_is_large",
         "_is_stale",
@@ -93,6 +94,8 @@ class ShareGroup(AnyGroup):
         self._context = context
         self._members: dict[str, ShareMember] = {}
         self._targets: dict[str, PartitionsById] = {}
+        self._encoded: dict[str, bytes] = {}
+        """The records of targets that have to be written, as far as they were encoded with the computation."""
         self._subscribed: Counter[str] = Counter()
         """How many members subscribe to each topic."""
         self._hash = 0
@@ -222,9 +225,10 @@ class ShareGroup(AnyGroup):
         self._computing = False
         self.assignment_epoch = max(self.assignment_epoch, result.epoch)
         self._change(ShareRecordType.TARGET_METADATA)
-        for member_id, target in result.targets.items():
-            if member_id in self._members and self._targets.get(member_id, NOTHING) != target:
+        for member_id, (target, encoded) in result.changed.items():
+            if member_id in self._members:
                 self._targets[member_id] = target
+                self._encoded[member_id] = encoded
                 self._change(ShareRecordType.TARGET_MEMBER, member_id)
         if self._waiting:
             self._compute()
@@ -323,6 +327,7 @@ class ShareGroup(AnyGroup):
     def _remove(self, member: ShareMember) -> None:
         del self._members[member.id]
         self._targets.pop(member.id, None)
+        self._encoded.pop(member.id, None)
         self._sessions.remove(member.id)
         self._count(frozenset(), member.topics)
         for kind in (
@@ -447,8 +452,8 @@ class ShareGroup(AnyGroup):
             case ShareRecordType.MEMBER_METADATA:
                 return None if member is None else encode_member(member)
             case ShareRecordType.TARGET_MEMBER:
-                target = self._targets.get(key.member_id)
-                return None if target is None else encode_target(target)
+                target, encoded = self._targets.get(key.member_id), self._encoded.pop(key.member_id, None)
+                return encoded if target is None or encoded is not None else encode_target(target)
             case ShareRecordType.CURRENT_ASSIGNMENT:
                 return None if member is None else encode_current(member)
 
