@@ -76,10 +76,12 @@ def client(shared: RunningBroker, request: pytest.FixtureRequest) -> Iterator[Cl
 def test_the_cluster_announces_the_second_protocol(client: Client) -> None:
     answer = client.ask(ApiKey.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
     assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
-        ("metadata.version", 1, 2),
+        ("metadata.version", 1, 3),
         ("transaction.version", 0, 2),
+        ("group.version", 0, 1),
+        ("share.version", 0, 1),
     ]
-    levels = [("metadata.version", 2), ("transaction.version", 2)]
+    levels = [("metadata.version", 3), ("transaction.version", 2), ("group.version", 1), ("share.version", 1)]
     assert [(f.name, f.max_version_level) for f in answer.finalized_features] == levels
     newest = {api.api_key: api.max_version for api in answer.api_keys}
     assert newest[ApiKey.PRODUCE] >= 12

@@ -19,13 +19,13 @@ def test_brokers_go_over_one_by_one_and_the_level_is_finalized(
     assert "only supports versions 1" in early.stderr
     assert early.stderr.count(f"Broker {LAST} ") == 1
     assert finalized(cluster) == "1"
-    assert cluster.run("feature", "upgrade", "--dry-run").text == "metadata.version: 1 can be raised to 2\n"
-    assert cluster.run("feature", "upgrade").text == "metadata.version: 1 is raised to 2\n"
-    assert finalized(cluster) == "2"
+    assert cluster.run("feature", "upgrade", "--dry-run").text == "metadata.version: 1 can be raised to 3\n"
+    assert cluster.run("feature", "upgrade").text == "metadata.version: 1 is raised to 3\n"
+    assert finalized(cluster) == "3"
 
     cluster.stop(LAST)
     log = cluster.try_start(LAST, previous)
-    assert f"broker {LAST} supports metadata.version 1, and the cluster has finalized 2: install the release of" in log
+    assert f"broker {LAST} supports metadata.version 1, and the cluster has finalized 3: install the release of" in log
     cluster.start(THIS_RELEASE)
     load.check()
 

@@ -16,6 +16,7 @@ from cordwood.cluster.kafka.handlers import (
     describe_share_group_offsets,
     heartbeat,
     list_groups,
+    offset_fetch,
     share_group_describe,
     share_group_heartbeat,
 )
@@ -153,6 +154,8 @@ def test_a_share_group_is_no_classic_group(broker: GroupsFixture) -> None:
     assert (group.error_code, group.group_state) == (NO_GROUP, "Dead")
     (group,) = broker.ask(describe_groups, 5, groups=(GROUP,)).groups
     assert (group.error_code, group.group_state) == (ErrorCode.none, "Dead")
+    (group,) = broker.ask(offset_fetch, 9, groups=({"group_id": GROUP, "member_epoch": -1, "topics": None},)).groups
+    assert group.error_code is NO_GROUP
 
 
 def test_share_groups_are_listed_by_type_and_state(broker: GroupsFixture) -> None:
