@@ -149,3 +149,24 @@ def test_a_move_shows_what_is_left_of_it(apis: list[HttpClient]) -> None:
     assert f"{left} {shown['bytes_left']}" in apis[0].get("/metrics").content.decode()
     assert apis[0].patch(configs, {"configs": {"leader.replication.throttled.rate": None}}).status == 200
     wait_until(lambda: apis[0].get("/v1/reassignments").json == {"moves": []}, SETTLED_S, "the end of the move")
+
+
+def test_receipts_are_forwarded_to_the_broker_that_took_the_records(apis: list[HttpClient]) -> None:
+    topic = make_topic(apis, "queued", partitions=1, replication_factor=3)
+    take = {"topics": [topic], "wait_ms": 2_000}
+
+    def first_take() -> HttpAnswer:
+        return apis[0].post("/v1/queues/movers/take", take)
+
+    soon(first_take)
+    apis[1].write(topic, "a", "b")
+    records = soon(first_take).json["records"]
+    assert [record["value"] for record in records] == ["a", "b"]
+    a, b = (record["receipt"] for record in records)
+    done = soon(lambda: apis[1].post("/v1/queues/movers/acknowledge", {"receipts": [a]}))
+    assert done.json["done"] == 1
+    soon(lambda: apis[2].post("/v1/queues/movers/release", {"receipts": [b]}))
+    (again,) = soon(first_take).json["records"]
+    assert (again["value"], again["delivery_count"]) == ("b", 2)
+    apis[2].post("/v1/queues/movers/acknowledge", {"receipts": [b]}).refused(410, "not locked")
+    soon(lambda: apis[2].post("/v1/queues/movers/acknowledge", {"receipts": [again["receipt"]]}))
