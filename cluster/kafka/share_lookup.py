@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -14,15 +14,21 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, refusal_of
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.share.led import LedSharePartition
-from cordwood.cluster.share.share_partition import check_batches
+from cordwood.cluster.share.share_partition import check_batches, in_parts
 from cordwood.cluster.share.share_sessions import MemberKey, PartitionId
 from cordwood.cluster.share.states import AcknowledgementBatch, AcknowledgementType, SharePartitionKey
 from cordwood.replication.partition import Partition
 
+TYPES_AT_ONCE = 250
+"""Acknowledge types that are applied in one step of the event loop: some 2 ms."""
 MEMBER_ID_CHARS_MAX = 36
 """A member id is a UUID."""
 NO_ID = UUID(int=0)
 NO_LEADER_EPOCH = -1
+
+
+Storing = asyncio.Future[Any]
+"""Done once acknowledgements are stored, or fails with Refused."""
 
 
 class PartitionAcks(NamedTuple):
@@ -83,26 +89,47 @@ async def open_partition(group_id: str, place: PartitionId, call: Call) -> LedSh
 
 async def acknowledge(
     member: MemberKey, wanted: Collection[PartitionAcks], call: Call, *, is_renewal: bool
-) -> "list[asyncio.Future[None] | NotAnswered | None]":
+) -> "list[Storing | NotAnswered | None]":
     """Acknowledge records. Return a future for each partition, or why it is refused; None if nothing is stored.
 
     Only a request that says so may renew locks (KIP-1222), and only where the group's configs permit it.
     """
     permits_renewal = call.services.share.config_of(member.group_id).renew_enable
-    results: list[asyncio.Future[None] | NotAnswered | None] = []
+    results: list[Storing | NotAnswered | None] = []
     async for acks in call.turns.each(wanted):
         try:
-            check_batches(acks.batches, may_renew=is_renewal)
+            await call.turns.run(check_batches(acks.batches, may_renew=is_renewal))
             if not permits_renewal and any(AcknowledgementType.RENEW in batch.types for batch in acks.batches):
                 raise Refused(ErrorCode.invalid_record_state, "The share group does not permit to renew locks.")
             led = await open_partition(member.group_id, acks.place, call)
-            results.append(call.services.share.acknowledge(led, member.member_id, acks.batches))
+            results.append(await _acknowledge(led, member.member_id, acks.batches, call))
         except (Refused, *EXPECTED) as error:
             results.append(not_answered(error))
     return results
 
 
-async def stored(results: "Sequence[asyncio.Future[None] | NotAnswered | None]") -> list[NotAnswered | None]:
+async def _acknowledge(
+    led: LedSharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], call: Call
+) -> "Storing | None":
+    """Acknowledge records of one partition, many of them in steps of the event loop. Raises Refused.
+
+    All are checked before the first counts. Only if a lock ends in between, a part may count without the rest.
+    """
+    parts = list(in_parts(batches, TYPES_AT_ONCE))
+    if len(parts) > 1:
+        for part in parts:
+            await call.turns.turn()
+            led.state.check_acknowledgements(member_id, part)
+    waiting: list[asyncio.Future[None]] = []
+    for part in parts:
+        if len(parts) > 1:
+            await call.turns.turn()
+        if (future := call.services.share.acknowledge(led, member_id, part)) is not None:
+            waiting.append(future)
+    return asyncio.gather(*waiting) if len(waiting) > 1 else next(iter(waiting), None)
+
+
+async def stored(results: "Sequence[Storing | NotAnswered | None]") -> list[NotAnswered | None]:
     """Wait until all acknowledgements are stored. Return for each why it is refused, or None."""
     outcomes: list[NotAnswered | None] = []
     for result in results:

@@ -12,12 +12,13 @@ they count once `committed` confirms that the share coordinator has them. Until 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.resources.turns import Steps
 from cordwood.cluster.share.states import (
     FINAL,
     AcknowledgementBatch,
@@ -214,8 +215,7 @@ class SharePartition:
         Records before the start offset are done already. Raises Refused: INVALID_RECORD_STATE for records that the
         member has not locked, INVALID_REQUEST for records that were never acquired.
         """
-        for batch in batches:
-            self._check_acknowledgement(member, batch)
+        self.check_acknowledgements(member, batches)
         changed = 0
         for batch in batches:
             for start, end, kind in _pieces(batch):
@@ -227,6 +227,11 @@ class SharePartition:
                         self._aim(run, self._after(run, _AFTER[kind]), run.delivery_count)
                         changed += run.count
         return changed
+
+    def check_acknowledgements(self, member: str, batches: Iterable[AcknowledgementBatch]) -> None:
+        """Check acknowledgements of a member. Raises Refused as `acknowledge`."""
+        for batch in batches:
+            self._check_acknowledgement(member, batch)
 
     def expire(self, now: float) -> int:
         """Release the records whose locks have ended. Return how many there are."""
@@ -336,7 +341,8 @@ class SharePartition:
             raise Refused(ErrorCode.invalid_record_state, "No record is acquired: the batch is not known.")
         if batch.end > self.end_offset:
             raise Refused(ErrorCode.invalid_request, "The last offset of the batch is past the acquired records.")
-        for run in self._runs[self._index_of(max(batch.start, self.start_offset)) :]:
+        index = self._index_of(max(batch.start, self.start_offset))
+        for run in islice(self._runs, index, None):
             if run.start >= batch.end:
                 break
             if run.state is not RecordState.ACQUIRED or run.target is not None or run.member != member:
@@ -377,7 +383,10 @@ class SharePartition:
     def _available(self, start: int, end: int, records_max: int) -> list[Run]:
         """Return available runs from `start` up to `end`, with at most `records_max` records, after cuts at both."""
         found: list[Run] = []
-        for known in self._runs[self._index_of(start) :] if start < end else ():
+        index = self._index_of(start)
+        while start < end and index < len(self._runs):
+            known = self._runs[index]
+            index += 1
             if known.start >= end or records_max <= 0:
                 break
             if known.state is RecordState.AVAILABLE and known.target is None:
@@ -440,8 +449,8 @@ class SharePartition:
         assert all(one.end == other.start for one, other in pairwise(kept)), "the runs have no gap"
 
 
-def check_batches(batches: Sequence[AcknowledgementBatch], *, may_renew: bool) -> None:
-    """Check the acknowledgements of one partition.
+def check_batches(batches: Iterable[AcknowledgementBatch], *, may_renew: bool) -> Steps[None]:
+    """Check the acknowledgements of one partition, in steps.
 
     Raises Refused: INVALID_RECORD_STATE for records that are acknowledged twice, INVALID_REQUEST otherwise.
     """
@@ -457,6 +466,24 @@ def check_batches(batches: Sequence[AcknowledgementBatch], *, may_renew: bool) -
         if batch.start < end:
             raise Refused(ErrorCode.invalid_record_state, f"The record at offset {batch.start} is acknowledged twice.")
         start, end = batch.start, batch.end
+        yield
+
+
+def in_parts(batches: Iterable[AcknowledgementBatch], types_max: int) -> Iterator[list[AcknowledgementBatch]]:
+    """Yield the batches in lists with at most so many types. A batch with more of them is divided."""
+    part: list[AcknowledgementBatch] = []
+    room = types_max
+    for batch in batches:
+        rest = batch
+        while len(rest.types) > room:
+            first = AcknowledgementBatch(rest.start, rest.start + room, rest.types[:room])
+            rest = AcknowledgementBatch(first.end, rest.end, rest.types[room:])
+            yield [*part, first] if room else part
+            part, room = [], types_max
+        part.append(rest)
+        room -= len(rest.types)
+    if part:
+        yield part
 
 
 def _pieces(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, AcknowledgementType]]:

@@ -82,7 +82,8 @@ class AcquiredBatch(NamedTuple):
 
 def parse_key(text: str) -> SharePartitionKey:
     """Return the share partition that `str` of a key names; the group id may have colons. Raises ValueError."""
-    group_id, topic_id, partition = text.rsplit(":", 2)
-    if not group_id or not partition.isdecimal() or not partition.isascii():
-        raise ValueError(text)
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3 or not parts[0] or not parts[2].isdecimal() or not parts[2].isascii():
+        raise ValueError(f"{text!r} does not name a share partition")
+    group_id, topic_id, partition = parts
     return SharePartitionKey(group_id, UUID(bytes=urlsafe_b64decode(topic_id + "==")), int(partition))

@@ -59,7 +59,9 @@ async def handle(request: ShareAcknowledgeRequest, call: Call) -> ShareAcknowled
             node_endpoints=(),
         )
     acks = [
-        PartitionAcks((topic.topic_id or NO_ID, row.partition_index), batches_in(row.acknowledgement_batches))
+        PartitionAcks(
+            (topic.topic_id or NO_ID, row.partition_index), await batches_in(row.acknowledgement_batches, call)
+        )
         async for topic, row in call.turns.within((topic, topic.partitions) for topic in request.topics)
     ]
     results = await acknowledge(member, acks, call, is_renewal=request.is_renew_ack)
@@ -70,13 +72,14 @@ async def handle(request: ShareAcknowledgeRequest, call: Call) -> ShareAcknowled
     return _response(acks, await stored(results), lock, call)
 
 
-def batches_in(batches: Sequence[Any]) -> tuple[AcknowledgementBatch, ...]:
+async def batches_in(batches: Sequence[WireBatch], call: Call) -> tuple[AcknowledgementBatch, ...]:
     """Return the acknowledgement batches of a request, of this API or ShareFetch."""
-
-    def one(batch: WireBatch) -> AcknowledgementBatch:
-        return AcknowledgementBatch(batch.first_offset, batch.last_offset + 1, tuple(batch.acknowledge_types))
-
-    return tuple(map(one, batches))
+    return tuple(
+        [
+            AcknowledgementBatch(batch.first_offset, batch.last_offset + 1, tuple(batch.acknowledge_types))
+            async for batch in call.turns.each(batches)
+        ]
+    )
 
 
 def _use_session(member: MemberKey, epoch: int, call: Call) -> None:

@@ -142,8 +142,14 @@ class ShareFetch:
         renews = request.is_renew_ack
         if renews:
             _check_renewal(request)
-        acks = [acks async for acks in call.turns.each(_acks_in(request)) if acks.batches]
-        session = self._session(member, acks)
+        rows = call.turns.within((topic, topic.partitions) for topic in request.topics)
+        acks = [
+            PartitionAcks(_place_of(topic, row), await batches_in(row.acknowledgement_batches, call))
+            async for topic, row in rows
+            if row.acknowledgement_batches
+        ]
+        rows = call.turns.within((topic, topic.partitions) for topic in request.topics)
+        session = self._session(member, acks, [_place_of(topic, row) async for topic, row in rows])
         results = await acknowledge(member, acks, call, is_renewal=renews)
         if request.share_session_epoch == FINAL_EPOCH:
             if (ended := self._share.sessions.end(member)) is not None:
@@ -158,10 +164,9 @@ class ShareFetch:
                 self._find_leader(row, outcome.code)
         return self._answered(session)
 
-    def _session(self, member: MemberKey, acks: Sequence[PartitionAcks]) -> ShareSession:
+    def _session(self, member: MemberKey, acks: Sequence[PartitionAcks], wanted: Sequence[PartitionId]) -> ShareSession:
         """Return the session of the request. Raises Refused."""
         request, sessions = self._request, self._share.sessions
-        wanted = [place for place, _ in _acks_in(request)]
         if request.share_session_epoch == INITIAL_EPOCH:
             if acks:
                 raise Refused(ErrorCode.invalid_request, "The first request of a session cannot acknowledge records.")
@@ -357,15 +362,12 @@ def _place(led: LedSharePartition) -> PartitionId:
     return led.key.topic_id, led.key.partition
 
 
-def _acks_in(request: ShareFetchRequest) -> Iterable[PartitionAcks]:
-    """Yield all partitions of a request with their acknowledgements, most of them without any."""
-    for topic in request.topics:
-        for row in topic.partitions:
-            yield PartitionAcks((topic.topic_id or NO_ID, row.partition_index), batches_in(row.acknowledgement_batches))
+def _place_of(topic: Any, row: Any) -> PartitionId:
+    return topic.topic_id or NO_ID, row.partition_index
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
     """Check a request that renews locks: it fetches nothing, or the locks might end meanwhile. Raises Refused."""
     limits = request.min_bytes, request.max_bytes, request.max_records, request.max_wait // timedelta(milliseconds=1)
-    if any(limits) or not all(acks.batches for acks in _acks_in(request)):
+    if any(limits) or not all(row.acknowledgement_batches for topic in request.topics for row in topic.partitions):
         raise Refused(ErrorCode.invalid_request, "A request that renews locks cannot fetch.")

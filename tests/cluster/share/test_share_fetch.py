@@ -265,6 +265,21 @@ def test_unknown_topics_and_partitions() -> None:
     with_members(story)
 
 
+def test_every_other_record_of_thousands_is_released() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce(*map(str, range(1800)))
+        worker = group.member()
+        assert (await worker.fetch(max_records=1800)).acquired == [(0, 1799, 1)]
+        assert await worker.acknowledge(0, 1799, *(ACCEPT, RELEASE) * 900) is E.none
+        fetched = await worker.fetch(max_records=1800)
+        assert fetched.acquired == [(offset, offset, 2) for offset in range(1, 1800, 2)]
+        batches = [(offset, offset, ACCEPT) for offset in range(1, 1800, 2)]
+        assert (await worker.fetch(acks=batches)).acknowledge_code is E.none
+        assert group.view().start_offset == 1800
+
+    with_members(story)
+
+
 def test_a_fetch_waits_for_records_and_for_bytes() -> None:
     async def story(group: ShareFixture) -> None:
         worker = group.member()

@@ -1,0 +1,67 @@
+"""The stored state of a share partition: changes that it takes, epochs that fence, and writes that arrive late."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.share.state import SharePartitionState, merged
+from cordwood.cluster.share.states import RecordState, StateBatch
+
+FREE, DONE, DEAD = RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+BEGUN = SharePartitionState(state_epoch=2, leader_epoch=3, start_offset=10)
+
+
+def batch(start: int, end: int, state: RecordState = DONE, count: int = 1) -> StateBatch:
+    return StateBatch(start, end, state, count)
+
+
+def refusal_of(change: "pytest.ExceptionInfo[Refused]") -> ErrorCode:
+    return change.value.code
+
+
+def test_changes_are_merged_and_what_is_done_is_dropped() -> None:
+    state = BEGUN.written(2, 3, 10, [batch(12, 14)], 2).written(2, 3, 13, [batch(14, 15)], 2)
+    assert (state.start_offset, state.batches, state.updates) == (13, (batch(13, 15),), 2)
+
+
+def test_a_write_that_arrives_late_takes_nothing_back() -> None:
+    released = batch(12, 13, FREE, 1)
+    state = BEGUN.written(2, 3, 12, [batch(12, 13)], 1).written(2, 3, 10, [released], 0)
+    assert (state.start_offset, state.batches) == (12, (batch(12, 13),))
+    again = state.written(2, 3, 12, [batch(12, 13, FREE, 2)], 0)
+    assert again.batches == (batch(12, 13, FREE, 2),), "it was delivered once more since"
+
+
+def test_former_leaders_and_former_states_are_fenced() -> None:
+    read = BEGUN.read_by(5)
+    assert read.leader_epoch == 5
+    for change, code in (
+        (lambda: read.read_by(4), ErrorCode.fenced_leader_epoch),
+        (lambda: read.written(2, 4, 10, [], 0), ErrorCode.fenced_leader_epoch),
+        (lambda: read.written(1, 5, 10, [], 0), ErrorCode.fenced_state_epoch),
+        (lambda: read.initialized(1, 0, 0), ErrorCode.fenced_state_epoch),
+    ):
+        with pytest.raises(Refused) as refused:
+            change()
+        assert refusal_of(refused) is code
+
+
+def test_an_initialization_without_an_offset_keeps_what_is_known() -> None:
+    state = BEGUN.written(2, 3, 10, [batch(12, 14)], 2)
+    kept = state.initialized(7, -1, 0)
+    assert (kept.state_epoch, kept.start_offset, kept.batches) == (7, 10, state.batches)
+    moved = state.initialized(7, 4, 0)
+    assert (moved.state_epoch, moved.start_offset, moved.batches, moved.leader_epoch) == (7, 4, (), 3)
+    assert moved.snapshot_epoch > state.snapshot_epoch, "earlier updates do not count"
+
+
+def test_overlapping_batches() -> None:
+    known = [batch(0, 10, FREE, 1), batch(20, 30, DEAD, 5)]
+    assert merged(known, [batch(4, 6, DONE, 1), batch(8, 22, FREE, 2)], 2) == (
+        batch(2, 4, FREE, 1),
+        batch(4, 6, DONE, 1),
+        batch(6, 8, FREE, 1),
+        batch(8, 20, FREE, 2),
+        batch(20, 30, DEAD, 5),
+    )
+    assert merged(known, [], 100) == ()
