@@ -16,6 +16,8 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+UUID_BYTES = 16
+
 
 class RecordState(IntEnum):
     """The state of a record of a share partition."""
@@ -86,4 +88,7 @@ def parse_key(text: str) -> SharePartitionKey:
     if len(parts) != 3 or not parts[0] or not parts[2].isdecimal() or not parts[2].isascii():
         raise ValueError(f"{text!r} does not name a share partition")
     group_id, topic_id, partition = parts
-    return SharePartitionKey(group_id, UUID(bytes=urlsafe_b64decode(topic_id + "==")), int(partition))
+    raw = urlsafe_b64decode(topic_id + "==")
+    if len(raw) != UUID_BYTES:
+        raise ValueError(f"{text!r} does not name a share partition")
+    return SharePartitionKey(group_id, UUID(bytes=raw), int(partition))

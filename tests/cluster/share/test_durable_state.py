@@ -141,3 +141,17 @@ def test_the_states_of_a_deleted_topic_are_deleted() -> None:
         assert group.broker.broker._shares.coordinator.count() == 0
 
     with_members(story)
+
+
+def test_a_group_whose_offsets_were_altered_begins_there() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b", "c")
+        worker = group.member()
+        await worker.fetch()
+        assert await worker.acknowledge(0, 2, share_session_epoch=-1) is NONE
+        worker.hang_up()
+        await asyncio.sleep(1)
+        await group.broker.broker._shares.persister.initialize(GROUP, group.topic_id, 0, 9, 1)
+        assert (await group.member().fetch(wait_s=5)).values == [b"b", b"c"]
+
+    with_members(story)
