@@ -59,7 +59,7 @@ class ClassicMembers(ConsumerGroupState):
         try:
             self._join(request, request_id, request.member_id or new_id, now_ms)
         except Refused as refusal:
-            self._answers.append(JoinAnswer(request_id, JoinReply(refusal.code, request.member_id)))
+            self._answers.append(JoinAnswer(request_id, JoinReply(refusal.code, NO_MEMBER)))
 
     def sync(self, request: Sync, request_id: RequestId, now_ms: int) -> None:
         """Handle SyncGroup: the member gets the partitions that it holds in its generation."""
@@ -100,15 +100,16 @@ class ClassicMembers(ConsumerGroupState):
         for member in gone:
             self._unsubscribe(member)
         if gone:
-            self._bump(f"{', '.join(member.id for member in gone)} left")
+            self._bump_after_departure(f"{', '.join(member.id for member in gone)} left")
             self._maybe_downgrade(now_ms)
         return codes
 
     def _join(self, request: Join, request_id: RequestId, member_id: str, now_ms: int) -> None:
-        subscription = self._check_join(request, member_id)
+        self._check_join(request, member_id)
         if request.must_know_id and request.member_id == NO_MEMBER and request.instance_id is None:
             self._answers.append(JoinAnswer(request_id, JoinReply(ErrorCode.member_id_required, member_id)))
             return
+        subscription = _subscription_of(request)
         before = self._joining(request, member_id)
         topics = self.context.topics()
         after = replace(
@@ -135,8 +136,8 @@ class ClassicMembers(ConsumerGroupState):
         held = HeldRequest(request_id, self.group_epoch, before, owned, _joined, _join_refusal)
         self._hold(member_id, held, now_ms)
 
-    def _check_join(self, request: Join, member_id: str) -> EmbeddedSubscription:
-        """Return the subscription of a request that the group accepts. Raises Refused."""
+    def _check_join(self, request: Join, member_id: str) -> None:
+        """Raise Refused for a request that the group does not accept."""
         is_full = len(self.members) >= self.context.settings.consumer_size_max
         if is_full and member_id not in self.members.by_id:
             raise Refused(ErrorCode.group_max_size_reached)
@@ -144,10 +145,6 @@ class ClassicMembers(ConsumerGroupState):
         fits = any(supported[protocol.name] == count for protocol in request.protocols)
         if request.protocol_type != CONSUMER or not fits:
             raise Refused(ErrorCode.inconsistent_group_protocol)
-        try:
-            return read_subscription(request.protocols[0].metadata)
-        except MalformedConsumer as error:
-            raise Refused(ErrorCode.inconsistent_group_protocol) from error
 
     def _joining(self, request: Join, member_id: str) -> ConsumerMember:
         """Return the member that joins: known, new, or static and back under a new id. Raises Refused."""
@@ -222,7 +219,7 @@ class ClassicMembers(ConsumerGroupState):
     def _fence(self, member_id: str, reason: str, now_ms: int) -> None:
         """Remove a member, and bump the group epoch: the others get its partitions with the next assignment."""
         self._unsubscribe(self._remove(member_id, reason))
-        self._bump(reason)
+        self._bump_after_departure(reason)
         self._maybe_downgrade(now_ms)
 
     def _maybe_downgrade(self, now_ms: int) -> bool:
@@ -240,6 +237,14 @@ class ClassicMembers(ConsumerGroupState):
         successor.rebalance("The group has become a classic group.", now_ms)
         self._successor = Become(successor, tuple((key, None) for key in self.record_keys()), saved)
         return True
+
+
+def _subscription_of(request: Join) -> EmbeddedSubscription:
+    """Return the subscription in a request. Raises Refused."""
+    try:
+        return read_subscription(request.protocols[0].metadata)
+    except MalformedConsumer as error:
+        raise Refused(ErrorCode.inconsistent_group_protocol) from error
 
 
 def _joined(held: HeldRequest, member: ConsumerMember) -> JoinAnswer:

@@ -352,7 +352,7 @@ class ConsumerGroupState(ClassicMembership):
                 self._encoded_targets[current_id] = encoded
                 self.records.change(RecordType.TARGET_MEMBER, current_id)
         self._renamed.clear()
-        self.assignment_epoch = computed.epoch
+        self.assignment_epoch = max(self.assignment_epoch, computed.epoch)
         self.records.change(RecordType.TARGET_METADATA)
         self._reconciled.clear()
 
@@ -479,6 +479,13 @@ class ConsumerGroupState(ClassicMembership):
         self.group_epoch += 1
         self.records.change(RecordType.GROUP_METADATA)
         self._effects.append(Rebalancing(reason))
+
+    def _bump_after_departure(self, reason: str) -> None:
+        """Bump the group epoch. As in Kafka, the assignment of no member is there at once."""
+        self._bump(reason)
+        if not self.members:
+            self.assignment_epoch = self.group_epoch
+            self.records.change(RecordType.TARGET_METADATA)
 
     def _remove(self, member_id: str, message: str) -> ConsumerMember:
         """Remove a member and its partitions."""

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
 from cordwood.cluster.groups.consumer.member import NO_PARTITIONS, ConsumerMember, Partitions
+from cordwood.cluster.groups.consumer.reconciliation import united
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
@@ -63,6 +64,8 @@ def _described(call: Call, permitted: Mapping[str, int], hidden: set[str], group
     try:
         if group_id not in permitted:
             raise refusal_of(GROUP)
+        if not group_id:
+            raise Refused(ErrorCode.invalid_group_id)
         if group_id in hidden:
             message = "The described group uses topics that the client is not authorized to describe."
             raise Refused(ErrorCode.topic_authorization_failed, message)
@@ -105,8 +108,8 @@ def _member(group: ConsumerGroup, named: Callable[[Partitions], Assignment], mem
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(member.topics)),
-        subscribed_topic_regex=member.regex or None,
-        assignment=named(member.assigned),
+        subscribed_topic_regex=member.regex,
+        assignment=named(united(member.assigned, member.revoking)),
         target_assignment=named(group.targets.get(member.id, NO_PARTITIONS)),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )

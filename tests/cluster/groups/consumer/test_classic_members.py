@@ -223,7 +223,7 @@ def test_classic_requests_are_checked(group: ConsumerGroupScenario) -> None:
     assert sync(group, member_id, 2, protocol="range").code is ErrorCode.inconsistent_group_protocol
     assert join(group, "", protocol_type="connect").code is ErrorCode.inconsistent_group_protocol
     bad = (MemberProtocol("cooperative-sticky", b"\x00"),)
-    assert join(group, "", protocols=bad).code is ErrorCode.inconsistent_group_protocol
+    assert join(group, "new", protocols=bad).code is ErrorCode.inconsistent_group_protocol
     other = (MemberProtocol("mine", subscription({}, "flights")),)
     assert join(group, "", protocols=other).code is ErrorCode.inconsistent_group_protocol
     assert group.consumers.check_commit(member_id, None, 2, 0) is ErrorCode.none
