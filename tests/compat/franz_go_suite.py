@@ -1,8 +1,8 @@
-"""franz-go's test of chained transactions, `TestTxnEtl`, from its module.
+"""franz-go's tests of chained groups, from its module: `TestTxnEtl`, `TestGroupETL` and `TestShareGroup*`.
 
-A transactional producer writes records, and three groups in a row copy them from topic to topic in transactions, while
-members join and leave. Each group must see each record once. A variant is an assignor of partitions; those of KIP-848
-are skipped by the suite.
+A producer writes records, and three groups in a row copy them from topic to topic while members join and leave, with
+`TestTxnEtl` in transactions. Each group must see each record once. A variant is an assignor of partitions and a group
+protocol. Share groups also release and reject records.
 """
 
 import json
@@ -28,6 +28,8 @@ class FranzGo(Suite):
     """All variants of the test at once, as upstream runs them."""
 
     name = "franz_go"
+    pattern = "TestTxnEtl"
+    """A regular expression for the names of tests."""
 
     def __init__(self) -> None:
         pinned = re.search(r"twmb/franz-go v(\S+)", (MODULE / "go.mod").read_text())
@@ -50,10 +52,17 @@ class FranzGo(Suite):
             "KGO_SEEDS": brokers.bootstrap,
         }
         events = place / "events"
-        test = ["go", "tool", "test2json", self.program, "-test.v=test2json", "-test.run=^TestTxnEtl$"]
+        test = ["go", "tool", "test2json", self.program, "-test.v=test2json", f"-test.run=^({self.pattern})$"]
         ended = run_command([*test, f"-test.timeout={LIMIT_S}s", *words], events, LIMIT_S + 10, environment=environment)
         lines = [line for line in events.read_text().splitlines() if line.endswith("}")]
         with output.open("a") as log:
             log.writelines(json.loads(line).get("Output", "") for line in lines)
         outcomes = go_outcomes(lines)
-        return outcomes if ended == 0 or "failed" in outcomes.values() else {**outcomes, "TestTxnEtl": "failed"}
+        return outcomes if ended == 0 or "failed" in outcomes.values() else {**outcomes, self.pattern: "failed"}
+
+
+class FranzGoGroups(FranzGo):
+    """Groups of both protocols without transactions, regular expressions on the broker, and share groups."""
+
+    name = "franz_go_groups"
+    pattern = "TestGroupETL|TestShareGroup.*|Test848RegexBrokerResolves"

@@ -35,6 +35,7 @@ class KafkaTools(Suite):
     """The scenarios with one version of Kafka's tools; `words` select scenarios."""
 
     name = "kafka_tools"
+    scenarios: Mapping[str, Scenario] = SCENARIOS
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -45,7 +46,7 @@ class KafkaTools(Suite):
 
     def run(self, brokers: Brokers, place: Path, output: Path, words: Sequence[str]) -> Outcomes:
         outcomes: Outcomes = {}
-        for name, scenario in SCENARIOS.items():
+        for name, scenario in self.scenarios.items():
             if words and name not in words:
                 continue
             directory = place / name

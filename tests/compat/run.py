@@ -15,7 +15,10 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
 from compaction_suites import KafkaLogStarts, Librdkafka
-from franz_go_suite import FranzGo
+from confluent_groups_suite import ConfluentGroups
+from franz_go_suite import FranzGo, FranzGoGroups
+from group_answers_suite import GroupAnswers
+from kafka_groups_suite import KafkaGroups
 from kafka_python_suite import KafkaPython
 from kafka_tools_suite import KafkaTools
 from requirements import required
@@ -31,6 +34,10 @@ SUITES: Sequence[Suite] = (
     KafkaTools("4.3.1"),
     KafkaLogStarts("4.3.1"),
     Librdkafka(),
+    FranzGoGroups(),
+    KafkaGroups("4.3.1"),
+    ConfluentGroups(),
+    GroupAnswers(),
     SecuredKafkaPython(),
     SecuredAiokafka(),
     SecuredConfluent(),

@@ -48,7 +48,13 @@ class SecuredSuite(Suite):
 
 
 def pytest_outcomes(
-    tests: Sequence[str], plugin: str, folder: Path, output: Path, environment: Mapping[str, str], *paths: Path
+    tests: Sequence[str],
+    plugin: str,
+    folder: Path,
+    output: Path,
+    environment: Mapping[str, str],
+    *paths: Path,
+    limit_s: float = LIMIT_S,
 ) -> Outcomes:
     """Run tests of a suite in its folder with one of our plugins. `paths` are searched for modules first."""
     with tempfile.TemporaryDirectory() as place:
@@ -58,7 +64,7 @@ def pytest_outcomes(
         run_command(
             [sys.executable, "-m", "pytest", *tests, *options, *plugins, "--tb=short", "--disable-warnings"],
             output,
-            LIMIT_S,
+            limit_s,
             cwd=folder,
             environment={
                 "COMPAT_OUTCOMES": str(outcomes),

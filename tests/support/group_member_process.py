@@ -2,8 +2,8 @@
 
     python group_member_process.py CLIENT BOOTSTRAP GROUP TOPIC PROTOCOL
 
-CLIENT is confluent, aiokafka or kafka-python; PROTOCOL is eager or cooperative. SIGTERM makes the member leave the
-group. The client's warnings go to standard error.
+CLIENT is confluent, consumer-protocol, aiokafka or kafka-python; PROTOCOL is eager or cooperative. SIGTERM makes the
+member leave the group. The client's warnings go to standard error.
 """
 
 import asyncio
@@ -35,6 +35,21 @@ def indexes(partitions: Iterable[Any]) -> list[int]:
 
 
 def confluent(bootstrap: str, group: str, topic: str, is_cooperative: bool) -> None:
+    settings = {
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": "cooperative-sticky" if is_cooperative else "range",
+    }
+    _confluent(bootstrap, group, topic, settings)
+
+
+def consumer_protocol(bootstrap: str, group: str, topic: str, is_cooperative: bool) -> None:
+    """Run confluent-kafka with the consumer protocol, in which the broker has the timeouts and the assignor."""
+    assert is_cooperative, "the consumer protocol is incremental"
+    _confluent(bootstrap, group, topic, {"group.protocol": "consumer"})
+
+
+def _confluent(bootstrap: str, group: str, topic: str, settings: dict[str, Any]) -> None:
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -43,9 +58,7 @@ def confluent(bootstrap: str, group: str, topic: str, is_cooperative: bool) -> N
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            "partition.assignment.strategy": "cooperative-sticky" if is_cooperative else "range",
+            **settings,
         }
     )
     consumer.subscribe(
@@ -136,7 +149,12 @@ async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
     await consumer.stop()
 
 
-CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
+CLIENTS = {
+    "confluent": confluent,
+    "consumer-protocol": consumer_protocol,
+    "kafka-python": kafka_python,
+    "aiokafka": aiokafka,
+}
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
