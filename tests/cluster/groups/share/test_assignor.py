@@ -72,3 +72,11 @@ def test_a_member_that_comes_takes_only_its_share() -> None:
     moved = sum(len(nine[member][TOPICS[0]] - ten[member][TOPICS[0]]) for member in nine)
     assert len(ten["9"][TOPICS[0]]) == 10
     assert moved == 10
+
+
+def test_members_give_up_what_leaves_another_without_a_choice() -> None:
+    topic, topics = TOPICS[0], frozenset(TOPICS[:1])
+    first, second = {topic: frozenset({0})}, {topic: frozenset({1})}
+    found = assigned(dict.fromkeys("abc", topics), {topic: frozenset({0, 1})}, {"a": second, "b": first, "c": first})
+    assert found["a"] == {topic: frozenset({0, 1})}
+    assert found["b"] != found["c"]
