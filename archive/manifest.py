@@ -151,7 +151,13 @@ def forgotten(archive: PartitionArchive, ids: Sequence[UUID]) -> PartitionArchiv
     Segments in use are kept, whatever `ids` has.
     """
     gone = set(ids)
-    given_up = [
+    return given_up(replace(archive, removed=tuple([one for one in archive.removed if one.id not in gone])), ids)
+
+
+def given_up(archive: PartitionArchive, ids: Sequence[UUID]) -> PartitionArchive:
+    """Return the manifest with uploads moved to the removed segments, whose objects are to be deleted."""
+    gone = set(ids)
+    removed = [
         RemovedSegment(one.id, one.base_offset, one.end_offset, one.begun_ms)
         for one in archive.uploads
         if one.id in gone
@@ -159,7 +165,7 @@ def forgotten(archive: PartitionArchive, ids: Sequence[UUID]) -> PartitionArchiv
     return replace(
         archive,
         uploads=tuple([one for one in archive.uploads if one.id not in gone]),
-        removed=(*[one for one in archive.removed if one.id not in gone], *given_up),
+        removed=(*archive.removed, *removed),
     )
 
 

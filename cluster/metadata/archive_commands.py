@@ -54,10 +54,26 @@ class RemoveArchived:
 class ForgetArchived:
     """Forget removed segments, whose objects have been deleted, and give up uploads: the next time they are forgotten.
 
-    Of a deleted topic all segments may be forgotten.
+    Of a deleted topic all segments may be forgotten. To give up, `GiveUpUploads` takes its place from level 3 on: two
+    leaders, one of them deposed, may give up an upload together, and its objects would be forgotten without deletion.
     """
 
     KIND: ClassVar[int] = 25
     topic_id: UUID
     partition: int
     ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpUploads:
+    """Give up uploads that were announced long ago: their objects are deleted, then forgotten. Expects the leader."""
+
+    KIND: ClassVar[int] = 34
+    LEVEL: ClassVar[int] = 3
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    ids: tuple[UUID, ...]
+
+
+ArchiveCommand = BeginUpload | CommitUpload | RemoveArchived | ForgetArchived | GiveUpUploads

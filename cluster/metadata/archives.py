@@ -11,12 +11,20 @@ from cordwood.archive.manifest import (
     ManifestConflict,
     PartitionArchive,
     forgotten,
+    given_up,
     with_committed,
     with_replaced,
     with_upload,
     without,
 )
-from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.archive_commands import (
+    ArchiveCommand,
+    BeginUpload,
+    CommitUpload,
+    ForgetArchived,
+    GiveUpUploads,
+    RemoveArchived,
+)
 from cordwood.cluster.metadata.image import CommandRefused, by_place
 from cordwood.cluster.metadata.image_delta import ImageDelta
 from cordwood.cluster.metadata.persistent_map import REMOVED
@@ -24,9 +32,7 @@ from cordwood.cluster.metadata.persistent_map import REMOVED
 _NOTHING = PartitionArchive()
 
 
-def after(
-    delta: ImageDelta, command: BeginUpload | CommitUpload | RemoveArchived | ForgetArchived
-) -> Mapping[tuple[UUID, int], PartitionArchive]:
+def after(delta: ImageDelta, command: ArchiveCommand) -> Mapping[tuple[UUID, int], PartitionArchive]:
     """Return all archives after the command. Raises CommandRefused."""
     before = by_place(delta.rest.archives)
     place = command.topic_id, command.partition
@@ -44,9 +50,7 @@ def after(
     return before.updated({place: archive})
 
 
-def _changed(
-    archive: PartitionArchive, command: BeginUpload | CommitUpload | RemoveArchived | ForgetArchived
-) -> PartitionArchive:
+def _changed(archive: PartitionArchive, command: ArchiveCommand) -> PartitionArchive:
     match command:
         case BeginUpload():
             for upload in command.uploads:
@@ -60,11 +64,13 @@ def _changed(
             return without(archive, command.below, command.above, command.now_ms)
         case ForgetArchived():
             return forgotten(archive, command.ids)
+        case GiveUpUploads():
+            return given_up(archive, command.ids)
         case _:
             assert_never(command)
 
 
-def _check_leader(delta: ImageDelta, command: BeginUpload | CommitUpload | RemoveArchived) -> None:
+def _check_leader(delta: ImageDelta, command: BeginUpload | CommitUpload | RemoveArchived | GiveUpUploads) -> None:
     """Refuse the command of a former leader."""
     partition = delta.partition(command.topic_id, command.partition)
     if partition is None:

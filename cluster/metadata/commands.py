@@ -11,7 +11,13 @@ from typing import ClassVar, NewType
 from uuid import UUID
 
 from cordwood.cluster.metadata.acls import Acl
-from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.archive_commands import (
+    BeginUpload,
+    CommitUpload,
+    ForgetArchived,
+    GiveUpUploads,
+    RemoveArchived,
+)
 from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.metadata.cuts import CreateCut, DropCut
@@ -412,6 +418,7 @@ Command = (
     | CommitUpload
     | RemoveArchived
     | ForgetArchived
+    | GiveUpUploads
     | CreateCut
     | DropCut
     | UpdateFeatures

@@ -2,7 +2,7 @@
 
 `metadata.version` numbers the formats of the metadata log. Level 1 is that of release 0.1: commands 1 to 27. A command
 of a later level is proposed only once that level is finalized, because an older broker cannot read it. Level 3 has
-configs of groups.
+configs of groups, and uploads that a leader gives up (GiveUpUploads).
 """
 
 from dataclasses import dataclass

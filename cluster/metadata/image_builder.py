@@ -17,7 +17,13 @@ from cordwood.cluster.metadata import (
     elections,
     voter_changes,
 )
-from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.archive_commands import (
+    BeginUpload,
+    CommitUpload,
+    ForgetArchived,
+    GiveUpUploads,
+    RemoveArchived,
+)
 from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
 from cordwood.cluster.metadata.commands import (
     NEVER_REGISTERED,
@@ -151,7 +157,7 @@ class ImageBuilder:
                 CreateAcls() | DeleteAcls() | AlterScramCredentials() | PutDelegationToken() | RemoveDelegationTokens()
             ):
                 self._delta.rest = access_changes.after(self._delta.rest, command)
-            case BeginUpload() | CommitUpload() | RemoveArchived() | ForgetArchived():
+            case BeginUpload() | CommitUpload() | RemoveArchived() | ForgetArchived() | GiveUpUploads():
                 self._delta.rest = replace(self._delta.rest, archives=archives.after(self._delta, command))
             case CreateCut() | DropCut():
                 self._delta.rest = replace(self._delta.rest, cuts=cut_changes.after(self._delta, command))

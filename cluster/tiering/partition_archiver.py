@@ -16,7 +16,13 @@ from cordwood.archive.layout import commit_name, segment_names
 from cordwood.archive.manifest import ArchivedSegment, PartitionArchive, RemovedSegment, Upload
 from cordwood.archive.segment_state import DamagedState
 from cordwood.archive.store import ObjectExists, ObjectStore, StoreError
-from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.archive_commands import (
+    BeginUpload,
+    CommitUpload,
+    ForgetArchived,
+    GiveUpUploads,
+    RemoveArchived,
+)
 from cordwood.cluster.metadata.commands import Command
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
@@ -217,11 +223,16 @@ class PartitionArchiver:
             case RemoveBelow(below):
                 await self._remove(below)
             case GiveUp(ids):
-                await self._propose(ForgetArchived(*self._place, ids))
+                await self._give_up(ids)
 
     async def _remove(self, below: int) -> None:
         now_ms = self._context.wall_clock()
         await self._propose(RemoveArchived(*self._place, self.leader_epoch, below, NO_LIMIT, now_ms))
+
+    async def _give_up(self, ids: tuple[UUID, ...]) -> None:
+        knows_give_up = self._context.quorum.image.metadata_version >= GiveUpUploads.LEVEL
+        command = GiveUpUploads(*self._place, self.leader_epoch, ids)
+        await self._propose(command if knows_give_up else ForgetArchived(*self._place, ids))
 
     async def _take_store_step(self, step: StoreStep) -> None:
         match step:

@@ -8,7 +8,13 @@ from metadata_scenario import TOPIC, MetadataScenario
 
 from cordwood.archive.manifest import NO_LIMIT, ArchivedSegment, PartitionArchive, Upload
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.archive_commands import BeginUpload, CommitUpload, ForgetArchived, RemoveArchived
+from cordwood.cluster.metadata.archive_commands import (
+    BeginUpload,
+    CommitUpload,
+    ForgetArchived,
+    GiveUpUploads,
+    RemoveArchived,
+)
 from cordwood.cluster.metadata.command_codec import decode, encode
 from cordwood.cluster.metadata.commands import DeleteTopic
 
@@ -42,11 +48,12 @@ def test_an_upload_is_announced_committed_removed_and_forgotten() -> None:
 
 @pytest.mark.parametrize("epoch", [-1, 1])
 def test_another_leader_changes_nothing(epoch: int) -> None:
-    scenario = begun()
+    scenario = begun().level(GiveUpUploads.LEVEL)
     for command in (
         BeginUpload(TOPIC, 0, epoch, (Upload(UUID(int=12), 0, 10, 0),)),
         commit(epoch),
         RemoveArchived(TOPIC, 0, epoch, 10, NO_LIMIT, 3000),
+        GiveUpUploads(TOPIC, 0, epoch, (ONE,)),
     ):
         assert scenario.refusal(command) is ErrorCode.fenced_leader_epoch
 
@@ -63,6 +70,15 @@ def test_a_late_commit_of_an_upload_that_was_given_up_is_refused() -> None:
     scenario = begun().apply(ForgetArchived(TOPIC, 0, (ONE,)))
     assert [one.id for one in archive(scenario).removed] == [ONE]
     assert scenario.refusal(commit()) is ErrorCode.invalid_request
+
+
+def test_an_upload_that_two_leaders_give_up_is_not_forgotten_before_its_objects_are_deleted() -> None:
+    scenario = begun().level(GiveUpUploads.LEVEL)
+    scenario.apply(GiveUpUploads(TOPIC, 0, 0, (ONE,)), GiveUpUploads(TOPIC, 0, 0, (ONE,)))
+    assert [one.id for one in archive(scenario).removed] == [ONE]
+    assert archive(scenario).uploads == ()
+    scenario.apply(ForgetArchived(TOPIC, 0, (ONE,)))
+    assert archive(scenario) == PartitionArchive()
 
 
 def test_the_archive_of_a_deleted_topic_ends_with_its_last_object() -> None:
@@ -101,6 +117,7 @@ def test_archives_are_in_snapshots() -> None:
         commit(3, SEGMENT, replaced=(UUID(int=5),)),
         RemoveArchived(TOPIC, 0, 0, 10, NO_LIMIT, 3000),
         ForgetArchived(TOPIC, 0, (ONE,)),
+        GiveUpUploads(TOPIC, 0, 0, (ONE,)),
     ],
     ids=lambda command: type(command).__name__,
 )
