@@ -216,7 +216,9 @@ class ConsumerClient(GroupClient):
         self.send(self._request(0, is_full=True))
 
     def answered(self, message: Any, seconds: float) -> None:
-        self.notes.latencies.append(seconds)
+        if self.epoch >= 0:
+            # The first request waits for an assignment.
+            self.notes.latencies.append(seconds)
         if message.error_code is not ErrorCode.none:
             if message.error_code not in RETRIABLE:
                 self.notes.errors.append(message.error_code.name)
