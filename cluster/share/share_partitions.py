@@ -30,8 +30,10 @@ from cordwood.cluster.share.state import UNINITIALIZED, UNKNOWN_COUNT, SharePart
 from cordwood.cluster.share.states import FINAL, AcknowledgementBatch, AcquiredBatch, SharePartitionKey
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.partition import Partition
+from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.errors import StorageError
 
 IDLE_S, SWEEP_S = 900.0, 60.0
 """A share partition that is not used for this long is dropped from memory."""
@@ -92,7 +94,7 @@ class SharePartitions:
         self._tasks = Tasks()
         self._led: dict[SharePartitionKey, LedSharePartition] = {}
         self._of_topic: dict[UUID, dict[SharePartitionKey, None]] = {}
-        self._opening: dict[SharePartitionKey, asyncio.Task[LedSharePartition]] = {}
+        self._opening: dict[SharePartitionKey, asyncio.Task[LedSharePartition | Exception]] = {}
         self._timers: LockTimers[LedSharePartition] = LockTimers(self._loop, self._locks_ended)
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -122,7 +124,7 @@ class SharePartitions:
     async def open(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
         """Return a share partition; its state is read first, if it is not in memory.
 
-        Raises Refused with a client's error code, and PartitionRefused.
+        Raises Refused with a client's error code, PartitionRefused, and StorageError.
         """
         led = self._led.get(key)
         if led is None or not led.is_current:
@@ -130,12 +132,14 @@ class SharePartitions:
                 self._drop(led)
             opening = self._opening.get(key)
             if opening is None:
-                opening = self._opening[key] = self._tasks.spawn(self._open(key, partition, partition.leader))
+                opening = self._opening[key] = self._tasks.spawn(self._opened(key, partition, partition.leader))
                 opening.add_done_callback(lambda _: self._opening.pop(key, None))
-            try:
-                led = await asyncio.shield(opening)
-            except Refused as refusal:
-                raise for_client(refusal) from refusal
+            found = await asyncio.shield(opening)
+            if isinstance(found, Refused):
+                raise for_client(found) from found
+            if isinstance(found, Exception):
+                raise found
+            led = found
         self._refresh(led)
         return led
 
@@ -208,6 +212,15 @@ class SharePartitions:
                 self._write_soon(led)
             if number % RELEASED_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    async def _opened(
+        self, key: SharePartitionKey, partition: Partition, role: LeaderRole
+    ) -> LedSharePartition | Exception:
+        """Open a share partition, or return the expected error: several requests may wait for it, or none any more."""
+        try:
+            return await self._open(key, partition, role)
+        except (Refused, PartitionRefused, StorageError) as error:
+            return error
 
     async def _open(self, key: SharePartitionKey, partition: Partition, role: LeaderRole) -> LedSharePartition:
         """Read a share partition's state. One that begins now has its start offset stored before it is used."""
