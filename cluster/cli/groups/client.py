@@ -37,8 +37,8 @@ class Coordinator(NamedTuple):
     port: int
 
 
-class CoordinatorClient:
-    """A client of the coordinators of groups."""
+class GroupRequests:
+    """Requests to the coordinators of groups, over connections that are kept."""
 
     def __init__(self, first: BlockingConnection, target: Target, stack: ExitStack) -> None:
         self._first, self._target, self._stack = first, target, stack
@@ -139,10 +139,10 @@ class CoordinatorClient:
 
 
 @contextmanager
-def group_client(target: Target) -> Iterator[CoordinatorClient]:
+def group_client(target: Target) -> Iterator[GroupRequests]:
     """Yield a client of the cluster. An OSError in the block becomes a Failure."""
     with blocking_connection(target) as first, ExitStack() as stack:
-        yield CoordinatorClient(first, target, stack)
+        yield GroupRequests(first, target, stack)
 
 
 def refused(code: ErrorCode, message: str | None) -> Failure:

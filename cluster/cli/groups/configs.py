@@ -10,7 +10,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 
-from cordwood.cluster.cli.groups.client import CoordinatorClient, check
+from cordwood.cluster.cli.groups.client import GroupRequests, check
 
 GROUP_RESOURCE = 32
 SET, DELETE = 0, 1
@@ -23,7 +23,7 @@ SOURCES = {
 }
 
 
-def group_configs(client: CoordinatorClient, group: str) -> list[dict[str, Any]]:
+def group_configs(client: GroupRequests, group: str) -> list[dict[str, Any]]:
     """Return the configs that hold for a group, by key, with their sources. Raises Failure."""
     resource = DescribeConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=None)
     (found,) = client.ask_any(DescribeConfigsRequest(resources=(resource,))).results
@@ -34,9 +34,7 @@ def group_configs(client: CoordinatorClient, group: str) -> list[dict[str, Any]]
     ]
 
 
-def alter_group_configs(
-    client: CoordinatorClient, group: str, changes: Mapping[str, str], unset: Sequence[str]
-) -> None:
+def alter_group_configs(client: GroupRequests, group: str, changes: Mapping[str, str], unset: Sequence[str]) -> None:
     """Change configs of a group. Raises Failure."""
     rows = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in changes.items()]
     rows += [AlterableConfig(name=key, config_operation=DELETE, value=None) for key in unset]

@@ -12,12 +12,12 @@ from kio.schema.offset_delete.v0.request import (
 )
 
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.groups.client import CoordinatorClient, check
+from cordwood.cluster.cli.groups.client import GroupRequests, check
 from cordwood.cluster.cli.groups.description import Description, GroupType
 from cordwood.cluster.cli.groups.shares import delete_share_offsets
 
 
-def delete_group(client: CoordinatorClient, group: str) -> bool:
+def delete_group(client: GroupRequests, group: str) -> bool:
     """Delete a group. Return False if there is no such group. Raises Failure."""
     request = DeleteGroupsRequest(groups_names=(group,))
     (result,) = client.ask(group, request, lambda answer: answer.results[0].error_code).results
@@ -29,7 +29,7 @@ def delete_group(client: CoordinatorClient, group: str) -> bool:
     return True
 
 
-def delete_offsets(client: CoordinatorClient, described: Description, topics: Sequence[str]) -> None:
+def delete_offsets(client: GroupRequests, described: Description, topics: Sequence[str]) -> None:
     """Delete the offsets of topics that no member subscribes to. Raises Failure."""
     if described.type is GroupType.SHARE:
         delete_share_offsets(client, described.group, topics)
@@ -54,7 +54,7 @@ def delete_offsets(client: CoordinatorClient, described: Description, topics: Se
             check(row.error_code)
 
 
-def _partitions(client: CoordinatorClient, topics: Sequence[str]) -> dict[str, list[int]]:
+def _partitions(client: GroupRequests, topics: Sequence[str]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {topic: [] for topic in topics}
     for topic, index in client.leaders(list(topics)):
         found[topic].append(index)

@@ -15,7 +15,7 @@ from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.groups.client import Coordinator, CoordinatorClient, check
+from cordwood.cluster.cli.groups.client import Coordinator, GroupRequests, check
 from cordwood.storage.types import TopicPartition
 
 CONSUMER_GROUP_DESCRIBE, SHARE_GROUP_DESCRIBE = 69, 77
@@ -66,7 +66,7 @@ class Description:
     """The members that each partition is to have."""
 
 
-def describe(client: CoordinatorClient, group: str) -> Description | None:
+def describe(client: GroupRequests, group: str) -> Description | None:
     """Describe a group, whatever type it has; None if there is no such group. Raises Failure."""
     where = client.coordinator(group)
     if client.supports(group, CONSUMER_GROUP_DESCRIBE):
@@ -94,7 +94,7 @@ def state_text(state: str) -> str:
     return words.replace("_rebalance", "_rebalancing")
 
 
-def _ask(client: CoordinatorClient, group: str, request: Any) -> Any:
+def _ask(client: GroupRequests, group: str, request: Any) -> Any:
     """Return the described group; None if there is no group of the type that the request is for."""
     response = client.ask(group, request, lambda answer: answer.groups[0].error_code)
     (found,) = response.groups

@@ -20,7 +20,7 @@ from kio.schema.describe_share_group_offsets.v1.request import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.client.queue_messages import DescribedSharePartition, DescribeSharePartitionsRequest
-from cordwood.cluster.cli.groups.client import CoordinatorClient, check, refused
+from cordwood.cluster.cli.groups.client import GroupRequests, check, refused
 from cordwood.storage.types import TopicPartition
 
 
@@ -31,7 +31,7 @@ class ShareOffsets(NamedTuple):
     lag: int | None
 
 
-def share_offsets(client: CoordinatorClient, group: str) -> dict[TopicPartition, ShareOffsets]:
+def share_offsets(client: GroupRequests, group: str) -> dict[TopicPartition, ShareOffsets]:
     """Return the offsets of all partitions that the group has state for. Raises Failure."""
     request = DescribeShareGroupOffsetsRequest(
         groups=(DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None),)
@@ -48,7 +48,7 @@ def share_offsets(client: CoordinatorClient, group: str) -> dict[TopicPartition,
 
 
 def in_flight(
-    client: CoordinatorClient, group: str, places: Iterable[TopicPartition]
+    client: GroupRequests, group: str, places: Iterable[TopicPartition]
 ) -> dict[TopicPartition, DescribedSharePartition]:
     """Return what the leaders know of the partitions. A leader that does not answer is left out."""
     leaders = client.leaders(sorted({place.topic for place in places}))
@@ -64,7 +64,7 @@ def in_flight(
     return found
 
 
-def alter_share_offsets(client: CoordinatorClient, group: str, targets: Mapping[TopicPartition, int]) -> None:
+def alter_share_offsets(client: GroupRequests, group: str, targets: Mapping[TopicPartition, int]) -> None:
     """Set the start offsets of partitions. Raises Failure."""
     by_topic: defaultdict[str, list[AlterShareGroupOffsetsRequestPartition]] = defaultdict(list)
     for place, offset in targets.items():
@@ -86,7 +86,7 @@ def alter_share_offsets(client: CoordinatorClient, group: str, targets: Mapping[
                 raise refused(row.error_code, row.error_message)
 
 
-def delete_share_offsets(client: CoordinatorClient, group: str, topics: Iterable[str]) -> None:
+def delete_share_offsets(client: GroupRequests, group: str, topics: Iterable[str]) -> None:
     """Delete the group's state of topics. Raises Failure."""
     request = DeleteShareGroupOffsetsRequest(
         group_id=group, topics=tuple(DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics)
