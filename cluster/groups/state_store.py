@@ -11,6 +11,9 @@ from cordwood.cluster.groups.shard import Shard, changes_as_contents
 from cordwood.replication.verification import VerificationGuard
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
+GROUP_RECORDS_PER_BATCH_MAX = 500
+"""Records that are encoded in one step of the event loop, some milliseconds."""
+
 Verify = Callable[[TopicPartition], Awaitable[None]]
 """Asks the transaction coordinator whether a partition is in a transaction. Raises Refused if it is not."""
 
@@ -34,8 +37,8 @@ class GroupStateStore(ShardStore[Shard]):
         await self._write_all(shard, [(key, None) for key in keys], dict.fromkeys(offsets))
 
     async def append_records(self, shard: Shard, contents: Sequence[Content]) -> None:
-        """Append records of groups, up to RECORDS_PER_BATCH_MAX as one batch. Raises Refused."""
-        for chunk in chunks(contents, RECORDS_PER_BATCH_MAX):
+        """Append records of groups, up to GROUP_RECORDS_PER_BATCH_MAX as one batch. Raises Refused."""
+        for chunk in chunks(contents, GROUP_RECORDS_PER_BATCH_MAX):
             await self.append(shard, chunk)
 
     async def _write_all(self, shard: Shard, contents: Sequence[Content], changes: Changes) -> None:
