@@ -18,7 +18,7 @@ from cordwood.cluster.groups.formats import (
     read_offset_key,
 )
 from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.loading import loaders
+from cordwood.cluster.groups.group_loaders import loaders
 from cordwood.cluster.groups.offsets import Changes, Offsets
 
 UNSAVED_GROUPS_MAX = 1000

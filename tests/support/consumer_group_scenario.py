@@ -14,7 +14,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, ConsumerReply, check_heartbeat
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
-from cordwood.cluster.groups.consumer.loading import ConsumerLoader
+from cordwood.cluster.groups.consumer.loader import ConsumerLoader
 from cordwood.cluster.groups.consumer.member import Partitions
 from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.groups.exchange import (

@@ -69,7 +69,7 @@ class Timer(Enum):
 
     SESSION = "the next heartbeat"
     REVOCATION = "the revocation of partitions"
-    CLASSIC_JOIN = "JoinGroup, after it was told to join again"
+    CLASSIC_JOIN = "JoinGroup, after a heartbeat that asks for it"
     CLASSIC_SYNC = "SyncGroup, after JoinGroup"
     RELEASE = "the rest of the requests whose assignment is there"
     """Of the group: it has no member id."""
@@ -501,7 +501,7 @@ class ConsumerGroupState(ClassicMembership):
         return member
 
     def _unsubscribe(self, member: ConsumerMember) -> None:
-        """Follow the removal of a member: nobody may read its topics any more."""
+        """Follow the removal of a member, which may have been the last to read its topics."""
         self.topics.remove(member.topics)
         if member.regex and member.regex not in self.members.regexes:
             self._drop_regex(member.regex)

@@ -215,7 +215,7 @@ def test_a_classic_member_that_does_not_rejoin_is_removed(group: ConsumerGroupSc
 
 def test_classic_requests_are_checked(group: ConsumerGroupScenario) -> None:
     group.join("anna")
-    assert beat(group, "nobody", 1) is ErrorCode.unknown_member_id
+    assert beat(group, "stranger", 1) is ErrorCode.unknown_member_id
     assert beat(group, "id-anna", 1) is ErrorCode.unknown_member_id, "it uses the other protocol"
     member_id = join(group, "", must_know_id=False).member_id
     assert beat(group, member_id, 9) is ErrorCode.illegal_generation
@@ -233,7 +233,7 @@ def test_classic_requests_are_checked(group: ConsumerGroupScenario) -> None:
 def test_classic_members_leave(group: ConsumerGroupScenario) -> None:
     group.join("anna")
     member_id = join(group, "", must_know_id=False).member_id
-    leavers = [Leaver(member_id), Leaver("id-anna"), Leaver("nobody")]
+    leavers = [Leaver(member_id), Leaver("id-anna"), Leaver("stranger")]
     codes = group.consumers.leave(leavers, group.now_ms)
     assert codes == [ErrorCode.none, ErrorCode.unknown_member_id, ErrorCode.unknown_member_id]
     group.perform()

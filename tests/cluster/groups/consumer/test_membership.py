@@ -28,16 +28,16 @@ def test_a_partition_is_revoked_before_its_next_owner_gets_it(group: ConsumerGro
     assert reply.member_epoch == 2
     assert reply.assignment == {}
     assert group.consumers.state is ConsumerState.RECONCILING
-    # The client has been told to revoke, and is still at it.
-    told = group.send("anna")
-    assert told is not None
-    assert told.assignment is not None
-    assert sum(map(len, told.assignment.values())) == 3
-    assert told.member_epoch == 1
+    # The client has to revoke, and is still at it.
+    sent = group.send("anna")
+    assert sent is not None
+    assert sent.assignment is not None
+    assert sum(map(len, sent.assignment.values())) == 3
+    assert sent.member_epoch == 1
     assert group.beat("ben").assignment in (None, {})
     # It has revoked, and advances.
-    group.clients["anna"].owned = dict(told.assignment)
-    assert group.beat("anna", owned=dict(told.assignment)).member_epoch == 2
+    group.clients["anna"].owned = dict(sent.assignment)
+    assert group.beat("anna", owned=dict(sent.assignment)).member_epoch == 2
     assert group.beat("ben").assignment is not None
     assert group.counts() == {"anna": 3, "ben": 3}
     assert group.owns("anna") | group.owns("ben") == ALL
@@ -227,7 +227,7 @@ def test_only_the_members_that_changed_are_written(group: ConsumerGroupScenario)
     group.beat("m1")
     assert group.types_written() == []
     group.beat("m1", topics=frozenset({"flights", "planes"}))
-    # The member's metadata and the epochs; nobody else's partitions change.
+    # The member's metadata and the epochs; no partitions of others change.
     assert set(group.types_written()) == {3, 5, 6, 8}
     assert group.types_written().count(8) == 1
 

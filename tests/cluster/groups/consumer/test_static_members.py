@@ -19,7 +19,7 @@ def test_a_static_member_that_comes_back_has_its_partitions(group: ConsumerGroup
     before, epoch = group.owns("anna"), group.consumers.group_epoch
     assert group.leave("anna", -2).member_epoch == -2
     group.settle("ben")
-    assert group.counts()["ben"] == 3, "nobody else gets them"
+    assert group.counts()["ben"] == 3, "no other member gets them"
     group.clients["anna"].id = "id-anna-again"
     assert group.join("anna", instance_id="rack-a").code is ErrorCode.none
     assert group.owns("anna") == before

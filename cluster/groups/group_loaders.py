@@ -6,7 +6,7 @@ A kind of group adds its loader to `loaders`, and the coordinator restores its g
 from collections.abc import Iterator
 
 from cordwood.cluster.coordination.fields import FieldReader
-from cordwood.cluster.groups.consumer.loading import ConsumerLoader
+from cordwood.cluster.groups.consumer.loader import ConsumerLoader
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.formats import GROUP_KEY, decode_group
 from cordwood.cluster.groups.group import Group
