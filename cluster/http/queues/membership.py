@@ -16,6 +16,8 @@ from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
 JOIN, LEAVE = 0, -1
 """Member epochs."""
 RETRY_S = 0.2
+LEAVE_S = 2.0
+"""A broker that stops waits this long for the coordinator."""
 UNASSIGNED_S = 0.5
 """The interval of heartbeats until the member has partitions, if the coordinator's is longer."""
 _FENCED = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id})
@@ -59,8 +61,9 @@ class GroupMembership:
         """Leave the group. If that fails, the member's session expires at the coordinator."""
         if self.has_joined:
             try:
-                await self._send(LEAVE, None)
-            except (Unanswered, HttpRefusal):
+                async with asyncio.timeout(LEAVE_S):
+                    await self._send(LEAVE, None)
+            except (Unanswered, HttpRefusal, TimeoutError):
                 return
 
     async def _beat(self) -> float:
