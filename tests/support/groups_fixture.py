@@ -59,8 +59,6 @@ class GroupsFixture(AdminFixture):
         self.verifier = ScriptedVerifier()
         self.services.verifier = cast(TransactionVerifier, self.verifier)
         self.runner.run(self._open())
-        # The sessions of the empty shards begin in the background.
-        self.runner.run(asyncio.sleep(0.001))
 
     async def _open(self) -> None:
         self.topic.create()

@@ -77,6 +77,8 @@ def test_topics_are_named_by_id_from_version_10_on(broker: GroupsFixture) -> Non
 def test_offsets_of_a_deleted_topic_have_no_id_by_which_they_could_be_named(broker: GroupsFixture) -> None:
     broker.propose(CreateTopic(UUID(int=9), "trains", ((BrokerId(1),),)))
     assert broker.commit(41, topic="trains") is broker.commit(42) is ErrorCode.none
+    # The offsets of the topic cannot be removed yet.
+    broker.topic.refusal = ErrorCode.coordinator_not_available
     broker.propose(DeleteTopic(UUID(int=9)))
     assert [topic.name for topic in broker.fetch(9).topics] == ["flights", "trains"]
     assert [topic.topic_id for topic in broker.fetch(10).topics] == [FLIGHTS_ID]
