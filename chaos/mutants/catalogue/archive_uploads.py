@@ -123,10 +123,19 @@ MUTANTS = (
     Mutant(
         "uploads-are-forgotten-before-their-objects-are-deleted",
         "archive/manifest.py",
-        "        removed=(*[one for one in archive.removed if one.id not in gone], *given_up),\n",
-        "        removed=(*[one for one in archive.removed if one.id not in gone],),\n",
+        "        removed=(*archive.removed, *removed),\n",
+        "        removed=archive.removed,\n",
         KNOWN,
         "The objects of an upload that was given up stay forever.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "an-upload-that-is-given-up-twice-is-forgotten",
+        "cluster/metadata/archives.py",
+        "            return given_up(archive, command.ids)\n",
+        "            return forgotten(archive, command.ids)\n",
+        KNOWN,
+        "Two leaders give up an upload, and its objects stay forever.",
         Scenario.BROKERS,
     ),
     Mutant(

@@ -72,8 +72,8 @@ MUTANTS = (
     Mutant(
         "expired-sessions-go-on",
         AUTHENTICATOR,
-        "        self._state = State.EXPIRED\n        self._connection.handle_by(self.gate)\n",
-        "        self._state = State.EXPIRED\n",
+        "        self._state = AuthenticationState.EXPIRED\n        self._connection.handle_by(self.gate)\n",
+        "        self._state = AuthenticationState.EXPIRED\n",
         "A request after the end of its session closes the connection (KIP-368).",
         "A client whose credential has ended is served for as long as it stays connected.",
         Scenario.BROKERS,
