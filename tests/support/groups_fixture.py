@@ -72,8 +72,11 @@ class GroupsFixture(AdminFixture):
             rng=self.services.rng,
             share_states=self.share_states,
         )
-        self.voter.subscribe(self.services.groups.on_metadata_change)
         self.services.groups.start()
+
+    def follow_metadata(self) -> None:
+        """Tell the coordinator of changes of the metadata from now on."""
+        self.voter.subscribe(self.services.groups.on_metadata_change)
 
     async def of(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """Return end offsets, as EndOffsets does."""

@@ -276,6 +276,7 @@ def test_a_group_is_deleted_with_its_share_states(broker: GroupsFixture) -> None
 
 
 def test_share_states_go_with_their_topic(broker: GroupsFixture) -> None:
+    broker.follow_metadata()
     join(broker)
     leave(broker)
     broker.propose(DeleteTopic(FLIGHTS_ID))
