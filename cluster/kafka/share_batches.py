@@ -56,7 +56,8 @@ def find_batches(
         piece = found.segment.read(position, piece_end, wait=wait)
         pieces.append(piece)
         for at, header in _headers(piece):
-            is_passed_over = header.is_control or not header.record_count or is_aborted(header)
+            # Asked first, and about each batch: it has to see the markers.
+            is_passed_over = is_aborted(header) or header.is_control or not header.record_count
             batches.append(LogBatch(header.base_offset, header.end, is_passed_over))
             ends.append(position + at + header.size)
             if not is_passed_over:

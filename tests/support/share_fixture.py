@@ -229,10 +229,15 @@ class ShareFixture:
         )
         assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none, answer
 
-    def append_in_transaction(self, producer_id: int, value: str) -> None:
+    def append_in_transaction(self, producer_id: int, value: str, sequence: int = 0) -> None:
         """Append a record of a transaction that a coordinator has confirmed."""
         led = self._led(TOPIC)
-        producer = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "attributes": TRANSACTIONAL}
+        producer = {
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+            "base_sequence": sequence,
+            "attributes": TRANSACTIONAL,
+        }
         batch = encode([Record(0, NOW_MS, None, value.encode())], **producer)
         guard = led.leader.begin_verification(check(batch))
         led.append(batch, NOW_MS, guard=guard)

@@ -368,6 +368,16 @@ def test_aborted_records_are_not_delivered_with_read_committed() -> None:
     with_members(story, share_isolation_level="read_committed")
 
 
+def test_what_a_producer_commits_after_an_aborted_transaction_is_delivered() -> None:
+    async def story(group: ShareFixture) -> None:
+        for sequence, (value, is_commit) in enumerate((("aborted", False), ("committed", True))):
+            group.append_in_transaction(7, value, sequence)
+            group.end_transaction(7, is_commit=is_commit)
+        assert (await group.member().fetch()).values == [b"committed"]
+
+    with_members(story, share_isolation_level="read_committed")
+
+
 def test_a_member_needs_the_rights_to_read_group_and_topic() -> None:
     async def story(group: ShareFixture) -> None:
         worker = group.member(identity=ALICE)
