@@ -225,7 +225,7 @@ class ShareGroupLimits(Table):
     group: Column
     delivery_limit: Column
     has_dead_letters: Column
-    """Whether rejected records have to be in the group's dead-letter topic (KIP-1191) at the end: 1 or 0."""
+    """Whether the history has all records of the group's dead-letter topic (KIP-1191): 1 or 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -87,7 +87,7 @@ class HistoryBuilder:
         self._offset_reads = _Rows(OffsetReads)
         self._member_epochs = _Rows(MemberEpochs)
         self._ownerships = _Rows(Ownerships)
-        self._shares = _Rows(ShareGroupLimits)
+        self._share_groups = _Rows(ShareGroupLimits)
         self._acquisitions = _Rows(Acquisitions)
         self._acknowledgements = _Rows(Acknowledgements)
         self._share_starts = _Rows(ShareStarts)
@@ -216,9 +216,14 @@ class HistoryBuilder:
         """Record a time in which a partition was certainly a member's; see Ownerships."""
         self._ownerships.append(group, member, partition, epoch, coordinator, *times_ns)
 
-    def share_group(self, group: int, delivery_limit: int, *, has_dead_letters: bool = False) -> None:
-        """Record the properties of a share group."""
-        self._shares.append(group, delivery_limit, has_dead_letters)
+    def share_group(self, group: int, delivery_limit: int, *, has_dead_letters: bool = False) -> int:
+        """Record the properties of a share group. Return its row."""
+        self._share_groups.append(group, delivery_limit, has_dead_letters)
+        return len(self._share_groups) - 1
+
+    def dead_letters_read(self, share_group: int) -> None:
+        """Record that all dead letters of a share group are in the history, by its row."""
+        self._share_groups.change(share_group, "has_dead_letters", 1)
 
     def acquired(
         self,

@@ -1,4 +1,4 @@
-"""What must not happen to a record of a share group that was acknowledged.
+"""Acknowledged records of a share group, and what must not happen to them.
 
 - acknowledged-redelivery: a record is delivered again after its acceptance or rejection was answered.
 - doubled-acknowledgement: two acknowledgements that finish one record both succeed.

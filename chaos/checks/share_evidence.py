@@ -79,30 +79,34 @@ class ShareEvidence:
 
     @cached_property
     def alive_ns(self) -> Column:
-        """By acquisition: when the last request of its session to the partition was sent that has an answer.
+        """By acquisition: when the last request of its session to the partition was sent that has succeeded.
 
-        The session has existed until then, and with it what it holds.
+        The session has existed until then, and with it what it holds. A request may be refused because it does not.
         """
         acquisitions, told = self._history.acquisitions, self._history.acknowledgements
-        answered = np.flatnonzero(acquisitions.outcome == Outcome.OK)
-        answered_acknowledgements = np.flatnonzero(told.outcome != Outcome.INFO)
+        acquired = np.flatnonzero(acquisitions.outcome == Outcome.OK)
+        accepted = np.flatnonzero(told.outcome == Outcome.OK)
         span = self._evidence.partitions
         place = np.concatenate(
             [
-                acquisitions.session[answered] * span + acquisitions.partition[answered],
-                told.session[answered_acknowledgements] * span + told.partition[answered_acknowledgements],
+                acquisitions.session[acquired] * span + acquisitions.partition[acquired],
+                told.session[accepted] * span + told.partition[accepted],
             ]
         )
-        sent_ns = np.concatenate([acquisitions.invoked_ns[answered], told.invoked_ns[answered_acknowledgements]])
+        sent_ns = np.concatenate([acquisitions.invoked_ns[acquired], told.invoked_ns[accepted]])
         last = RunningMax(place, np.zeros(len(place), np.int64), sent_ns)
         ends = np.full(len(acquisitions), FOREVER_NS)
         return last.before(acquisitions.session * span + acquisitions.partition, ends)
 
-    def held_until_ns(self, deliveries: Rows) -> Column:
-        """Return, by delivery, until when its member has surely held the record, if the leader has not changed."""
+    def held_until_ns(self, deliveries: Rows, following: Rows) -> Column:
+        """Return, by delivery, until when its member has surely held the record, if the leader has not changed.
+
+        `following` are the next deliveries of the same records: a later renewal may belong to those.
+        """
         acquisitions, row = self._history.acquisitions, self.deliveries.row[deliveries]
         locked_ns = (acquisitions.lock_ms[row] * (CLOCK_RATES[0] * NS_PER_MS)).astype(np.int64)
-        until = np.minimum(acquisitions.invoked_ns[row] + locked_ns, self.alive_ns[row])
+        locked_until = np.maximum(acquisitions.invoked_ns[row], self._renewed_ns(deliveries, following)) + locked_ns
+        until = np.minimum(locked_until, self.alive_ns[row])
         held_until: Column = np.minimum(until, self._given_back_ns(deliveries))
         return held_until
 
@@ -114,21 +118,42 @@ class ShareEvidence:
         over_ns[self._given_back_ns(deliveries, is_renewal_counted=True) != FOREVER_NS] = FOREVER_NS
         return over_ns
 
+    def _renewed_ns(self, deliveries: Rows, following: Rows) -> Column:
+        """Return, by delivery, when its session last sent a renewal that succeeded before the next; or UNKNOWN."""
+        told = self._history.acknowledgements
+        is_renewal = (told.type == AckType.RENEW) & (told.outcome == Outcome.OK)
+        row, record = self.acknowledged
+        row, record = row[is_renewal[row]], record[is_renewal[row]]
+        if not len(row):
+            return np.full(len(deliveries), UNKNOWN, np.int64)
+        before_ns = self._history.acquisitions.invoked_ns[self.deliveries.row[following]]
+        return self._sent_ns(deliveries, row, record, before_ns)
+
     def _given_back_ns(self, deliveries: Rows, *, is_renewal_counted: bool = False) -> Column:
-        """Return, by delivery, when its session first sent an acknowledgement of the record after the delivery."""
-        acquisitions, told = self._history.acquisitions, self._history.acknowledgements
+        """Return, by delivery, when its session first sent an acknowledgement of the record; FOREVER_NS if never."""
         row, record = self.acknowledged
         if not is_renewal_counted:
-            is_other = told.type[row] != AckType.RENEW
+            is_other = self._history.acknowledgements.type[row] != AckType.RENEW
             row, record = row[is_other], record[is_other]
+        return self._sent_ns(deliveries, row, record)
+
+    def _sent_ns(self, deliveries: Rows, row: Rows, record: Column, before_ns: Column | None = None) -> Column:
+        """Return, by delivery, when its session first sent one of these acknowledgements after it; FOREVER_NS if never.
+
+        With `before_ns`, return when it sent the last one that was answered before; UNKNOWN if there is none.
+        """
+        acquisitions, told = self._history.acquisitions, self._history.acknowledgements
         begin = np.searchsorted(record, self.deliveries.record[deliveries], "left").tolist()
         end = np.searchsorted(record, self.deliveries.record[deliveries], "right").tolist()
-        found = np.full(len(deliveries), FOREVER_NS)
+        found = np.full(len(deliveries), FOREVER_NS if before_ns is None else UNKNOWN, np.int64)
         of_deliveries = self.deliveries.row[deliveries].tolist()
         for place, (delivery, first, after) in enumerate(zip(of_deliveries, begin, end, strict=True)):
             own = row[first:after][told.session[row[first:after]] == acquisitions.session[delivery]]
-            sent_ns = told.invoked_ns[own]
-            found[place] = sent_ns[sent_ns >= acquisitions.at_ns[delivery]].min(initial=FOREVER_NS)
+            own = own[told.invoked_ns[own] >= acquisitions.at_ns[delivery]]
+            if before_ns is not None:
+                own = own[told.ended_ns[own] < before_ns[place]]
+            if len(own):
+                found[place] = told.invoked_ns[own].min() if before_ns is None else told.invoked_ns[own].max()
         return found
 
     def has_one_leader(self, earlier: Rows, later: Rows) -> Bools:
@@ -156,8 +181,8 @@ class ShareEvidence:
         place = delivered >> OFFSET_BITS
         # With negated times, what is before is what is later; and the least record is the largest negated one.
         least = RunningMax(place, -invoked_ns, -delivered)
-        found = -least.before(record >> OFFSET_BITS, -at_ns)
-        is_known: Bools = (found != -NOTHING) & (found <= record)
+        found = least.before(record >> OFFSET_BITS, -at_ns)
+        is_known: Bools = (found != NOTHING) & (-found <= record)
         return is_known
 
     def record_of(self, group: Column | int, partition: Column | int, offset: Column) -> Column:

@@ -19,8 +19,8 @@ def double_acquisitions(evidence: Evidence) -> Iterator[Anomaly]:
     earlier, later = shares.successions
     row, next_row = shares.deliveries.row[earlier], shares.deliveries.row[later]
     candidates = np.flatnonzero(acquisitions.at_ns[next_row] < shares.alive_ns[row])
-    earlier, row, next_row = earlier[candidates], row[candidates], next_row[candidates]
-    is_held = acquisitions.at_ns[next_row] < shares.held_until_ns(earlier)
+    earlier, later, row, next_row = earlier[candidates], later[candidates], row[candidates], next_row[candidates]
+    is_held = acquisitions.at_ns[next_row] < shares.held_until_ns(earlier, later)
     is_held &= shares.has_one_leader(row, next_row)
     sentence = "A share group delivered a record while another delivery held it"
     yield from accuse_pairs("double-acquisition", sentence, acquisitions, row[is_held], next_row[is_held])

@@ -17,6 +17,7 @@ from cordwood.chaos.live.load_clients import LiveClients, LoadOnCluster
 from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.plan import Step, TargetRole, steps
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
+from cordwood.chaos.live.share_groups import begin_at_start, share_group_of
 from cordwood.chaos.live.target import FaultTarget
 from cordwood.chaos.live.transactional_producers import orders_topic_of, transactional_id_of
 from cordwood.chaos.report.summary import Span
@@ -86,6 +87,8 @@ class Campaign:
             cluster.create_topic(load.topic, load.partitions, {"segment.bytes": str(load.segment_bytes)})
             if load.transactional:
                 cluster.create_topic(orders_topic_of(load.topic), load.transactional)
+            if load.share_members:
+                begin_at_start(cluster.bootstrap, share_group_of(load.topic))
             self.began_s = time.monotonic()
             self.clients.start()
             self.served("at the start", self.began_s)

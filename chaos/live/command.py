@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import confluent_kafka
 import typer
 
 from cordwood.chaos.live import address_target, compose_target, local_target, run_summary, security
@@ -37,6 +38,8 @@ ANOMALIES_SHOWN = 20
 MINUTES, ROUNDS = 5.0, 10
 TRANSACTIONAL = 4
 """Transactional clients: two in each protocol, and one of each two kills itself from time to time."""
+MEMBERS = 3
+"""Members of the group of the consumer protocol, and of the share group. Any other cluster may know neither."""
 BROKERS_MIN = 3
 """The fewest brokers of which one may fail. One broker alone may be struck by faults that may strike all."""
 STORED_BYTES_PER_MINUTE = 40 << 20
@@ -148,7 +151,7 @@ def run(
             left_out=left_out,
             minutes=minutes or MINUTES,
             one=one,
-            load=_load_of(one, load),
+            load=_load_of(one, load, target),
             report=writable(report or Path(f"cordwood-chaos-{number}.html")),
             as_json=as_json,
             record=begun(recorded, RUN, {"target": target, **about}),
@@ -222,7 +225,9 @@ def _replaced(limits: Sequence[ValueLimit], figure: str, bound: str) -> tuple[Va
         raise CannotHarm(f"--limit {figure}={bound}: the bound is no number") from None
 
 
-def _load_of(one: OneFault | None, load: LoadOnCluster) -> LoadOnCluster:
+def _load_of(one: OneFault | None, load: LoadOnCluster, target: str) -> LoadOnCluster:
+    if one is None and target in (LOCAL, COMPOSE):
+        load = replace(load, consumer_members=MEMBERS, share_members=_share_members())
     if one is None:
         return replace(load, transactional=TRANSACTIONAL)
     is_default = one.options.has_default_clients
@@ -233,6 +238,11 @@ def _load_of(one: OneFault | None, load: LoadOnCluster) -> LoadOnCluster:
         settings=() if is_default else QUICK,
         reader_settings=() if is_default else QUICK_READER,
     )
+
+
+def _share_members() -> int:
+    """Return the number of members of the share group; 0 if the installed client has no share consumer."""
+    return MEMBERS if hasattr(confluent_kafka, "ShareConsumer") else 0
 
 
 def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:

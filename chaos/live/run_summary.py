@@ -34,6 +34,7 @@ def summary(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> dict[st
         "acknowledged": verdict.acknowledged,
         "read": verdict.read,
         "sent_again": verdict.sent_again,
+        "finished_by_share_group": verdict.finished_by_share_group,
         "transactions": {
             "committed": verdict.transactions.committed,
             "aborted": verdict.transactions.aborted,
@@ -76,7 +77,8 @@ def run_report(campaign: Campaign, verdict: RunVerdict, lasted_s: float, left_ou
             "replicas": str(campaign.target.cluster.replicas),
             "producers": f"{load.producers}, {load.per_second} records/s each, idempotent, acks=all",
             "transactional clients": f"{load.transactional}, {load.transactions_per_second} transactions/s each",
-            "consumers": f"{load.consumers} by assignment, {load.members} in a group that commits",
+            "consumers": f"{load.consumers} by assignment, {load.members} in a group that commits, "
+            f"{load.consumer_members} in one of the consumer protocol, {load.share_members} in a share group",
         },
         series=series(verdict.answers, load.partitions, lasted_s),
         partitions=load.partitions,

@@ -18,7 +18,7 @@ from cordwood.chaos.live.client_rows import POLLS, SENDS, SHARES, TRANSACTIONS, 
 from cordwood.chaos.live.decisions import Asked, Client, MarkerOnDisk, disagreements
 from cordwood.chaos.live.load_clients import LoadOnCluster, consumer_group_of, ends_read, rows_of
 from cordwood.chaos.live.security import client_settings
-from cordwood.chaos.live.share_groups import add_share_group, wait_for_end
+from cordwood.chaos.live.share_groups import add_share_group, finished, wait_for_end
 from cordwood.chaos.live.transactional_producers import SessionLost, committed_offset, orders_of
 from cordwood.chaos.report.series import Answers
 from cordwood.chaos.transfers import ReadTransfers
@@ -41,6 +41,8 @@ class RunVerdict:
     """Errors that consumers got."""
     unread_by_group: int
     """Records that a consumer by assignment polled, and no member of the group."""
+    finished_by_share_group: int
+    """Records that members of the share group accepted or rejected with success."""
     transactions: "TransactionCounts"
     answers: Answers
 
@@ -121,6 +123,7 @@ def judge(campaign: Campaign) -> RunVerdict:
         sent_again=len(looked_at.sent_again),
         client_errors=sum(map(histories.error_count, polls + members)),
         unread_by_group=histories.unread(of=[polls[number] for number in committed], by=members),
+        finished_by_share_group=finished(rows_of(clients.share_files, SHARES)),
         transactions=_counts(asked, looked_at.decisions),
         answers=answers,
     )

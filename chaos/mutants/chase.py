@@ -20,10 +20,17 @@ import cordwood
 from cordwood.chaos.mutants.mutant import Scenario
 from cordwood.chaos.sim.group_scenario import run_group_scenario
 from cordwood.chaos.sim.log_scenario import run_log_scenario
-from cordwood.chaos.sim.plan import Plan, plan_of, transactional_plan_of
+from cordwood.chaos.sim.plan import (
+    Plan,
+    consumer_group_plan_of,
+    plan_of,
+    share_group_plan_of,
+    transactional_plan_of,
+)
 from cordwood.chaos.sim.quorum_scenario import run_quorum_scenario
 from cordwood.chaos.sim.replica_scenario import run_replica_scenario
 from cordwood.chaos.sim.run import run_plan
+from cordwood.chaos.sim.share_scenario import run_share_scenario
 from cordwood.chaos.sim.strict import ScenarioFailed
 from cordwood.chaos.sim.turns_scenario import run_turns_scenario
 
@@ -31,7 +38,7 @@ SEED_CPU_S = 60.0
 """Processor seconds that a seed may take. A seed takes less than one second on the unchanged source."""
 WHAT_CHARS_MAX = 300
 HOUR_S = 3600.0
-BROKERS_TROUBLE_S, TRANSACTIONS_TROUBLE_S = 30.0, 10.0
+BROKERS_TROUBLE_S, TRANSACTIONS_TROUBLE_S, GROUPS_TROUBLE_S = 30.0, 10.0, 15.0
 
 
 def brokers_scenario(seed: int) -> float:
@@ -42,6 +49,16 @@ def brokers_scenario(seed: int) -> float:
 def transactions_scenario(seed: int) -> float:
     """Run the `transactions` scenario with one seed. Return the simulated seconds. Raises ScenarioFailed."""
     return _sound(transactional_plan_of(seed, TRANSACTIONS_TROUBLE_S))
+
+
+def consumer_groups_scenario(seed: int) -> float:
+    """Run the `consumer-groups` scenario with one seed. Return the simulated seconds. Raises ScenarioFailed."""
+    return _sound(consumer_group_plan_of(seed, GROUPS_TROUBLE_S))
+
+
+def share_groups_scenario(seed: int) -> float:
+    """Run the `share-groups` scenario with one seed. Return the simulated seconds. Raises ScenarioFailed."""
+    return _sound(share_group_plan_of(seed, GROUPS_TROUBLE_S))
 
 
 def _sound(plan: Plan) -> float:
@@ -59,6 +76,9 @@ SCENARIOS: dict[Scenario, Callable[[int], float]] = {
     Scenario.QUORUM: run_quorum_scenario,
     Scenario.GROUPS: run_group_scenario,
     Scenario.TRANSACTIONS: transactions_scenario,
+    Scenario.SHARES: run_share_scenario,
+    Scenario.CONSUMER_GROUPS: consumer_groups_scenario,
+    Scenario.SHARE_GROUPS: share_groups_scenario,
     Scenario.BROKERS: brokers_scenario,
 }
 

@@ -14,6 +14,12 @@ class Scenario(StrEnum):
     GROUPS = "groups"
     TRANSACTIONS = "transactions"
     """Whole brokers, and transactional clients among theirs."""
+    SHARES = "shares"
+    """One share partition, its leaders and its share coordinators, without brokers."""
+    CONSUMER_GROUPS = "consumer-groups"
+    """Whole brokers, and a group of the consumer protocol (KIP-848) among their clients."""
+    SHARE_GROUPS = "share-groups"
+    """Whole brokers, and a share group (KIP-932) among their clients."""
     BROKERS = "brokers"
     """Whole brokers and their clients: slower, and everything together."""
 

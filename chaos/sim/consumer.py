@@ -54,6 +54,8 @@ class Reader:
         self._number, self._history, self._alarm, self._any_replica = number, history, alarm, any_replica
         self.max_wait_s = MAX_WAIT_S
         self.position = 0
+        self.last_record = UNKNOWN
+        """The offset of the last record that was read."""
         self.last_epoch: int = NO_EPOCH
         """The leader epoch of the last batch that was read."""
         self._valid_in: int = NO_EPOCH
@@ -222,7 +224,7 @@ class Reader:
         """Record whole batches, of which the first may begin before the position. Return their end, or UNKNOWN."""
         self._polls += 1
         try:
-            batches = [_decoded(batch) for batch in split(data)]
+            batches = [decoded(batch) for batch in split(data)]
         except CorruptBatch as corrupt:
             self._alarm("corrupt-read", f"{self.client.name} was sent {corrupt} in partition {self.partition}")
             return UNKNOWN
@@ -238,6 +240,7 @@ class Reader:
                 if offset >= self.position:
                     poll(self._number, self.partition, offset, value, now_ns, self._polls, content)
                     self.position, self.last_epoch = offset + 1, header.leader_epoch
+                    self.last_record = offset
         return batches[-1][0].end if batches else UNKNOWN
 
 
@@ -262,7 +265,7 @@ def _without_aborted(batches: Sequence[_Decoded], aborted: Sequence[Any]) -> Ite
 
 
 @functools.lru_cache(BATCHES_KEPT)
-def _decoded(batch: bytes) -> _Decoded:
+def decoded(batch: bytes) -> _Decoded:
     """Return a batch. Raises CorruptBatch."""
     header = peek(batch)
     if header.is_control:

@@ -37,7 +37,7 @@ from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 from cordwood.chaos.sim.store_faults import StoreFault
 from cordwood.chaos.sim.store_faults import strike as strike_store
 from cordwood.chaos.sim.world import World
-from cordwood.cluster.proposals.topics import TRANSACTION_STATE
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 HURT_S = 45.0
 """The time after which a flipped bit is found and repaired. Only then may another disk lose data."""
@@ -333,6 +333,9 @@ class FaultInjector:
                 return world.hosts.get(world.controller(), anybody)
             case TargetChoice.TRANSACTIONS:
                 return world.hosts.get(world.leader(dice.randrange(COORDINATORS), TRANSACTION_STATE), anybody)
+            case TargetChoice.GROUPS:
+                topic, partition = dice.choice((CONSUMER_OFFSETS, SHARE_GROUP_STATE)), dice.randrange(COORDINATORS)
+                return world.hosts.get(world.leader(partition, topic), anybody)
             case TargetChoice.ANYBODY:
                 return anybody
             case _:

@@ -30,6 +30,7 @@ VERSIONS = {
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.JOIN_GROUP: 9,
     ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
     ApiKey.SYNC_GROUP: 5,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -165,6 +166,11 @@ class SimulatedClient:
     def now_ns(self) -> int:
         """Simulated nanoseconds, by the clock that all clients share."""
         return int(self.loop.passed_s * 1e9)
+
+    @property
+    def topic_id(self) -> UUID | None:
+        """The id of the topic; None until the metadata has it."""
+        return self._topic_id
 
     def leader(self, partition: int) -> Address | None:
         return self._addresses.get(self._leaders.get(partition, -1))

@@ -1,12 +1,15 @@
 """Liveness (rule 11): after faults end, sends are answered, replicas are in sync and equal, consumers reach the end."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from cordwood.chaos.history import content_of
+from cordwood.chaos.sim.admin import dead_letter_topic_of
 from cordwood.chaos.sim.archive_checks import ArchiveChecks
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
+from cordwood.chaos.sim.consumer_member import SimulatedConsumerMember
+from cordwood.chaos.sim.group_member import SimulatedMember
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.plan import TOPIC
 from cordwood.chaos.sim.producer import SimulatedProducer
@@ -16,6 +19,7 @@ from cordwood.chaos.sim.world import World
 from cordwood.chaos.workload import decode as value_in
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import PartitionImage
+from cordwood.cluster.share.dead_letters import OFFSET, PARTITION
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import peek
 from cordwood.storage.errors import CorruptBatch
@@ -35,6 +39,8 @@ READ_S = 120.0
 A member that is alone fetches its partitions in turn, which takes a second for each that has nothing new. A fetch has
 records of one segment, which may be two: then a member reads one record a second, and is behind by dozens.
 """
+ASSIGNED_S = 30.0
+"""Time for former members' sessions to end (3 s) and for partitions to be given back (4 s each)."""
 REPAIRED_S = 120.0
 """Time for scrubbing to find and repair damage that no read has met."""
 ARCHIVED_S = 90.0
@@ -51,6 +57,7 @@ class Unhealed(Exception):
 async def come_together(world: World) -> None:
     """Wait for every condition in turn, then read every replica into the history. Raises Unhealed."""
     await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world), SERVE_S)
+    world.clients.rest()
     caretaker = world.clients.put_right(world)
     await _until(world, lambda: caretaker is None or caretaker.done(), "all to be put right", world.state, PUT_RIGHT_S)
     producers: list[SimulatedProducer | TransactionalClient] = [*world.clients.producers, *world.clients.transactional]
@@ -66,6 +73,13 @@ async def come_together(world: World) -> None:
     await _until(
         world, lambda: world.is_redundant() and _all_equal(world), "all replicas to be equal", world.state, EQUAL_S
     )
+    await _until(
+        world,
+        lambda: not _unassigned(world),
+        "each partition to be a member's",
+        lambda: str(_unassigned(world)),
+        ASSIGNED_S,
+    )
     await _until(world, lambda: _all_read(world), "consumers to read everything", lambda: _positions(world), READ_S)
     replicas = _Replicas(world)
     # Check the replicas again with their bytes: newly detected damage takes a replica out until it is repaired.
@@ -77,8 +91,24 @@ async def come_together(world: World) -> None:
         REPAIRED_S,
     )
     replicas.write_down()
+    _write_dead_letters_down(world)
     if (archive := world.archive_checks) is not None:
         await _archive_is_complete(world, archive)
+
+
+def _write_dead_letters_down(world: World) -> None:
+    """Put the dead letters of share groups into the history, as the leaders have them on disk."""
+    for share in {share.group: share for share in world.plan.share_members if share.has_dead_letters}.values():
+        leader = world.hosts[world.leader(0, dead_letter_topic_of(share.group))]
+        assert leader.watched is not None, "all brokers run"
+        held = leader.watched.replicas.get(dead_letter_topic_of(share.group), 0)
+        assert held is not None, "the leader has a replica"
+        world.clients.history.dead_letters_read(world.clients.share_groups[share.group])
+        for batch in batches(leader.disk, held, Cursor(held.log.log_start), held.log.log_end):
+            for record in decode(batch):
+                headers = dict(record.headers)
+                partition, offset = (int(headers[name] or b"") for name in (PARTITION, OFFSET))
+                world.clients.history.dead_letter(share.group_number, partition, offset)
 
 
 async def _archive_is_complete(world: World, archive: ArchiveChecks) -> None:
@@ -151,22 +181,49 @@ def _all_equal(world: World) -> bool:
     return not any(broker.damage.under_repair for broker in world.watched())
 
 
+def _unassigned(world: World) -> list[tuple[str, int]]:
+    """Return the partitions of each group of the consumer protocol that are not one member's, as members know it."""
+    members = world.clients.consumer_members
+    return [
+        (group, partition)
+        for group in sorted({member.group for member in members})
+        for partition in range(world.plan.partitions)
+        if sum(member.owns(partition) for member in members if member.group == group) != 1
+    ]
+
+
 def _all_read(world: World) -> bool:
-    """Return whether each consumer, and the group as a whole, has read to the committed end."""
-    ends = [world.committed_end(partition) for partition in range(world.plan.partitions)]
-    return all(reader.position >= ends[reader.partition] for reader in world.clients.readers) and (
-        not world.clients.members
-        or all(max(member.position(at) for member in world.clients.members) >= end for at, end in enumerate(ends))
+    """Return whether each consumer, and each group as a whole, has read to the committed end."""
+    ends, clients = [world.committed_end(partition) for partition in range(world.plan.partitions)], world.clients
+    return (
+        all(reader.position >= ends[reader.partition] for reader in clients.readers)
+        and all(
+            max(member.position(at) for member in members) >= end
+            for members in _groups(world)
+            for at, end in enumerate(ends)
+        )
+        and all(
+            observer.starts.get(reader.partition, 0) > reader.last_record
+            for observer in clients.share_observers
+            for reader in clients.readers
+        )
     )
 
 
+def _groups(world: World) -> list[Sequence[SimulatedMember | SimulatedConsumerMember]]:
+    clients = world.clients
+    names = sorted({member.group for member in clients.consumer_members})
+    groups = [[member for member in clients.consumer_members if member.group == name] for name in names]
+    return [*([clients.members] if clients.members else ()), *groups]
+
+
 def _positions(world: World) -> str:
-    ends = [world.committed_end(partition) for partition in range(world.plan.partitions)]
+    partitions = range(world.plan.partitions)
+    ends = [world.committed_end(partition) for partition in partitions]
     consumers = [(reader.partition, reader.position) for reader in world.clients.readers]
-    members = [
-        [member.position(partition) for partition in range(world.plan.partitions)] for member in world.clients.members
-    ]
-    return f"ends {ends}, consumers {consumers}, group members {members}"
+    groups = [[[member.position(at) for at in partitions] for member in members] for members in _groups(world)]
+    shares = [observer.starts for observer in world.clients.share_observers]
+    return f"ends {ends}, consumers {consumers}, members of groups {groups}, starts of share groups {shares}"
 
 
 class _Replicas:

@@ -13,15 +13,20 @@ from cordwood.chaos.sim.administrator import Administrator
 from cordwood.chaos.sim.bystander import SimulatedBystander
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC
 from cordwood.chaos.sim.consumer import READ_COMMITTED, READ_UNCOMMITTED, Reader
+from cordwood.chaos.sim.consumer_member import MemberPlan, SimulatedConsumerMember
 from cordwood.chaos.sim.group_member import SimulatedMember
+from cordwood.chaos.sim.group_plans import DELIVERY_LIMIT
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
 from cordwood.chaos.sim.kafka import SimulatedClient
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
+from cordwood.chaos.sim.membership import SimulatedMembership
 from cordwood.chaos.sim.offset_clients import OffsetClient
 from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
 from cordwood.chaos.sim.producer import Alarm, ProducerPlan, SimulatedProducer
 from cordwood.chaos.sim.schedule import FaultKind
 from cordwood.chaos.sim.seeking_consumer import SeekingConsumer
+from cordwood.chaos.sim.share_member import SharePlan, SimulatedShareMember
+from cordwood.chaos.sim.share_observer import ShareObserver
 from cordwood.chaos.sim.transactional_client import TransactionalClient, TransactionalPlan
 from cordwood.chaos.workload import AppendWorkload
 
@@ -44,6 +49,11 @@ class SimulatedClients:
         self.transactional: list[TransactionalClient] = []
         self.readers: list[Reader] = []
         self.members: list[SimulatedMember] = []
+        self.consumer_members: list[SimulatedConsumerMember] = []
+        self.share_members: list[SimulatedShareMember] = []
+        self.share_observers: list[ShareObserver] = []
+        self.share_groups: dict[str, int] = {}
+        """The rows of share groups in the history, by name."""
         self.administrator: Administrator | None = None
         self.actions: Counter[str] = Counter()
         """Counts of client actions, by the names of `actions.ACTIONS`."""
@@ -51,7 +61,8 @@ class SimulatedClients:
     async def prepare(self) -> None:
         """Create the topic. Raises TimeoutError."""
         partitions = self._plan.partitions
-        await self._start("admin", lambda client: prepare(client, partitions, REPLICATION_FACTOR, MIN_ISR))
+        shares = {share.group: share.has_dead_letters for share in self._plan.share_members}
+        await self._start("admin", lambda client: prepare(client, partitions, REPLICATION_FACTOR, MIN_ISR, shares))
 
     def begin(self) -> None:
         """Start all clients. Producers end after `stop`, once all sends are answered; other clients never end."""
@@ -77,6 +88,22 @@ class SimulatedClients:
             self.history.reads_committed(further + number)
             work = self._in_transactions(number, transactional, further + number)
             self._start(f"transactional-{number}", work)
+        further += len(plan.transactional)
+        for number, member in enumerate(plan.consumer_members):
+            self._start(f"consumer-member-{number}", self._being_member(further + number, member))
+        further += len(plan.consumer_members)
+        for number, share in enumerate(plan.share_members):
+            self._start(f"share-member-{number}", self._sharing(further + number, share))
+        for share in {share.group: share for share in plan.share_members}.values():
+            self.share_groups[share.group] = self.history.share_group(share.group_number, DELIVERY_LIMIT)
+            self._start(f"observer-of-{share.group}", self._observing((share.group_number, share.group)))
+
+    def rest(self) -> None:
+        """Let the members of groups stay where they are, and accept what they get."""
+        for member in self.consumer_members:
+            member.rest()
+        for sharing in self.share_members:
+            sharing.rest()
 
     def administer(self, world: "World") -> None:
         """Start the administrator, and the clients of the topics that it creates and deletes."""
@@ -194,5 +221,31 @@ class SimulatedClients:
             member = SimulatedMember(client, number, self._plan.partitions, self.history, self._alarm)
             self.members.append(member)
             await member.run()
+
+        return work
+
+    def _being_member(self, number: int, plan: MemberPlan) -> Work:
+        async def work(client: SimulatedClient) -> None:
+            group = (plan.group_number, plan.group)
+            membership = SimulatedMembership(client, number, group, self._plan.partitions, self.history, self._alarm)
+            member = SimulatedConsumerMember(plan, membership)
+            self.consumer_members.append(member)
+            await member.run()
+
+        return work
+
+    def _sharing(self, number: int, plan: SharePlan) -> Work:
+        async def work(client: SimulatedClient) -> None:
+            member = SimulatedShareMember(client, number, plan, self.history, self._alarm)
+            self.share_members.append(member)
+            await member.run()
+
+        return work
+
+    def _observing(self, group: tuple[int, str]) -> Work:
+        async def work(client: SimulatedClient) -> None:
+            observer = ShareObserver(client, group, self._plan.partitions, self.history)
+            self.share_observers.append(observer)
+            await observer.run()
 
         return work

@@ -9,15 +9,24 @@ from dataclasses import dataclass, replace
 
 from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.chores import Chore, Due, drawn_chores, drawn_directory_changes
+from cordwood.chaos.sim.consumer_member import MemberPlan
+from cordwood.chaos.sim.group_plans import (
+    CONSUMER_SETTINGS,
+    SHARE_SETTINGS,
+    drawn_consumer_group,
+    drawn_share_group,
+)
 from cordwood.chaos.sim.producer import ProducerPlan, Retries
 from cordwood.chaos.sim.schedule import (
     FaultKind,
     ScheduledFault,
+    TargetChoice,
     drawn,
     drawn_apart,
     drawn_at_coordinator,
-    drawn_for_transactions,
+    drawn_for_coordinators,
 )
+from cordwood.chaos.sim.share_member import SharePlan
 from cordwood.chaos.sim.store_faults import StoreFault, drawn_store_faults
 from cordwood.chaos.sim.transactional_client import TransactionalPlan
 from cordwood.cluster.config.settings import Settings
@@ -30,6 +39,10 @@ COORDINATORS = 2
 """Partitions of the internal topics."""
 TRANSACTIONS_SHARE = 0.125
 """The share of seeds with transactional clients."""
+CONSUMER_GROUPS_SHARE = 0.125
+"""The share of seeds with a group of the consumer protocol (KIP-848)."""
+SHARE_GROUPS_SHARE = 0.125
+"""The share of seeds with a share group (KIP-932)."""
 ARCHIVE_SHARE = 0.125
 """The share of seeds with an archive."""
 COMPACTED_SHARE = 0.25
@@ -74,6 +87,10 @@ class Plan:
     """The clients with transactions, one per transactional id."""
     committed_readers: int = 0
     """The number of consumers with the isolation level read_committed."""
+    consumer_members: tuple[MemberPlan, ...] = ()
+    """The member programs of groups of the consumer protocol."""
+    share_members: tuple[SharePlan, ...] = ()
+    """The member programs of share groups."""
     has_archive: bool = False
     """Whether all topics are archived in a simulated object store (`object_store`)."""
     store_faults: tuple[StoreFault, ...] = ()
@@ -107,6 +124,12 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
         plan = with_transactions(plan, rng)
     elif random.Random(f"compaction of {seed}").random() < COMPACTED_SHARE:
         plan = with_compacted_topic(plan)
+    rng = random.Random(f"consumer groups of {seed}")
+    if rng.random() < CONSUMER_GROUPS_SHARE:
+        plan = with_consumer_group(plan, rng)
+    rng = random.Random(f"share groups of {seed}")
+    if rng.random() < SHARE_GROUPS_SHARE:
+        plan = with_share_group(plan, rng)
     rng = random.Random(f"archive of {seed}")
     return with_archive(plan, rng) if rng.random() < ARCHIVE_SHARE else plan
 
@@ -146,7 +169,32 @@ def transactional_plan_of(seed: int, seconds: float = 10.0) -> Plan:
         has_lying_disks=False,
         transactional=tuple(_hasty(rng, is_v2) for is_v2 in (False, True, rng.random() < 0.5)),
         committed_readers=2,
-        faults=drawn_for_transactions(rng, seconds),
+        faults=drawn_for_coordinators(rng, seconds),
+    )
+
+
+def consumer_group_plan_of(seed: int, seconds: float = 15.0) -> Plan:
+    """Return a plan of this seed with little but a group of the consumer protocol: fast brokers, which fail a lot."""
+    rng = random.Random(f"a consumer group alone of {seed}")
+    plan = _for_groups(seed, seconds, rng)
+    return replace(plan, consumer_members=drawn_consumer_group(rng), settings={**plan.settings, **CONSUMER_SETTINGS})
+
+
+def share_group_plan_of(seed: int, seconds: float = 15.0) -> Plan:
+    """Return the same with a share group."""
+    rng = random.Random(f"a share group alone of {seed}")
+    plan = _for_groups(seed, seconds, rng)
+    return replace(plan, share_members=drawn_share_group(rng), settings={**plan.settings, **SHARE_SETTINGS})
+
+
+def _for_groups(seed: int, seconds: float, rng: random.Random) -> Plan:
+    return replace(
+        without_other_writers(_without_transactions(seed, seconds)),
+        partitions=rng.choice((2, 4)),
+        latency_s=rng.choice(((0.0001, 0.001), (0.0002, 0.005))),
+        has_lying_disks=False,
+        producers=(ProducerPlan(True, ACKS_ALL, rng.choice((0.02, 0.1)), 8, 64),),
+        faults=drawn_for_coordinators(rng, seconds, TargetChoice.GROUPS),
     )
 
 
@@ -173,6 +221,29 @@ def with_transactions(plan: Plan, rng: random.Random) -> Plan:
         committed_readers=rng.choice((1, 2)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
     )
+
+
+def with_consumer_group(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with a group of the consumer protocol, and faults of group coordinators."""
+    return replace(
+        _with_faults_of_groups(plan, rng),
+        consumer_members=drawn_consumer_group(rng),
+        settings={**plan.settings, **CONSUMER_SETTINGS},
+    )
+
+
+def with_share_group(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with a share group, and faults of group coordinators and share coordinators."""
+    return replace(
+        _with_faults_of_groups(plan, rng),
+        share_members=drawn_share_group(rng),
+        settings={**plan.settings, **SHARE_SETTINGS},
+    )
+
+
+def _with_faults_of_groups(plan: Plan, rng: random.Random) -> Plan:
+    faults = (*plan.faults, *drawn_at_coordinator(rng, plan.seconds, TargetChoice.GROUPS))
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
 def with_archive(plan: Plan, rng: random.Random) -> Plan:

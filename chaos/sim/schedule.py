@@ -42,6 +42,8 @@ class TargetChoice(Enum):
     ANYBODY = "anybody"
     TRANSACTIONS = "transactions"
     """The coordinator of a transactional id."""
+    GROUPS = "groups"
+    """The coordinator of a group, or of the state of a share group."""
 
 
 AIMS = (TargetChoice.LEADER, TargetChoice.CONTROLLER, TargetChoice.ANYBODY)
@@ -77,21 +79,25 @@ def drawn_apart(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...
     return _drawn(rng, seconds, APART, weights, AIMS, rng.choice((3.0, 8.0))) if any(weights) else ()
 
 
-def drawn_at_coordinator(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
-    """Draw the faults of transaction coordinators. Half of the runs with transactions have none."""
+def drawn_at_coordinator(
+    rng: random.Random, seconds: float, aim: TargetChoice = TargetChoice.TRANSACTIONS
+) -> tuple[ScheduledFault, ...]:
+    """Draw the faults of coordinators. Half of the runs with clients of these coordinators have none."""
     weights = [rng.choice((0.0, 1.0)) for _ in AT_COORDINATOR]
     if rng.random() < 0.5 or not any(weights):
         return ()
-    return _drawn(rng, seconds, AT_COORDINATOR, weights, (TargetChoice.TRANSACTIONS,), rng.choice((2.0, 5.0, 10.0)))
+    return _drawn(rng, seconds, AT_COORDINATOR, weights, (aim,), rng.choice((2.0, 5.0, 10.0)))
 
 
-def drawn_for_transactions(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
+def drawn_for_coordinators(
+    rng: random.Random, seconds: float, aim: TargetChoice = TargetChoice.TRANSACTIONS
+) -> tuple[ScheduledFault, ...]:
     """Draw short faults of the leaders and coordinators, in quick succession."""
     kinds = (*AT_COORDINATOR, FaultKind.RESET, FaultKind.SLOW_LINK, FaultKind.CUT_ONE_WAY)
     weights = [rng.choice((0.0, 1.0, 2.0)) for _ in kinds]
     if not any(weights):
         weights[0] = 1.0
-    aims = rng.choice(((TargetChoice.TRANSACTIONS,), (TargetChoice.LEADER, TargetChoice.TRANSACTIONS)))
+    aims = rng.choice(((aim,), (TargetChoice.LEADER, aim)))
     faults = _drawn(rng, seconds, kinds, weights, aims, rng.choice((0.7, 2.0)))
     return tuple(replace(fault, lasts_s=min(fault.lasts_s, SHORT_S)) for fault in faults)
 

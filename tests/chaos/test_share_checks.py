@@ -37,6 +37,7 @@ def test_a_rejected_record_is_not_delivered_again_either(scenario: HistoryScenar
 
 def test_an_acknowledgement_below_the_start_offset_succeeds_and_changes_nothing(scenario: HistoryScenario) -> None:
     scenario.acquired(1).after(2000).acquired(1, member=2, count=2).share(ACCEPT, 1).share(ACCEPT, 1, member=2)
+    assert scenario.kinds() == {}
     assert scenario.acquired(2).kinds() == {}
     assert scenario.acquired(0).kinds() == {"doubled-acknowledgement": 1}
 
@@ -85,8 +86,10 @@ def test_a_lock_excludes_nobody_once_it_may_be_over(scenario: HistoryScenario, h
 
 
 def test_a_renewed_lock_is_still_held(scenario: HistoryScenario) -> None:
-    scenario.acquired(0).share(RENEW, 0).acquired(0, member=2, count=2).acquired(1)
+    scenario.acquired(0).after(800).share(RENEW, 0).after(800).acquired(0, member=2, count=2).acquired(1)
     assert scenario.kinds() == {"double-acquisition": 1}
+    refused = HistoryScenario().acquired(0).after(800).share(RENEW, 0, outcome=Outcome.FAIL).after(800)
+    assert refused.acquired(0, member=2, count=2).acquired(1).kinds() == {}
 
 
 def test_without_epochs_a_lock_counts_only_in_a_calm_time(scenario: HistoryScenario) -> None:

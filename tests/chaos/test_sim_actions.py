@@ -27,7 +27,20 @@ RARE = {
     "topic-made-again",
     "truncation-cut",
     "unclean-election",
-} | {name for name in ACTIONS if "transaction" in name or name == "request-on-an-older-connection"}
+} | {
+    name
+    for name in ACTIONS
+    if "transaction" in name
+    or name.startswith(("member-", "share-"))
+    or name
+    in {
+        "request-on-an-older-connection",
+        "instance-unreleased",
+        "partitions-revoked",
+        "revocation-slow",
+        "heartbeat-answer-lost",
+    }
+}
 """Actions that need luck or several steps in a row, or a test of their own. The seeds of a night have them."""
 
 
@@ -47,6 +60,8 @@ def busy(seed: int) -> Plan:
         consumers=2,
         members=0,
         transactional=(),
+        consumer_members=(),
+        share_members=(),
         committed_readers=0,
         seekers=2,
         chores=tuple(Due(CHORE_S * at, chore, 100 * seed + at) for at, chore in enumerate(chores)),
