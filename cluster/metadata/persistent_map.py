@@ -45,11 +45,7 @@ class PersistentMap(Mapping[K, V]):
         self._count = sum(map(len, _leaves(self._root)))
 
     def __getitem__(self, key: K) -> V:
-        bits, node = self.bits(key), self._root
-        while isinstance(node, tuple):
-            node = node[bits & _MASK]
-            bits >>= BRANCH_BITS
-        return cast("V", node[key])
+        return cast("V", self._leaf(key)[key])
 
     @overload
     def get(self, key: K, /) -> V | None: ...
@@ -57,14 +53,21 @@ class PersistentMap(Mapping[K, V]):
     def get(self, key: K, /, default: V | D) -> V | D: ...
 
     def get(self, key: K, default: Any = None) -> Any:
-        bits, node = self.bits(key), self._root
-        while isinstance(node, tuple):
-            node = node[bits & _MASK]
-            bits >>= BRANCH_BITS
-        return node.get(key, default)
+        node = self._root
+        return (node if type(node) is dict else self._leaf(key)).get(key, default)
 
     def __contains__(self, key: object) -> bool:
         return self.get(cast("K", key), cast("V", REMOVED)) is not REMOVED
+
+    def _leaf(self, key: K) -> dict[K, Any]:
+        """Return the leaf that has the key, or would have it."""
+        node = self._root
+        if isinstance(node, tuple):
+            bits = self.bits(key)
+            while isinstance(node, tuple):
+                node = node[bits & _MASK]
+                bits >>= BRANCH_BITS
+        return node
 
     def __iter__(self) -> Iterator[K]:
         return chain.from_iterable(_leaves(self._root))
