@@ -1,6 +1,6 @@
 """The deliveries of share groups: each record at least once, with a count that goes up to the limit.
 
-lost-delivery: a share group has passed a record that nobody finished, and that was not delivered up to the limit.
+lost-delivery: a share group has passed a record that no member finished, and that was not delivered up to the limit.
 
 The class is `lost` of Jepsen's total-queue checker, an element that was enqueued and never dequeued, extended to
 records that were released, or whose lock was over, and that did not come back.

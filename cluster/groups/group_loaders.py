@@ -11,7 +11,7 @@ from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.formats import GROUP_KEY, decode_group
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.group_loader import GroupLoader
-from cordwood.cluster.groups.share.loading import ShareLoader
+from cordwood.cluster.groups.share.loader import ShareLoader
 
 
 class ClassicLoader(GroupLoader):

@@ -377,7 +377,7 @@ class SharePartitions:
             self.measures.dead_letters += end - letters.start
 
     async def _sweep(self) -> None:
-        """Drop share partitions that nobody uses."""
+        """Drop unused share partitions."""
         await asyncio.sleep(SWEEP_S)
         before = self._loop.time() - IDLE_S
         for number, led in enumerate(list(self._led.values()), 1):

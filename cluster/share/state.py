@@ -39,7 +39,7 @@ class SharePartitionState:
     def initialized(self, state_epoch: int, start_offset: int, now_ms: int) -> "SharePartitionState":
         """Return the state with a new start offset and a new state epoch, which fences the leader.
 
-        Without a start offset only the epoch changes: whoever asks does not know what has been consumed. Raises
+        Without a start offset only the epoch changes: the caller does not know what has been consumed. Raises
         Refused(FENCED_STATE_EPOCH).
         """
         if state_epoch < self.state_epoch:

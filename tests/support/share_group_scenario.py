@@ -12,7 +12,7 @@ from cordwood.cluster.groups.exchange import AppendRecords, Compute, OtherAnswer
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat, ShareReply
 from cordwood.cluster.groups.share.group import ShareGroup
-from cordwood.cluster.groups.share.loading import ShareLoader
+from cordwood.cluster.groups.share.loader import ShareLoader
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import PartitionImage, TopicImage
 from cordwood.cluster.resources.turns import at_once

@@ -1,4 +1,4 @@
-"""Loading of share groups from the records of `__consumer_offsets`."""
+"""Loader of share groups from the records of `__consumer_offsets`."""
 
 from collections.abc import Iterator
 
