@@ -1,0 +1,118 @@
+"""Mutants of the consumer protocol (KIP-848): epochs, revocations, assignors, static members, topics and migration."""
+
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
+
+TWICE = "A partition is two members' at the same time."
+IDLE = "A partition is no member's, and nobody reads it."
+BACK = "A member that was replaced commits an offset."
+
+MUTANTS = (
+    Mutant(
+        "partitions-are-given-before-they-are-free",
+        "cluster/groups/consumer/reconciliation.py",
+        "        free = frozenset(index for index in missing if owner_of(topic_id, index) in (None, member.id))\n",
+        "        free = missing\n",
+        "A member gets a partition once no other member holds it.",
+        TWICE,
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "members-advance-before-they-have-revoked",
+        "cluster/groups/consumer/reconciliation.py",
+        "    if revoking and _still_owns(owned, revoking):\n",
+        "    if False:\n",
+        "A member keeps its epoch until it has revoked what is not its own any more.",
+        TWICE,
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "revocations-are-not-awaited",
+        "cluster/groups/consumer/reconciliation.py",
+        "    if owned is None:\n        return True\n",
+        "    if owned is None:\n        return False\n",
+        "A member has revoked a partition once its list lacks it.",
+        TWICE,
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "any-earlier-epoch-is-the-previous-one",
+        "cluster/groups/consumer/group.py",
+        "    if epoch < member.epoch and epoch == member.previous_epoch and is_subset:\n",
+        "    if epoch < member.epoch:\n",
+        "Of the earlier epochs only the previous one is accepted, because the last answer may be lost.",
+        "A member of long ago goes on beside the others.",
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "a-lost-answer-fences",
+        "cluster/groups/consumer/group.py",
+        "    if epoch < member.epoch and epoch == member.previous_epoch and is_subset:\n        return\n",
+        "",
+        "The previous epoch is accepted once more, because the last answer may be lost.",
+        "A member loses all its partitions because an answer was lost.",
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "members-of-any-epoch-commit",
+        "cluster/groups/consumer/group.py",
+        "    return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation\n",
+        "    return ErrorCode.none\n",
+        "An offset commit has the epoch of its member.",
+        BACK,
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "instances-are-taken-over",
+        "cluster/groups/consumer/group.py",
+        "        if known.classic is None and not has_left(known):\n",
+        "        if False:\n",
+        "A static member is replaced once it has left (UNRELEASED_INSTANCE_ID).",
+        "Two programs with one instance id fence each other.",
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "late-revocations-are-waited-for",
+        "cluster/groups/consumer/state.py",
+        "            self._deadlines.put(key, now_ms + member.rebalance_timeout_ms)\n",
+        "            pass\n",
+        "A member that does not give its partitions back in time is removed.",
+        IDLE,
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "changes-of-topics-need-no-assignment",
+        "cluster/groups/consumer/state.py",
+        "        if self._refresh_topics(now_ms) or reads_others:\n",
+        "        if reads_others:\n",
+        "A change of the topics that a group reads bumps its epoch.",
+        IDLE,
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "members-that-left-for-a-while-lose-their-partitions",
+        "cluster/groups/consumer/state.py",
+        "        if target is not None:\n            self.targets[new_id] = target\n        if self._computing",
+        "        if self._computing",
+        "A static member that comes back has its former partitions.",
+        "A restart of a static member moves partitions.",
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "what-is-not-in-the-log-is-forgotten",
+        "cluster/groups/consumer/state.py",
+        "        self.records.change_again(append.contents)\n",
+        "        pass\n",
+        "Records that could not be appended are appended with the next ones.",
+        "The next coordinator gives a partition to another member.",
+        Scenario.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        "the-uniform-assignor-keeps-nothing",
+        "cluster/groups/consumer/assignors.py",
+        "        room = quota + (extra > 0)\n        own = {}\n",
+        "        room = 0\n        own = {}\n",
+        "The uniform assignor leaves a member what it has, up to its share.",
+        "Each change of one member moves the partitions of all.",
+        Scenario.CONSUMER_GROUPS,
+    ),
+)
