@@ -30,9 +30,9 @@ RIGHTS: Rights = (Right(DELETE, TOPIC),)
 HIGH_WATERMARK = -1
 """The requested offset that stands for the high watermark: delete all committed records."""
 NO_OFFSET = -1
-TIMEOUT_MAX_S = 300.0
-"""Upper bound of the request's timeout."""
-
+TIMEOUT_MIN_S, TIMEOUT_MAX_S = 1.0, 300.0
+"""Bounds of the request's timeout. A client that asks for none does not wait for followers in Kafka, and gets an answer
+there if it needs none; here even a single replica has to flush its log start offset."""
 
 _events = structlog.get_logger("records")
 
@@ -97,7 +97,7 @@ class Deletions:
 
 
 async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    timeout_s = min(max(request.timeout.total_seconds(), 0.0), TIMEOUT_MAX_S)
+    timeout_s = min(max(request.timeout.total_seconds(), TIMEOUT_MIN_S), TIMEOUT_MAX_S)
     deadline = asyncio.get_running_loop().time() + timeout_s
     deletions = Deletions()
     async for name, wanted in call.turns.within((topic.name, topic.partitions) for topic in request.topics):

@@ -185,17 +185,25 @@ def test_partitions_are_waited_for_together() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("timeout_ms", [-1, 0, 1, TIMEOUT_MS])
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 1, TIMEOUT_MS, 2 * TIMEOUT_MS])
 def test_a_waiter_gets_a_timeout_and_the_deletion_goes_on(timeout_ms: int) -> None:
     async def story(broker: HandlersStory) -> None:
         await led(broker)
         loop = asyncio.get_running_loop()
         began = loop.time()
         assert rows(await send(broker, (0, 2), timeout_ms=timeout_ms)) == [Row(ErrorCode.request_timed_out, -1)]
-        assert loop.time() - began == pytest.approx(max(timeout_ms, 0) / 1000)
+        assert loop.time() - began == pytest.approx(max(timeout_ms / 1000, handler.TIMEOUT_MIN_S))
         assert broker.held().log.log_start == 2
         await broker.save()
         assert await delete(broker, 2, timeout_ms=timeout_ms) == (ErrorCode.none, 2)
+
+    tell(story)
+
+
+def test_a_client_that_asks_for_no_timeout_gets_an_answer_after_the_flush() -> None:
+    async def story(broker: HandlersStory) -> None:
+        await led(broker)
+        assert await delete(broker, 2, timeout_ms=0) == (ErrorCode.none, 2)
 
     tell(story)
 
