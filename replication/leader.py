@@ -111,8 +111,7 @@ class LeaderView:
         """
         assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.leader_for)"
         known = self.followers.get(follower)
-        caught_up_at = known.caught_up_at if known is not None else now
-        self.followers[follower] = FollowerView(0, caught_up_at, is_attached=True)
+        self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now, is_attached=True)
         self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
         self.started(follower, log_start)
 

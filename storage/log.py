@@ -26,7 +26,7 @@ from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog, NotLocal, OffsetOutOfRange, TruncationUnsynced
 from cordwood.storage.open_segments import OpenSegments
-from cordwood.storage.pending_flush import NO_FILES, PendingFlush, UnsyncedEntries
+from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
 from cordwood.storage.pins import NOT_PINNED
 from cordwood.storage.positions import CachedPositions
 from cordwood.storage.producers import Producers
@@ -285,7 +285,7 @@ class Log:
             segment.end_offset = min(segment.end_offset, end)
         elif not self.must_roll:
             segment.truncate(position, end)
-            self._unsynced.wrote(segment.path, segment.file)
+            self._unsynced.files[segment.path] = segment.file
         self._unsynced.changed(self.directory)
         self._positions.clear()
         self.log_end = end
@@ -408,7 +408,7 @@ class Log:
             if not active.is_sealed:
                 active.close_interval()
                 active.seal()
-                self._unsynced.wrote(active.path, active.file)
+                self._unsynced.files[active.path] = active.file
             pending = self.begin_flush()
             for syncable in (*pending.files, *pending.directories):
                 syncable.sync()
@@ -471,9 +471,7 @@ class Log:
         now_ms: int,
         marker: EndTransactionMarker | None,
     ) -> None:
-        if (unsynced := self._unsynced.files) is NO_FILES:
-            unsynced = self._unsynced.files = {}
-        unsynced[segment.path] = segment.file
+        self._unsynced.files[segment.path] = segment.file
         self.uncheckpointed_bytes += header.size
         self.epochs.assign(leader_epoch, base)
         if header.attributes & TRANSACTIONAL:

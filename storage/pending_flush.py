@@ -1,6 +1,5 @@
 """Unsynced files and directories of a log: files with new bytes, directories with new entries."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from cordwood.storage.disk import Disk, File, Syncable, open_directories
@@ -20,32 +19,21 @@ class PendingFlush(NamedTuple):
     position: int
 
 
-NO_FILES: dict[str, File] = {}
-"""The files of all logs without any: most of many logs are idle. It stays empty."""
-_NO_DIRECTORIES: Mapping[str, None] = {}
-
-
 class UnsyncedEntries:
     """Files and directories collected append by append, and taken together."""
 
     __slots__ = ("_directories", "_removals_of", "files")
 
     def __init__(self) -> None:
-        self.files = NO_FILES
-        """Files with new bytes, by path; NO_FILES if there are none."""
-        self._directories = _NO_DIRECTORIES
+        self.files: dict[str, File] = {}
+        """Files with new bytes, by path."""
+        self._directories: dict[str, None] = {}
         """By path: a directory is opened only for its sync."""
         self._removals_of: str | None = None
 
     def changed(self, *directories: str) -> None:
         """Record directories with new entries."""
-        self._directories = {**self._directories, **dict.fromkeys(directories)}
-
-    def wrote(self, path: str, file: File) -> None:
-        """Record a file with new bytes."""
-        if self.files is NO_FILES:
-            self.files = {}
-        self.files[path] = file
+        self._directories.update(dict.fromkeys(directories))
 
     def may_lack_removals(self, directory: str) -> None:
         """Sync this directory with the first write: an earlier process may have removed files without a sync."""
@@ -59,8 +47,8 @@ class UnsyncedEntries:
         directories = open_directories(disk, self._directories) if self._directories else []
         # Nothing fails from here on: everything that leaves the two collections is synced.
         files = list(self.files.values())
-        self.clear()
+        self.files, self._directories = {}, {}
         return files, directories
 
     def clear(self) -> None:
-        self.files, self._directories = NO_FILES, _NO_DIRECTORIES
+        self.files, self._directories = {}, {}

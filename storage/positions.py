@@ -3,8 +3,6 @@
 from cordwood.storage.segment import Segment
 
 CACHED_POSITIONS_MAX = 16
-_NONE: dict[int, tuple[Segment, int]] = {}
-"""The places of all logs without any: most of many logs are idle. It stays empty."""
 
 
 class CachedPositions:
@@ -13,7 +11,7 @@ class CachedPositions:
     __slots__ = ("_places", "_start_boundary")
 
     def __init__(self) -> None:
-        self._places = _NONE
+        self._places: dict[int, tuple[Segment, int]] = {}
         self._start_boundary = (-1, -1)
         """An offset within a batch, and the base offset of that batch."""
 
@@ -45,10 +43,8 @@ class CachedPositions:
         if len(self._places) >= CACHED_POSITIONS_MAX:
             oldest, *_ = self._places
             self._places.pop(oldest, None)
-        if self._places is _NONE:
-            self._places = {}
         self._places[offset] = (segment, position)
 
     def clear(self) -> None:
-        self._places = _NONE
+        self._places.clear()
         self._start_boundary = (-1, -1)

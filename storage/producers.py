@@ -123,11 +123,6 @@ class ProducersSnapshot(NamedTuple):
         return head + bytes(out)
 
 
-_NONE_FROZEN: Mapping[int, ProducerStateEntry | None] = {}
-_NONE_OF_ONE_BATCH: dict[int, None] = {}
-"""What most logs have: one object each. They stay empty."""
-
-
 class Producers:
     """Idempotent producers of one log, and their transactions. No two entries share a list of batches."""
 
@@ -135,9 +130,9 @@ class Producers:
 
     def __init__(self) -> None:
         self._by_id: dict[int, ProducerStateEntry] = {}
-        self._frozen = _NONE_FROZEN
+        self._frozen: Mapping[int, ProducerStateEntry | None] = {}
         """Entries of a snapshot that may still be encoded: a batch replaces such an entry and does not change it."""
-        self._of_one_batch = _NONE_OF_ONE_BATCH
+        self._of_one_batch: dict[int, None] = {}
         self.transactions = LogTransactions()
 
     def __len__(self) -> int:
@@ -335,7 +330,7 @@ class Producers:
 
     def encoded(self) -> None:
         """Record that the last snapshot is not needed any more."""
-        self._frozen = _NONE_FROZEN
+        self._frozen = {}
 
     @classmethod
     def decode(cls, content: bytes, *, has_transactions: bool = True) -> "Producers":
@@ -381,8 +376,6 @@ class Producers:
 
     def _remember_of_one_batch(self, producer_id: int) -> None:
         """Add a producer of one batch, and evict the oldest one: the same one on every replica."""
-        if self._of_one_batch is _NONE_OF_ONE_BATCH:
-            self._of_one_batch = {}
         self._of_one_batch[producer_id] = None
         if len(self._of_one_batch) > ONE_BATCH_PRODUCERS_MAX:
             first = next(iter(self._of_one_batch))
@@ -401,8 +394,7 @@ class Producers:
 
     def _recall_of_one_batch(self) -> None:
         """Collect the producers of one batch again; all producers are kept in order of arrival."""
-        of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH}
-        self._of_one_batch = of_one_batch or _NONE_OF_ONE_BATCH
+        self._of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH}
 
 
 def before_transactions(snapshot: bytes) -> bytes | None:

@@ -30,25 +30,19 @@ class ReplacedEntry(NamedTuple):
         return NO_TRANSACTION if self.entry is None else self.entry.current_transaction_first_offset
 
 
-_NO_ONGOING: dict[int, int] = {}
-_NO_OFFSETS: list[int] = []
-_NOTHING_REPLACED: list[ReplacedEntry] = []
-"""What the logs without transactions have, which are most: one object each. They stay empty."""
-
-
 class LogTransactions:
     """Transactional state of one log."""
 
     __slots__ = ("_changes", "_first_offsets", "_place", "_unstable", "complete_from", "end", "ongoing", "replaced")
 
     def __init__(self) -> None:
-        self.ongoing = _NO_ONGOING
+        self.ongoing: dict[int, int] = {}
         """Producer ids of the undecided transactions by first offset, in ascending order."""
-        self._first_offsets = _NO_OFFSETS
+        self._first_offsets: list[int] = []
         """The keys of `ongoing` in order, among offsets of decided transactions; those before `_place` are decided. The
         first key of a dict is not found in constant time, and an OrderedDict takes twice the memory."""
         self._place = 0
-        self.replaced = _NOTHING_REPLACED
+        self.replaced: list[ReplacedEntry] = []
         """In ascending order of offsets; those below the high watermark are removed."""
         self.complete_from = 0
         """Offset from which on no entry was removed from `replaced`."""
@@ -60,18 +54,12 @@ class LogTransactions:
 
     def began(self, first_offset: int, producer_id: int) -> None:
         self._changes += 1
-        if self.ongoing is _NO_ONGOING:
-            self.ongoing = {}
-        if self._first_offsets is _NO_OFFSETS:
-            self._first_offsets = []
         self.ongoing[first_offset] = producer_id
         self._first_offsets.append(first_offset)
 
     def replaces(self, replaced: ReplacedEntry) -> None:
         """Record the entry that a marker or a new epoch replaces; a marker ends the entry's transaction."""
         self._changes += 1
-        if self.replaced is _NOTHING_REPLACED:
-            self.replaced = []
         self.replaced.append(replaced)
 
     def decided(self, first_offset: int) -> None:
