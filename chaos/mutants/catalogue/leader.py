@@ -163,8 +163,9 @@ MUTANTS = (
     Mutant(
         "followers-begin-with-what-they-had",
         "replication/leader.py",
-        "        self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)\n",
-        "        if known is None:\n            self.followers[follower] = FollowerView(0, now)\n",
+        "        self.followers[follower] = FollowerView("
+        "0, known.caught_up_at if known is not None else now, is_attached=True)\n",
+        "        if known is None:\n            self.followers[follower] = FollowerView(0, now, is_attached=True)\n",
         "A leader resets a follower's flushed offset when the follower reconnects.",
         "The leader reports a loss of flushed records, or counts records that the follower lacks.",
         Scenario.REPLICAS,
