@@ -247,12 +247,13 @@ def _led(brokers: list[Watched]) -> Iterator[Partition]:
 def _is_covered(broker: Watched, partition: Partition) -> Found:
     """Every committed record from the log start on is on this disk or in the archive."""
     log = partition.log
-    if log.local_start <= log.log_start or log.log_start >= partition.high_watermark:
-        return
     archive = broker.quorum.image.archives.get((partition.topic_id, partition.index), PartitionArchive())
-    # A replica outside the in-sync set may not know yet of deleted records in the first segment.
+    # A replica outside the in-sync set may not know yet of deleted records.
+    log_start = max(log.log_start, archive.log_start)
+    if log.local_start <= log_start or log_start >= partition.high_watermark:
+        return
     begins = archive.segments[0].start_offset if archive.segments else None
-    if begins is None or begins > log.log_start or (archive.end or 0) < log.local_start:
+    if begins is None or begins > log_start or (archive.end or 0) < log.local_start:
         yield (
             "archive-hole",
             f"{partition.topic}-{partition.index} on broker {broker.broker_id} begins at {log.log_start}, on disk at"
