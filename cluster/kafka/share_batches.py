@@ -1,13 +1,16 @@
-"""Batches of a partition for a member of a share group: their offsets and places in the log, and their bytes."""
+"""Batches of a partition for a share group member: offsets, bytes, and places in the log or in the archive."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cordwood.cluster.share.share_partition import LogBatch
 from cordwood.cluster.share.states import AcquiredBatch
+from cordwood.cluster.tiering.reads import ArchiveReads, WantedRange
+from cordwood.replication.partition import Partition
+from cordwood.storage.aborted_index import AbortedTransaction
 from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.disk import Bytes
-from cordwood.storage.log import Log
+from cordwood.storage.errors import NotLocal
 from cordwood.storage.slices import Slice
 
 PIECE_BYTES = 64 << 10
@@ -36,17 +39,17 @@ class FoundBatches(NamedTuple):
         return Slice(self.slice.segment, start, stop, self.slice.truncations)
 
 
-def find_batches(
-    log: Log, offset: int, end: int, bytes_max: int, records_max: int, *, is_read_committed: bool, wait: bool
-) -> FoundBatches | None:
-    """Return batches from the one with `offset` on, up to `end`: about `records_max` records of them.
+def find_batches(partition: Partition, wanted: WantedRange, records_max: int) -> FoundBatches | None:
+    """Return the wanted batches: about `records_max` records of them.
 
-    None if there are none yet. Raises as `Log.slice`.
+    None if there are none yet, or if they are being downloaded from the archive. Raises as `Log.slice`, and
+    ArchiveUnavailable.
     """
-    found = log.slice(offset, bytes_max, end, wait=wait)
+    found, aborted = _read(partition, wanted)
     if found is None:
         return None
-    is_aborted = _Aborted(log, offset, end, wait=wait) if is_read_committed else _none_aborted
+    offset, wait = wanted.offset, wanted.wait
+    is_aborted = _Aborted(aborted) if wanted.with_aborted else _none_aborted
     batches: list[LogBatch] = []
     ends: list[int] = []
     pieces: list[Bytes] = []
@@ -69,6 +72,22 @@ def find_batches(
     return FoundBatches(found, batches, ends, b"".join(pieces) if size <= PIECES_BYTES_MAX else None)
 
 
+def _read(partition: Partition, wanted: WantedRange) -> tuple[Slice | None, Sequence[AbortedTransaction]]:
+    """Return batches, and the aborted transactions among them, if they are wanted."""
+    log = partition.log
+    try:
+        found = log.slice(wanted.offset, wanted.bytes_max, wanted.end, wait=wanted.wait)
+    except NotLocal:
+        archive = partition.context.archive
+        if not isinstance(archive, ArchiveReads):
+            raise
+        archived, aborted = archive.read(partition, wanted)
+        return archived, aborted or ()
+    if found is None or not wanted.with_aborted:
+        return found, ()
+    return found, log.aborted(wanted.offset, wanted.end, wait=wanted.wait)
+
+
 def _headers(piece: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     at = 0
     while at < len(piece):
@@ -84,8 +103,8 @@ def _none_aborted(_header: BatchHeader) -> bool:
 class _Aborted:
     """Decides whether batches, called in order, belong to aborted transactions."""
 
-    def __init__(self, log: Log, offset: int, end: int, *, wait: bool) -> None:
-        self._coming = log.aborted(offset, end, wait=wait)[::-1]
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._coming = [*reversed(aborted)]
         self._open: set[int] = set()
 
     def __call__(self, header: BatchHeader) -> bool:

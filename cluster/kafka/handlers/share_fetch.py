@@ -38,6 +38,7 @@ from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.share.led import LedSharePartition
 from cordwood.cluster.share.share_partitions import SharePartitions
 from cordwood.cluster.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, PartitionId, ShareSession
+from cordwood.cluster.tiering.reads import WantedRange
 from cordwood.replication.partition import Partition
 from cordwood.storage.errors import DamagedLog, NotInMemory
 
@@ -269,9 +270,8 @@ class ShareFetch:
             return None
 
         def find(wait: bool) -> FoundBatches | None:
-            return find_batches(
-                partition.log, offset, end, bytes_max, records_max, is_read_committed=is_read_committed, wait=wait
-            )
+            wanted = WantedRange(offset, bytes_max, end, is_read_committed, wait, may_load=not wait)
+            return find_batches(partition, wanted, records_max)
 
         try:
             return find(wait=False)

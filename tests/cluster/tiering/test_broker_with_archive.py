@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from broker_fixture import RunningBroker, free_port, wait_until
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from http_client import HttpClient
 
 LONG_S = 60.0
@@ -109,6 +109,25 @@ def test_groups_are_archived_soon_without_a_config(archiving: Archiver) -> None:
     wait_until(lambda: archived(archiving, "__consumer_offsets"), LONG_S, "the group's offsets in the archive")
     consumer.close()
     assert archiving.http.get("/v1/archive?topic=read").json["total"] == 0
+
+
+def test_a_share_group_gets_archived_records(archiving: Archiver) -> None:
+    archiving.make("queue", remote_storage_enable="true", local_retention_bytes="0")
+    archiving.produce("queue", 100)
+    wait_until(lambda: archiving.row("queue")["local_start"] > 50, LONG_S, "local retention")
+    reset = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, "workers", incremental_configs=[reset])
+    archiving.admin.incremental_alter_configs([group])[group].result()
+    taken: set[int | None] = set()
+    with ShareConsumer({"bootstrap.servers": archiving.broker.bootstrap, "group.id": "workers"}) as consumer:
+        consumer.subscribe(["queue"])
+
+        def has_all() -> bool:
+            taken.update(message.offset() for message in consumer.poll(1.0) if message.error() is None)
+            return len(taken) == 100
+
+        wait_until(has_all, LONG_S, "all records, of which the disk has the last only")
+    assert taken == set(range(100))
 
 
 def topic_ids(archiving: Archiver) -> set[str]:
