@@ -111,10 +111,12 @@ def test_a_deadline_that_is_now_has_a_timer_in_the_loop_of_brokers() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         groups = CoordinatorFixture(session_timeout_ms_min=1, initial_rebalance_delay_ms=50)
         names = [f"member {number}" for number in range(count)]
-        joining = [asyncio.ensure_future(groups.join(name, session_timeout_ms=100)) for name in names]
-        await groups.until(lambda: len(groups.group_size()) == count)
-        await asyncio.gather(*joining)
-        await groups.until(lambda: not groups.group_size())
+        # The sessions are longer than the joins of all members take: they end together.
+        joining = [asyncio.ensure_future(groups.join(name, session_timeout_ms=3000)) for name in names]
+        async with asyncio.timeout(60):
+            await groups.until(lambda: len(groups.group_size()) == count)
+            await asyncio.gather(*joining)
+            await groups.until(lambda: not groups.group_size())
         assert errors == []
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
