@@ -63,12 +63,12 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
     "delete.retention.ms": _of(
         "log.cleaner.delete.retention.ms", documentation="How long a tombstone is kept in a compacted topic."
     ),
+    DEAD_LETTERS: TopicConfig(
+        boolean(), "Whether the topic may be the dead-letter queue of a share group (KIP-1191).", default=False
+    ),
     DELETE_DELAY: _of(
         "log.segment.delete.delay.ms",
         documentation="How long the files of a deleted segment or topic are kept for readers that are using them.",
-    ),
-    DEAD_LETTERS: TopicConfig(
-        boolean(), "Whether the topic may be the dead-letter queue of a share group (KIP-1191).", default=False
     ),
     "flush.messages": _of("log.flush.interval.messages"),
     "flush.ms": _of("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),

@@ -25,7 +25,7 @@ from cordwood.chaos.live.steady_member import SteadyMember
 from cordwood.cluster.metadata import command_codec
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange
 from cordwood.cluster.metadata.commands import ResourceType as ConfigType
-from cordwood.cluster.metadata.raft.handshake import Handshake, PeerRole, SimulatedMembership, new_nonce
+from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole, new_nonce
 from cordwood.cluster.metadata.raft.messages import Propose, encode
 
 TOPIC = "outlived"
@@ -164,7 +164,7 @@ def as_stranger(port: int, cluster_id: str, entry: bytes) -> None:
             head = connection.recv(length.size, socket.MSG_WAITALL)
             return connection.recv(length.unpack(head)[0], socket.MSG_WAITALL)
 
-        me = SimulatedMembership(BrokerId(99), PeerRole.OBSERVER, cluster_id, VOTERS, b"")
+        me = Membership(BrokerId(99), PeerRole.OBSERVER, cluster_id, VOTERS, b"")
         handshake = Handshake(me, BrokerId(1), new_nonce(random.Random(1)), send)
         handshake.begin()
         while handshake.receive(receive()) is None:

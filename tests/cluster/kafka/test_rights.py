@@ -26,12 +26,14 @@ from cordwood.cluster.kafka.registry import HANDLERS
 from cordwood.cluster.kafka.rights import (
     ALTER,
     CLUSTER,
+    CLUSTER_ACTION,
     CREATE,
     DELETE,
     DESCRIBE,
     DESCRIBE_CONFIGS,
     DESCRIBE_TOKENS,
     GROUP,
+    READ,
     TOPIC,
     TRANSACTIONAL_ID,
     WRITE,
@@ -122,6 +124,8 @@ ASIDE: dict[ApiKey, set[Grant]] = {
     ApiKey.CREATE_TOPICS: {(DESCRIBE_CONFIGS, TOPIC)},
     ApiKey.DELETE_TOPICS: {(DELETE, CLUSTER), (DESCRIBE, TOPIC)},
     ApiKey.DESCRIBE_CLUSTER: {(DESCRIBE, CLUSTER)},
+    ApiKey.FIND_COORDINATOR: {(CLUSTER_ACTION, CLUSTER)},
+    ApiKey.SHARE_ACKNOWLEDGE: {(READ, TOPIC)},
     ApiKey.LIST_GROUPS: {(DESCRIBE, CLUSTER), (DESCRIBE, GROUP)},
     ApiKey.CONSUMER_GROUP_DESCRIBE: {(DESCRIBE, TOPIC)},
     ApiKey.SHARE_GROUP_DESCRIBE: {(DESCRIBE, TOPIC)},
@@ -133,7 +137,7 @@ ASIDE: dict[ApiKey, set[Grant]] = {
         (DESCRIBE, AclResource.DELEGATION_TOKEN), (DESCRIBE_TOKENS, AclResource.USER),
     },
 }  # fmt: skip
-"""Rights of which a lack changes the response without an error, or that others of another version replace."""
+"""Rights of which a lack changes the response without an error, or that others of another version or key replace."""
 
 
 def granted(api: ApiKey, rights: set[Grant]) -> list[Acl]:

@@ -81,7 +81,7 @@ def test_the_level_that_is_finalized_already_is_no_change(three: AdminFixture) -
         (0, UNSAFE, METADATA_VERSION, "Broker 1 only supports versions 1-2."),
         (3, UPGRADE, "transaction.version", "The cluster only supports versions 0-2."),
         (1, SAFE, "transaction.version", "This feature cannot be downgraded"),
-        (1, UPGRADE, "group.version", "The cluster does not support this feature."),
+        (1, UPGRADE, "kraft.version", "The cluster does not support this feature."),
     ],
 )
 def test_another_update_is_refused_with_a_sentence(
