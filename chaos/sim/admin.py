@@ -38,7 +38,8 @@ async def prepare(
             group_configs = {"share.auto.offset.reset": "earliest"}
             if has_dead_letters:
                 name = dead_letter_topic_of(group)
-                await _create(client, _topic(name, 1, replication_factor, {**configs, DEAD_LETTERS: "true"}))
+                own = {**configs, DEAD_LETTERS: "true", "cleanup.policy": "delete"}
+                await _create(client, _topic(name, 1, replication_factor, own))
                 group_configs["errors.deadletterqueue.topic.name"] = name
             while not await _is_configured(client, group, group_configs):
                 await asyncio.sleep(RETRY_S)

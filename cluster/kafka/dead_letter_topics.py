@@ -25,14 +25,22 @@ class DeadLetterProducer:
         self._settings, self._client, self._image = settings, client, image
 
     def is_usable(self, topic: str) -> bool:
-        """Return whether a topic exists, has the prefix, and permits by its own config to be a dead-letter queue."""
+        """Return whether a topic exists, has the prefix, and permits by its own config to be a dead-letter queue.
+
+        A compacted topic is none: the copy of a record without a key would be refused for ever.
+        """
         known = self._image().topics_by_name.get(topic)
         if known is None or topic in INTERNAL_TOPICS or topic.startswith("__"):
             return False
         if not topic.startswith(self._settings.errors_deadletterqueue_topic_name_prefix):
             return False
         broker = broker_config(self._settings, self._image())
-        return topic_configs.value_of(topic_configs.DEAD_LETTERS, known.configs, broker) is True
+        policies = topic_configs.value_of("cleanup.policy", known.configs, broker)
+        assert isinstance(policies, tuple), "cleanup.policy is a list"
+        return (
+            "compact" not in policies
+            and topic_configs.value_of(topic_configs.DEAD_LETTERS, known.configs, broker) is True
+        )
 
     def batch_bytes_max(self, topic: str) -> int:
         """Return the size of the largest batch that the topic takes."""

@@ -93,6 +93,16 @@ def test_a_topic_must_have_the_prefix() -> None:
     with_members(story, errors_deadletterqueue_topic_name="payments")
 
 
+def test_a_compacted_topic_is_no_queue() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 2, **{**ALLOWED, "cleanup.policy": "compact"})
+        await rejected(group, "a record without a key, which no compacted topic takes")
+        assert group.records_of(QUEUE, 1) == []
+        assert group.view(1).start_offset == 1, "the record is archived all the same"
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE)
+
+
 def test_records_wait_in_archiving_while_the_queue_cannot_be_written() -> None:
     async def story(group: ShareFixture) -> None:
         await group.create(QUEUE, 2, **{**ALLOWED, "max.message.bytes": "1"})
