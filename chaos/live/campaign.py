@@ -100,13 +100,15 @@ class Campaign:
             self._end_spans()
 
     def _inject(self, seconds: float) -> None:
+        # The clients of all groups need seconds to start on a machine of few cores: these do not count.
+        until_s = self.now_s + seconds
         for step in steps(list(self.target.faults), random.Random(self.clients.load.seed)):
-            if self.now_s + step.quiet_s >= seconds:
+            if self.now_s + step.quiet_s >= until_s:
                 break
-            self._take(step, seconds)
-        time.sleep(max(seconds - self.now_s, 0))
+            self._take(step, until_s)
+        time.sleep(max(until_s - self.now_s, 0))
 
-    def _take(self, step: Step, seconds: float) -> None:
+    def _take(self, step: Step, until_s: float) -> None:
         """Run one step of the plan. Undo the previous fault first, unless this step joins it."""
         if not step.is_joined or self._state().is_alone:
             self.undo()
@@ -115,7 +117,7 @@ class Campaign:
         if not fault.may_apply(self._state(), self.victims(fault, step.aim)):
             self.undo()
         self.strike(fault, self.victims(fault, step.aim))
-        time.sleep(max(min(step.hold_s, seconds - self.now_s), 0))
+        time.sleep(max(min(step.hold_s, until_s - self.now_s), 0))
 
     def victims(self, fault: Fault, aim: TargetRole) -> list[int]:
         """Return the victims: all brokers, where aim and fault allow it; else one broker that is not under a fault yet.
