@@ -52,6 +52,8 @@ def _plan(seed: int) -> Plan:
         producers=plan.producers[:1],
         seekers=0,
         members=0,
+        consumer_members=(),
+        share_members=(),
         chores=(),
         faults=(),
     )

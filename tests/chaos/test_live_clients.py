@@ -16,9 +16,9 @@ BOUND_S = 60.0
 RUN = """
 import signal, sys
 from pathlib import Path
-from cordwood.chaos.live.load_clients import ClusterLoad, LiveClients
+from cordwood.chaos.live.load_clients import LoadOnCluster, LiveClients
 
-load = ClusterLoad("nowhere", 1, producers=1, consumers=1, members=1, transactional=4, transactions_per_second=1)
+load = LoadOnCluster("nowhere", 1, producers=1, consumers=1, members=1, transactional=4, transactions_per_second=1)
 clients = LiveClients("127.0.0.1:1", load, Path(sys.argv[1]))
 clients.start()
 print(*(process.pid for process in clients._processes.values()), flush=True)

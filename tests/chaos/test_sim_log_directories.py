@@ -19,7 +19,16 @@ from cordwood.chaos.sim.world import World
 from cordwood.cluster.metadata.commands import BrokerId
 
 PLAN = replace(
-    plan_of(1, 8.0), brokers=3, voters=3, partitions=4, seekers=0, chores=(), further_disks_s=(DISKS_S[2],), faults=()
+    plan_of(1, 8.0),
+    brokers=3,
+    voters=3,
+    partitions=4,
+    seekers=0,
+    consumer_members=(),
+    share_members=(),
+    chores=(),
+    further_disks_s=(DISKS_S[2],),
+    faults=(),
 )
 
 

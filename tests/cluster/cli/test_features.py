@@ -13,7 +13,9 @@ def run(broker: RunningBroker, *words: str) -> Outcome:
 def test_levels_are_listed_for_the_cluster_and_for_each_broker(broker: RunningBroker) -> None:
     rows = run(broker, "list", "--json").json
     assert [tuple(row.values()) for row in rows] == [
+        ("group.version", "cluster", "0-1", "1"),
         ("metadata.version", "cluster", "1-3", "3"),
+        ("share.version", "cluster", "0-1", "1"),
         ("transaction.version", "cluster", "0-2", "2"),
         ("metadata.version", "broker 1", "1-3", ""),
     ]

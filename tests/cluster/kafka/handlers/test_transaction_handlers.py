@@ -96,7 +96,7 @@ def test_the_coordinator_of_an_id_is_found(broker: TransactionHandlers, version:
         assert found.node_id == (1 if code is ErrorCode.none else -1)
 
 
-@pytest.mark.parametrize("key_type", [2, 3, -1])
+@pytest.mark.parametrize("key_type", [3, -1])
 def test_other_keys_have_no_coordinator(broker: TransactionHandlers, key_type: int) -> None:
     answer = broker.ask(find_coordinator, 6, key_type=key_type, coordinator_keys=("pay",))
     assert answer.coordinators[0].error_code is ErrorCode.invalid_request
