@@ -18,6 +18,8 @@ class GeneratorMode(Enum):
     ONE_IN_FLIGHT = "one-in-flight"
     TRANSACTIONS = "transactions"
     FAILOVER = "failover"
+    SHARE = "share"
+    SHARE_KILL = "share-kill"
     JAVA = "ProducerPerformance"
     """Kafka's own producer and its own measurement, in place of our generator."""
 

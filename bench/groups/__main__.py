@@ -1,8 +1,9 @@
-"""`python -m cordwood.bench.groups`: many members of one group, the change of one, and what the others notice."""
+"""`python -m cordwood.bench.groups`: many members of a group, the change of one, and the workers of a share group."""
 
 import json
 import math
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.request import urlopen
 from uuid import UUID
 
@@ -18,13 +19,18 @@ import typer
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from cordwood.bench.generator import LoadFailed
+from cordwood.bench.groups import shares
 from cordwood.bench.groups.crew import Crew
 from cordwood.bench.groups.members import KINDS, MembershipPlan
 from cordwood.bench.growth.place import TOPIC, BenchPlace, create_topic
-from cordwood.bench.machine import cpu_seconds
+from cordwood.bench.machine import cpu_seconds, description
+from cordwood.bench.systems import CannotRun
 from cordwood.chaos.live.flood.stage import BUCKET
 from cordwood.chaos.live.process import BrokerProcess, free_port, wait_for
 
+HOME = Path(__file__).resolve().parents[2] / "build" / "bench"
+SHARE = "share"
 JOINS_MAX_S, CHANGE_MAX_S, HEARTBEAT_MAX_S, STALL_MAX_S = 10.0, 1.0, 1.0, 0.05
 LIMIT_S = 60.0
 POLL_S = 0.1
@@ -78,20 +84,39 @@ class GroupFigures:
 def main(
     members: Annotated[int, typer.Option(min=2)] = 1000,
     partitions: Annotated[int, typer.Option(min=1)] = 1000,
-    kinds: Annotated[list[str] | None, typer.Option("--kind", help=f"{', '.join(KINDS)}; all without it.")] = None,
+    kinds: Annotated[
+        list[str] | None, typer.Option("--kind", help=f"{', '.join(KINDS)} or {SHARE}; all without it.")
+    ] = None,
     heartbeat_ms: Annotated[int, typer.Option(min=50, help="The interval of heartbeats.")] = 500,
     processes: Annotated[int, typer.Option(min=1, help="Client processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=2, help="Of the share group.")] = 10,
+    compare: Annotated[bool, typer.Option(help="Measure Apache Kafka too, with the share group alone.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Of the share group, each with new brokers.")] = 1,
+    scale: Annotated[float, typer.Option(min=0.01, help="The share of the share group's records, for a trial.")] = 1.0,
     saved: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="A file for the figures.")] = None,
 ) -> None:
     """Measure, print a sentence for each kind of group and all figures as JSON. Exits with 1 if a goal is missed."""
+    # SIGTERM becomes SystemExit, which passes through the blocks that stop the brokers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    wanted = kinds or [*KINDS, SHARE]
+    if unknown := set(wanted) - {*KINDS, SHARE}:
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: not a kind of group")
     found = []
     with tempfile.TemporaryDirectory(prefix="cordwood-groups-") as home:
         place = BenchPlace(Path(home), 1.0, _say)
-        for kind in kinds or KINDS:
+        for kind in (kind for kind in wanted if kind != SHARE):
             found.append(_measure(place, GroupFigures(kind, members, partitions, heartbeat_ms), processes))
             _say(found[-1].sentence())
+    results: dict[str, Any] = {"machine": description(), "measured": [asdict(one) for one in found]}
     missed = [sentence for measured in found for sentence in measured.missed()]
-    text = json.dumps({"measured": [asdict(one) for one in found], "missed": missed}, indent=1)
+    if SHARE in wanted:
+        try:
+            results[SHARE] = shares.measure(HOME, workers, rounds, scale, is_comparing=compare, say=_say)
+        except (CannotRun, LoadFailed) as error:
+            _say(str(error))
+            raise typer.Exit(1) from None
+        missed += results[SHARE]["missed"]
+    text = json.dumps({**results, "missed": missed}, indent=1)
     if saved is not None:
         saved.write_text(f"{text}\n")
     sys.stdout.write(f"{text}\n")

@@ -3,7 +3,8 @@
 //	load MODE --bootstrap HOST:PORT --topic TOPIC [flags]
 //
 // The modes are topic (create it), produce, consume, produce-and-consume, transactions, latency, one-at-a-time, one-in-flight
-// and failover; ../load_in_python.py takes the same flags.
+// and failover; ../load_in_python.py takes the same flags. Only this program has share (workers of a share group), share-kill
+// (one of them is killed) and share-hold (the one).
 package main
 
 import (
@@ -61,6 +62,9 @@ var modes = map[string]func(context.Context, Work) (Outcome, error){
 	"one-at-a-time":       oneAtATime,
 	"one-in-flight":       oneInFlight,
 	"failover":            failover,
+	"share":               share,
+	"share-kill":          shareKill,
+	"share-hold":          shareHold,
 }
 
 func main() {
