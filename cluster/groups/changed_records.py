@@ -7,6 +7,7 @@ values. A record that could not be written is noted again, and goes with the nex
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
+from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.coordination.shard import Content
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -18,16 +19,17 @@ class ChangedRecords(Generic[KeyT]):
     `order` is the place of a record among those of one write; deletions come first, in the reverse order.
     """
 
-    __slots__ = ("_changed", "_decode", "_encode", "_order", "in_log")
+    __slots__ = ("_changed", "_encode_key", "_group_id", "_order", "_read_key", "in_log")
 
     def __init__(
         self,
-        encode: Callable[[KeyT], bytes],
-        decode: Callable[[bytes], KeyT],
+        group_id: str,
+        encode_key: Callable[[str, KeyT], bytes],
+        read_key: Callable[[int, FieldReader], tuple[str, KeyT]],
         order: Callable[[KeyT], int],
         in_log: Iterable[KeyT] = (),
     ) -> None:
-        self._encode, self._decode, self._order = encode, decode, order
+        self._group_id, self._encode_key, self._read_key, self._order = group_id, encode_key, read_key, order
         self.in_log: set[KeyT] = set(in_log)
         """Keys with a value in the log, or with one that is being written."""
         self._changed: dict[KeyT, None] = {}
@@ -39,14 +41,15 @@ class ChangedRecords(Generic[KeyT]):
     def change_again(self, contents: Sequence[Content]) -> None:
         """Note the records of a write that failed."""
         for encoded, value in contents:
-            key = self._decode(encoded)
+            fields = FieldReader(encoded)
+            _, key = self._read_key(fields.int16(), fields)
             self._changed[key] = None
             if value is None:
                 self.in_log.add(key)
 
     def keys(self) -> list[bytes]:
         """Return the encoded keys of all records in the log."""
-        return [self._encode(key) for key in self.in_log]
+        return [self._encode_key(self._group_id, key) for key in self.in_log]
 
     def take(self, value_of: Callable[[KeyT], bytes | None]) -> tuple[Content, ...]:
         """Return the records to write, and forget that they changed."""
@@ -60,4 +63,4 @@ class ChangedRecords(Generic[KeyT]):
         kept.sort(key=self._order)
         self.in_log.difference_update(gone)
         self.in_log.update(kept)
-        return tuple((self._encode(key), values[key]) for key in (*gone, *kept))
+        return tuple((self._encode_key(self._group_id, key), values[key]) for key in (*gone, *kept))

@@ -10,12 +10,12 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.consumer.conversion import members_of_classic
-from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, ConsumerReply, check_heartbeat
+from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, check_heartbeat
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
-from cordwood.cluster.groups.consumer.member import JOIN_EPOCH
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
@@ -31,7 +31,7 @@ class ConsumerGroups:
         self._state_store, self._effect_runner = state_store, effect_runner
         self._context, self._rng = context, rng
 
-    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerReply:
+    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatReply:
         """Return the reply once all that it shows is on disk. Raises Refused."""
         settings = self._context.settings
         if CONSUMER not in settings.protocols:
@@ -49,7 +49,7 @@ class ConsumerGroups:
         request_id = runner.others.enter()
         group.consumer_heartbeat(request, request_id, self._new_member_id(), runner.now_ms())
         runner.perform(shard, group)
-        reply: ConsumerReply = await runner.others.wait(request_id)
+        reply: HeartbeatReply = await runner.others.wait(request_id)
         return reply
 
     def group(self, group_id: str) -> ConsumerGroup:

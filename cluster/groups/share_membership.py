@@ -7,10 +7,10 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.shard import Shard
-from cordwood.cluster.groups.share.exchange import ShareHeartbeat, SharePartitionId, ShareReply, check_heartbeat
+from cordwood.cluster.groups.share.exchange import ShareHeartbeat, SharePartitionId, check_heartbeat
 from cordwood.cluster.groups.share.group import ShareGroup
-from cordwood.cluster.groups.share.member import JOIN_EPOCH
 from cordwood.cluster.groups.share.state_work import StateSummary, StateWork
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.metadata.image import TopicImage
@@ -30,7 +30,7 @@ class ShareMembership:
         self._context, self._state_store, self._effect_runner = context, state_store, effect_runner
         self._states = states
 
-    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> HeartbeatReply:
         """Return the reply when all that it shows is committed."""
         check_heartbeat(group_id, request)
         if request.member_epoch == JOIN_EPOCH:
@@ -41,7 +41,7 @@ class ShareMembership:
         group.heartbeat(request, request_id, self._effect_runner.now_ms())
         self._effect_runner.perform(shard, group)
         reply = await self._effect_runner.others.wait(request_id)
-        assert isinstance(reply, ShareReply), "a share group answers heartbeats"
+        assert isinstance(reply, HeartbeatReply), "a share group answers heartbeats"
         return reply
 
     def group(self, group_id: str) -> ShareGroup:

@@ -12,10 +12,9 @@ from cordwood.cluster.config.group_configs import ConsumerConfig, GroupConfig
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup
-from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, ConsumerReply, check_heartbeat
+from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, check_heartbeat
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
 from cordwood.cluster.groups.consumer.loader import ConsumerLoader
-from cordwood.cluster.groups.consumer.member import Partitions
 from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.groups.exchange import (
     AppendRecords,
@@ -29,7 +28,9 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
+from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import PartitionImage, TopicImage
 from cordwood.cluster.resources.turns import at_once
@@ -78,7 +79,7 @@ class ConsumerGroupScenario:
         self.reasons: list[str] = []
         self.computes: list[Compute] = []
         self.holds_computations = False
-        self.replies: dict[RequestId, ConsumerReply | JoinReply | SyncReply | ErrorCode] = {}
+        self.replies: dict[RequestId, HeartbeatReply | JoinReply | SyncReply | ErrorCode] = {}
         self._numbers = count(1)
 
     @property
@@ -96,7 +97,7 @@ class ConsumerGroupScenario:
         self._map = None
         self.group.topics_changed(frozenset({name}))
 
-    def send(self, name: str, **fields: Any) -> ConsumerReply | None:
+    def send(self, name: str, **fields: Any) -> HeartbeatReply | None:
         """Send one heartbeat of a client as it is given. Return the reply, or None while it waits."""
         client = self.clients.setdefault(name, Client(f"id-{name}"))
         base: dict[str, Any] = {
@@ -110,14 +111,14 @@ class ConsumerGroupScenario:
         try:
             check_heartbeat(GROUP, request, self.context.settings.consumer_assignors)
         except Refused as refusal:
-            return ConsumerReply(refusal.code, refusal.message)
+            return HeartbeatReply(refusal.code, refusal.message)
         self.consumers.consumer_heartbeat(request, request_id, f"made-{next(self._numbers)}", self.now_ms)
         self.perform()
         reply = self.replies.get(request_id)
-        assert reply is None or isinstance(reply, ConsumerReply | ErrorCode)
-        return ConsumerReply(reply) if isinstance(reply, ErrorCode) else reply
+        assert reply is None or isinstance(reply, HeartbeatReply | ErrorCode)
+        return HeartbeatReply(reply) if isinstance(reply, ErrorCode) else reply
 
-    def join(self, name: str, *topics: str, **fields: Any) -> ConsumerReply:
+    def join(self, name: str, *topics: str, **fields: Any) -> HeartbeatReply:
         """Join with the topics, `flights` by default. Fields are those of the request."""
         client = self.clients.setdefault(name, Client(f"id-{name}"))
         client.epoch, client.owned, client.instance_id = 0, {}, fields.get("instance_id")
@@ -129,7 +130,7 @@ class ConsumerGroupScenario:
         self._take(client, reply)
         return reply
 
-    def beat(self, name: str, **fields: Any) -> ConsumerReply:
+    def beat(self, name: str, **fields: Any) -> HeartbeatReply:
         """Send a client's next heartbeat, with what it owns if that has changed. It then does what the reply says."""
         client = self.clients[name]
         if client.is_dirty and "owned" not in fields:
@@ -140,7 +141,7 @@ class ConsumerGroupScenario:
         self._take(client, reply)
         return reply
 
-    def leave(self, name: str, epoch: int = -1) -> ConsumerReply:
+    def leave(self, name: str, epoch: int = -1) -> HeartbeatReply:
         client = self.clients[name]
         reply = self.send(name, member_epoch=epoch, instance_id=client.instance_id)
         assert reply is not None
@@ -242,7 +243,7 @@ class ConsumerGroupScenario:
             assert answer.request_id not in self.replies, "a request has one reply"
             self.replies[answer.request_id] = answer.reply  # type: ignore[assignment]
 
-    def _take(self, client: Client, reply: ConsumerReply) -> None:
+    def _take(self, client: Client, reply: HeartbeatReply) -> None:
         """Do what a reply says: revoke at once, then consume what was added."""
         if reply.code in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id):
             client.owned, client.epoch = {}, 0

@@ -9,8 +9,9 @@ from cordwood.cluster.config.group_configs import GroupConfig
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.groups.exchange import AppendRecords, Compute, OtherAnswer, RequestId
+from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat, ShareReply
+from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat
 from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.loader import ShareLoader
 from cordwood.cluster.metadata.commands import BrokerId
@@ -34,7 +35,7 @@ class ShareGroupScenario:
         self.group = ShareGroup("workers", self.context)
         self.now_ms = 0
         self.log: dict[bytes, bytes] = {}
-        self.replies: dict[int, ShareReply] = {}
+        self.replies: dict[int, HeartbeatReply] = {}
         self.holds: tuple[type, ...] = ()
         """The kinds of effects that wait for `release`."""
         self.held: list[Initialize | Compute] = []
@@ -66,10 +67,10 @@ class ShareGroupScenario:
         self.perform()
         return self._requests
 
-    def heartbeat(self, member: str, epoch: int, *topics: str, rack: str | None = None) -> ShareReply:
+    def heartbeat(self, member: str, epoch: int, *topics: str, rack: str | None = None) -> HeartbeatReply:
         return self.replies[self.send(member, epoch, *topics, rack=rack)]
 
-    def join(self, member: str, *topics: str) -> ShareReply:
+    def join(self, member: str, *topics: str) -> HeartbeatReply:
         reply = self.heartbeat(member, 0, *topics)
         assert reply.code is ErrorCode.none, reply
         return reply
@@ -80,7 +81,7 @@ class ShareGroupScenario:
         assert reply.code is ErrorCode.none, reply
         return None if reply.assignment is None else self.named(reply.assignment)
 
-    def leave(self, member: str) -> ShareReply:
+    def leave(self, member: str) -> HeartbeatReply:
         return self.heartbeat(member, -1)
 
     def pass_time(self, ms: int) -> None:
@@ -123,7 +124,7 @@ class ShareGroupScenario:
                 for answer in answers:
                     self._perform(answer)
             case OtherAnswer(request_id, reply):
-                assert isinstance(reply, ShareReply)
+                assert isinstance(reply, HeartbeatReply)
                 self.replies[request_id] = reply
             case Initialize() | Compute():
                 if isinstance(effect, self.holds):

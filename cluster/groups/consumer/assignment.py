@@ -5,14 +5,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.cluster.groups.consumer.assignors import ASSIGNORS, GroupToAssign, Subscriber
-from cordwood.cluster.groups.consumer.formats import ResolvedRegex, encode_target
-from cordwood.cluster.groups.consumer.member import NO_PARTITIONS, ConsumerMember, Partitions
+from cordwood.cluster.groups.consumer.formats import ResolvedRegex
+from cordwood.cluster.groups.consumer.member import ConsumerMember
 from cordwood.cluster.groups.consumer.topics import ids_of
 from cordwood.cluster.groups.context import TopicMap
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions, TargetAssignment, encode_target
 from cordwood.cluster.resources.turns import Steps
-
-AT_ONCE_MAX = 150
-"""Members and partitions, in all, of a group whose assignment is computed within a request."""
 
 
 class AssignmentInput(NamedTuple):
@@ -26,14 +24,7 @@ class AssignmentInput(NamedTuple):
     topics: TopicMap
 
 
-class ComputedAssignment(NamedTuple):
-    """The targets that differ from the former ones, and their encoded records."""
-
-    epoch: int
-    changed: Mapping[str, tuple[Partitions, bytes]]
-
-
-def assign(group: AssignmentInput) -> Steps[ComputedAssignment]:
+def assign(group: AssignmentInput) -> Steps[TargetAssignment]:
     """Compute the assignment for an epoch."""
     known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
     subscribers = []
@@ -54,4 +45,4 @@ def assign(group: AssignmentInput) -> Steps[ComputedAssignment]:
         if partitions != group.targets.get(member_id):
             changed[member_id] = (partitions, encode_target(partitions))
         yield
-    return ComputedAssignment(group.epoch, changed)
+    return TargetAssignment(group.epoch, changed)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
-from cordwood.cluster.groups.consumer.member import Partitions
+from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.resources.turns import Steps
 
 UNIFORM, RANGE = "uniform", "range"

@@ -19,12 +19,7 @@ from cordwood.cluster.groups.consumer.embedded import (
     read_subscription,
     version_of,
 )
-from cordwood.cluster.groups.consumer.member import (
-    NO_PARTITIONS,
-    ClassicProtocols,
-    ConsumerMember,
-    MemberState,
-)
+from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember, MemberState
 from cordwood.cluster.groups.consumer.reconciliation import places_in
 from cordwood.cluster.groups.consumer.state import ConsumerGroupState, HeldRequest, Timer, TimerKey
 from cordwood.cluster.groups.exchange import (
@@ -41,6 +36,7 @@ from cordwood.cluster.groups.exchange import (
 )
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS
 from cordwood.cluster.resources.turns import at_once
 
 

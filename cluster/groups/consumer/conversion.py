@@ -15,11 +15,12 @@ from cordwood.cluster.groups.consumer.embedded import (
     read_subscription,
     version_of,
 )
-from cordwood.cluster.groups.consumer.member import NO_PARTITIONS, ClassicProtocols, ConsumerMember, Partitions
+from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember
 from cordwood.cluster.groups.context import TopicMap
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 
 if TYPE_CHECKING:
     from cordwood.cluster.groups.consumer.state import ConsumerGroupState

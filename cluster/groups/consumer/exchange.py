@@ -7,12 +7,11 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.patterns import compile_pattern
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partitions
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, NAME_BYTES_MAX, STATIC_LEAVE_EPOCH, check
+from cordwood.cluster.groups.target_assignment import Partitions
 
 UNCHANGED = -1
 """The rebalance timeout of a request that does not change it."""
-NAME_BYTES_MAX = 32_000
-"""Largest length of a name that fits the records."""
 
 
 def _may_describe_all(_topic: str) -> bool:
@@ -47,18 +46,6 @@ class ConsumerHeartbeat:
         return self.member_epoch == JOIN_EPOCH or has_all
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerReply:
-    """The reply to a ConsumerGroupHeartbeat. The assignment is None while the member knows it."""
-
-    code: ErrorCode
-    message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Partitions | None = None
-
-
 def check_heartbeat(group_id: str, request: ConsumerHeartbeat, assignors: Collection[str]) -> None:
     """Refuse a request that no group accepts. Raises Refused."""
     _check_name(group_id, "GroupId", may_be_empty=False)
@@ -73,9 +60,9 @@ def check_heartbeat(group_id: str, request: ConsumerHeartbeat, assignors: Collec
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH:
-        _check(request.instance_id is not None, "InstanceId can't be null.")
+        check(request.instance_id is not None, "InstanceId can't be null.")
     else:
-        _check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
+        check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
     if request.assignor is not None and request.assignor not in assignors:
         known = ", ".join(assignors)
         message = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {known}."
@@ -85,18 +72,13 @@ def check_heartbeat(group_id: str, request: ConsumerHeartbeat, assignors: Collec
 
 
 def _check_join(request: ConsumerHeartbeat) -> None:
-    _check(request.rebalance_timeout_ms != UNCHANGED, "RebalanceTimeoutMs must be provided in first request.")
-    _check(request.owned is not None and not request.owned, "TopicPartitions must be empty when (re-)joining.")
+    check(request.rebalance_timeout_ms != UNCHANGED, "RebalanceTimeoutMs must be provided in first request.")
+    check(request.owned is not None and not request.owned, "TopicPartitions must be empty when (re-)joining.")
     is_subscribed = request.topics is not None or request.regex is not None
     message = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-    _check(is_subscribed, message)
+    check(is_subscribed, message)
 
 
 def _check_name(name: str, what: str, *, may_be_empty: bool) -> None:
-    _check(may_be_empty or bool(name.strip()), f"{what} can't be empty.")
-    _check(len(name) <= NAME_BYTES_MAX and len(name.encode()) <= NAME_BYTES_MAX, f"{what} is too long.")
-
-
-def _check(is_so: bool, message: str) -> None:
-    if not is_so:
-        raise Refused(ErrorCode.invalid_request, message)
+    check(may_be_empty or bool(name.strip()), f"{what} can't be empty.")
+    check(len(name) <= NAME_BYTES_MAX and len(name.encode()) <= NAME_BYTES_MAX, f"{what} is too long.")

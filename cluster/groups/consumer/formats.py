@@ -4,7 +4,6 @@ The key of a record begins with an int16 that says which record it is, and names
 a member or a regular expression. A value begins with its int16 version, 0, and has compact fields.
 """
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -22,11 +21,17 @@ from cordwood.cluster.coordination.fields import (
     encode_tags,
     encode_uvarint,
 )
-from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember, Partitions
+from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember
 from cordwood.cluster.groups.exchange import MemberProtocol
+from cordwood.cluster.groups.target_assignment import (
+    NO_TAGS,
+    VALUE_VERSION,
+    Partitions,
+    encode_partitions,
+    read_partitions,
+    value_fields,
+)
 
-_VERSION = SHORT.pack(0)
-_NO_TAGS = encode_tags({})
 _METADATA_HASH = 0
 _CLASSIC = 0
 """Tags."""
@@ -56,6 +61,17 @@ OF_GROUP = frozenset(
     }
 )
 """The records of which a group has one. Of the others it has one for each member or regular expression."""
+_ORDER = (
+    RecordType.CLASSIC_GROUP,
+    RecordType.MEMBER_METADATA,
+    RecordType.REGULAR_EXPRESSION,
+    RecordType.GROUP_METADATA,
+    RecordType.PARTITION_METADATA,
+    RecordType.TARGET_MEMBER,
+    RecordType.TARGET_METADATA,
+    RecordType.CURRENT_ASSIGNMENT,
+)
+"""The order in which Kafka replays a change: a member before its partitions, a target before its epoch."""
 
 
 class RecordKey(NamedTuple):
@@ -80,6 +96,11 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
+def place_of(key: RecordKey) -> int:
+    """Return the place of a record among those of one write."""
+    return _ORDER.index(key.type)
+
+
 def encode_key(group_id: str, key: RecordKey) -> bytes:
     encoded = SHORT.pack(key.type) + encode_string(group_id)
     return encoded if key.type in OF_GROUP else encoded + encode_string(key.of)
@@ -93,12 +114,12 @@ def read_key(version: int, fields: FieldReader) -> tuple[str, RecordKey]:
 
 def encode_group_epoch(value: GroupEpoch) -> bytes:
     tags = {_METADATA_HASH: LONG.pack(value.metadata_hash)} if value.metadata_hash else {}
-    return _VERSION + INT.pack(value.epoch) + encode_tags(tags)
+    return VALUE_VERSION + INT.pack(value.epoch) + encode_tags(tags)
 
 
 def decode_group_epoch(value: bytes) -> GroupEpoch:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     epoch, tags = fields.int32(), fields.tags()
     return GroupEpoch(epoch, FieldReader(tags[_METADATA_HASH]).int64() if _METADATA_HASH in tags else 0)
 
@@ -108,7 +129,7 @@ def encode_member(member: ConsumerMember) -> bytes:
     tags = {} if member.classic is None else {_CLASSIC: _classic(member.classic)}
     return b"".join(
         (
-            _VERSION,
+            VALUE_VERSION,
             encode_compact_nullable(member.instance_id),
             encode_compact_nullable(member.rack_id),
             encode_compact_string(member.client_id),
@@ -124,7 +145,7 @@ def encode_member(member: ConsumerMember) -> bytes:
 
 def decode_member(member_id: str, value: bytes) -> ConsumerMember:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     instance_id, rack_id = fields.nullable(), fields.nullable()
     client_id, client_host = fields.string(), fields.string()
     topics = frozenset(fields.string() for _ in range(fields.count()))
@@ -144,35 +165,17 @@ def decode_member(member_id: str, value: bytes) -> ConsumerMember:
     )
 
 
-def encode_target_epoch(epoch: int) -> bytes:
-    return _VERSION + INT.pack(epoch) + _NO_TAGS
-
-
-def decode_target_epoch(value: bytes) -> int:
-    """Raises CorruptBatch."""
-    return _value(value).int32()
-
-
-def encode_target(target: Partitions) -> bytes:
-    return _VERSION + encode_partitions(target) + _NO_TAGS
-
-
-def decode_target(value: bytes) -> Partitions:
-    """Raises CorruptBatch."""
-    return read_partitions(_value(value))
-
-
 def encode_current(member: ConsumerMember) -> bytes:
     """Encode a member's epochs, state and partitions."""
     return b"".join(
         (
-            _VERSION,
+            VALUE_VERSION,
             INT.pack(member.epoch),
             INT.pack(member.previous_epoch),
             BYTE.pack(member.state),
             encode_partitions(member.assigned),
             encode_partitions(member.revoking),
-            _NO_TAGS,
+            NO_TAGS,
         )
     )
 
@@ -190,50 +193,30 @@ class Current(NamedTuple):
 
 def decode_current(value: bytes) -> Current:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
     return Current(epoch, previous_epoch, state, read_partitions(fields), read_partitions(fields))
 
 
 def encode_regex(resolved: ResolvedRegex) -> bytes:
     topics = encode_compact_array([encode_compact_string(topic) for topic in sorted(resolved.topics)])
-    return _VERSION + topics + LONG.pack(resolved.version) + LONG.pack(resolved.resolved_ms) + _NO_TAGS
+    return VALUE_VERSION + topics + LONG.pack(resolved.version) + LONG.pack(resolved.resolved_ms) + NO_TAGS
 
 
 def decode_regex(value: bytes) -> ResolvedRegex:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     topics = frozenset(fields.string() for _ in range(fields.count()))
     return ResolvedRegex(topics, fields.int64(), fields.int64())
 
 
-def encode_partitions(partitions: Partitions) -> bytes:
-    """Encode an array of topics with their partitions."""
-    return encode_compact_array([_topic(topic_id.bytes, sorted(partitions[topic_id])) for topic_id in partitions])
-
-
-def _topic(topic_id: bytes, indexes: Iterable[int]) -> bytes:
-    return topic_id + encode_compact_array([INT.pack(index) for index in indexes]) + _NO_TAGS
-
-
-def read_partitions(fields: FieldReader) -> Partitions:
-    """Read an array of topics with their partitions. Raises CorruptBatch."""
-    partitions = {}
-    for _ in range(fields.count()):
-        topic_id, indexes = fields.uuid(), frozenset(fields.int32s())
-        fields.tags()
-        if indexes:
-            partitions[topic_id] = indexes
-    return partitions
-
-
 def _classic(classic: ClassicProtocols) -> bytes:
     protocols = [
-        encode_compact_string(protocol.name) + encode_compact_bytes(protocol.metadata) + _NO_TAGS
+        encode_compact_string(protocol.name) + encode_compact_bytes(protocol.metadata) + NO_TAGS
         for protocol in classic.protocols
     ]
     # A nullable structure begins with a byte that says whether it is there.
-    return encode_uvarint(1) + INT.pack(classic.session_timeout_ms) + encode_compact_array(protocols) + _NO_TAGS
+    return encode_uvarint(1) + INT.pack(classic.session_timeout_ms) + encode_compact_array(protocols) + NO_TAGS
 
 
 def _read_classic(content: bytes) -> ClassicProtocols | None:
@@ -246,9 +229,3 @@ def _read_classic(content: bytes) -> ClassicProtocols | None:
         protocols.append(MemberProtocol(fields.string(), fields.content()))
         fields.tags()
     return ClassicProtocols(session_timeout_ms, tuple(protocols))
-
-
-def _value(value: bytes) -> FieldReader:
-    fields = FieldReader(value)
-    fields.version(0, 0)
-    return fields

@@ -10,21 +10,15 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.consumer.classic_members import ClassicMembers
-from cordwood.cluster.groups.consumer.exchange import UNCHANGED, ConsumerHeartbeat, ConsumerReply
+from cordwood.cluster.groups.consumer.exchange import UNCHANGED, ConsumerHeartbeat
 from cordwood.cluster.groups.consumer.formats import RecordType
-from cordwood.cluster.groups.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    NO_PARTITIONS,
-    STATIC_LEAVE_EPOCH,
-    ConsumerMember,
-    MemberState,
-    Partitions,
-)
+from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
 from cordwood.cluster.groups.consumer.reconciliation import contains
 from cordwood.cluster.groups.consumer.state import HeldRequest, Timer, TimerKey, has_left
 from cordwood.cluster.groups.exchange import OtherAnswer, RequestId
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 
 SUBSCRIPTION_BYTES_MAX = 64 << 20
 """Memory of all subscriptions above which a group admits no new member."""
@@ -45,7 +39,7 @@ class ConsumerGroup(ClassicMembers):
             else:
                 self._heartbeat(request, request_id, request.member_id or new_id, now_ms)
         except Refused as refusal:
-            reply = ConsumerReply(refusal.code, refusal.message, request.member_id, request.member_epoch)
+            reply = HeartbeatReply(refusal.code, refusal.message, request.member_id, request.member_epoch)
             self._answers.append(OtherAnswer(request_id, reply))
 
     def begin_sessions(self, now_ms: int) -> None:
@@ -202,7 +196,7 @@ class ConsumerGroup(ClassicMembers):
             if member is None:
                 raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
             _check_instance(member, request.instance_id, request.member_id)
-        reply = ConsumerReply(ErrorCode.none, None, member.id, request.member_epoch)
+        reply = HeartbeatReply(ErrorCode.none, None, member.id, request.member_epoch)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
             self._leave_for_a_while(member)
         else:
@@ -214,11 +208,11 @@ class ConsumerGroup(ClassicMembers):
         self._refuse_held(member.id, ErrorCode.unknown_member_id, "The member has left.")
         self._deadlines.remove(TimerKey(Timer.REVOCATION, member.id))
         self._put(replace(member, epoch=STATIC_LEAVE_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS))
-        self.records.change(RecordType.CURRENT_ASSIGNMENT, member.id)
+        self._change(RecordType.CURRENT_ASSIGNMENT, member.id)
 
     def _reply(
         self, member: ConsumerMember, before: ConsumerMember, owned: Partitions | None, *, is_full: bool
-    ) -> ConsumerReply:
+    ) -> HeartbeatReply:
         """Return the reply to a member, with its assignment until the member has shown that it knows it."""
         if is_full or member.assigned != before.assigned:
             self._unconfirmed.add(member.id)
@@ -227,11 +221,11 @@ class ConsumerGroup(ClassicMembers):
             note(member.id)
         assignment = member.assigned if member.id in self._unconfirmed else None
         interval_ms = self.context.config(self.group_id).consumer.heartbeat_interval_ms
-        return ConsumerReply(ErrorCode.none, None, member.id, member.epoch, interval_ms, assignment)
+        return HeartbeatReply(ErrorCode.none, None, member.id, member.epoch, interval_ms, assignment)
 
 
 def _refusal(request_id: RequestId, code: ErrorCode, message: str) -> OtherAnswer:
-    return OtherAnswer(request_id, ConsumerReply(code, message))
+    return OtherAnswer(request_id, HeartbeatReply(code, message))
 
 
 def _check_instance(member: ConsumerMember, instance_id: str, member_id: str) -> None:

@@ -15,14 +15,13 @@ from cordwood.cluster.groups.consumer.formats import (
     decode_group_epoch,
     decode_member,
     decode_regex,
-    decode_target,
-    decode_target_epoch,
     read_key,
 )
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
-from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState, Partitions
+from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.group_loader import GroupLoader
+from cordwood.cluster.groups.target_assignment import Partitions, decode_target, decode_target_epoch
 
 _STATES = frozenset(MemberState)
 _NO_EPOCH = GroupEpoch(0, 0)
@@ -90,7 +89,7 @@ def _restored(group_id: str, found: _Found, context: GroupContext) -> ConsumerGr
         group.restore_member(restored, found.targets.get(member_id))
     group.restore_regexes(found.regexes)
     if RecordKey(RecordType.PARTITION_METADATA) in found.keys:
-        group.records.change(RecordType.PARTITION_METADATA)
+        group.records.change(RecordKey(RecordType.PARTITION_METADATA))
     return group
 
 

@@ -1,27 +1,11 @@
 """Member of a consumer group: its subscription, its epochs, and the partitions that it holds."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import MappingProxyType
-from uuid import UUID
 
 from cordwood.cluster.groups.exchange import MemberProtocol
-
-Partitions = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id, without empty sets. Never changed in place."""
-
-NO_PARTITIONS: Partitions = MappingProxyType({})
-
-
-def _none() -> Partitions:
-    return NO_PARTITIONS
-
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-"""The epoch of a static member that left and may come back."""
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 
 
 class MemberState(IntEnum):
@@ -63,8 +47,8 @@ class ConsumerMember:
     epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
-    assigned: Partitions = field(default_factory=_none)
-    revoking: Partitions = field(default_factory=_none)
+    assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    revoking: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     """Partitions that the member has to give up, and may still consume."""
 
     def is_reconciled_to(self, epoch: int) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from itertools import chain
 from uuid import UUID
 
-from cordwood.cluster.groups.consumer.member import NO_PARTITIONS, ConsumerMember, MemberState, Partitions
+from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 
 OwnerOf = Callable[[UUID, int], str | None]
 """Returns the member that holds a partition, and be it to revoke it; None for a free partition."""

@@ -14,7 +14,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.any_group import ClassicMembership, GroupKind
-from cordwood.cluster.groups.consumer.assignment import AT_ONCE_MAX, AssignmentInput, ComputedAssignment, assign
+from cordwood.cluster.groups.changed_records import ChangedRecords
+from cordwood.cluster.groups.consumer.assignment import AssignmentInput, assign
 from cordwood.cluster.groups.consumer.formats import (
     GroupEpoch,
     RecordKey,
@@ -22,27 +23,30 @@ from cordwood.cluster.groups.consumer.formats import (
     ResolvedRegex,
     encode_current,
     encode_group_epoch,
+    encode_key,
     encode_member,
     encode_regex,
-    encode_target,
-    encode_target_epoch,
+    place_of,
+    read_key,
 )
-from cordwood.cluster.groups.consumer.member import (
-    NO_PARTITIONS,
-    STATIC_LEAVE_EPOCH,
-    ConsumerMember,
-    MemberState,
-    Partitions,
-)
+from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
 from cordwood.cluster.groups.consumer.members import ConsumerMembers
 from cordwood.cluster.groups.consumer.reconciliation import reconcile
-from cordwood.cluster.groups.consumer.records import GroupRecords
 from cordwood.cluster.groups.consumer.regexes import Names, resolve
 from cordwood.cluster.groups.consumer.topics import ReadTopics
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import AnyAnswer, AppendRecords, Become, Compute, Effect, Rebalancing, RequestId
+from cordwood.cluster.groups.heartbeat import STATIC_LEAVE_EPOCH
 from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.cluster.groups.target_assignment import (
+    COMPUTED_AT_ONCE_MAX,
+    NO_PARTITIONS,
+    Partitions,
+    TargetAssignment,
+    encode_target,
+    encode_target_epoch,
+)
 from cordwood.cluster.resources.turns import Steps, at_once
 
 REGEX_INTERVAL_MS_MIN = 10_000
@@ -138,7 +142,7 @@ class ConsumerGroupState(ClassicMembership):
         self.members = ConsumerMembers()
         self.targets: dict[str, Partitions] = {}
         self.topics = ReadTopics()
-        self.records = GroupRecords(group_id)
+        self.records = ChangedRecords(group_id, encode_key, read_key, place_of)
         self._reconciled: set[str] = set()
         """Members that hold their target assignment of `assignment_epoch`."""
         self._deadlines: Deadlines[TimerKey] = Deadlines()
@@ -262,15 +266,18 @@ class ConsumerGroupState(ClassicMembership):
         for member in members:
             self.restore_member(member, member.assigned)
             for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
-                self.records.change(kind, member.id)
+                self._change(kind, member.id)
         self.metadata_hash = self.topics.hash
-        self.records.change(RecordType.GROUP_METADATA)
-        self.records.change(RecordType.TARGET_METADATA)
+        self._change(RecordType.GROUP_METADATA)
+        self._change(RecordType.TARGET_METADATA)
 
     def replace_classic(self) -> None:
         """Delete the record of the classic group that this one was."""
         self.records.in_log.add(RecordKey(RecordType.CLASSIC_GROUP))
-        self.records.change(RecordType.CLASSIC_GROUP)
+        self._change(RecordType.CLASSIC_GROUP)
+
+    def _change(self, kind: RecordType, of: str = "") -> None:
+        self.records.change(RecordKey(kind, of))
 
     def _advance(self) -> None:
         """Compute what is missing: the topics of regular expressions first, and then the target assignment."""
@@ -294,7 +301,7 @@ class ConsumerGroupState(ClassicMembership):
         match result:
             case _Resolved(found, version):
                 self._take_resolved(found, version)
-            case ComputedAssignment():
+            case TargetAssignment():
                 self._take_assignment(result)
 
     def _resolution_is_large(self) -> bool:
@@ -313,7 +320,7 @@ class ConsumerGroupState(ClassicMembership):
                 continue
             resolved = ResolvedRegex(names, version, self.context.wall_clock())
             has_changed |= self.topics.resolve(regex, resolved, topics)
-            self.records.change(RecordType.REGULAR_EXPRESSION, regex)
+            self._change(RecordType.REGULAR_EXPRESSION, regex)
         if has_changed:
             self.metadata_hash = self.topics.hash
             self._bump("the topics of a regular expression have changed")
@@ -322,13 +329,13 @@ class ConsumerGroupState(ClassicMembership):
                 held.epoch = self.group_epoch
 
     def _assignment_is_large(self) -> bool:
-        if len(self.members) > AT_ONCE_MAX:
+        if len(self.members) > COMPUTED_AT_ONCE_MAX:
             return True
         by_name, size = self.context.topics().by_name, len(self.members)
         for name in self.topics.names:
             topic = by_name.get(name)
             size += 1 if topic is None else len(topic.partitions)
-            if size > AT_ONCE_MAX:
+            if size > COMPUTED_AT_ONCE_MAX:
                 return True
         return False
 
@@ -344,16 +351,16 @@ class ConsumerGroupState(ClassicMembership):
         )
         return (yield from assign(group))
 
-    def _take_assignment(self, computed: ComputedAssignment) -> None:
+    def _take_assignment(self, computed: TargetAssignment) -> None:
         for member_id, (partitions, encoded) in computed.changed.items():
             current_id = self._renamed.get(member_id, member_id)
             if current_id in self.members.by_id:
                 self.targets[current_id] = partitions
                 self._encoded_targets[current_id] = encoded
-                self.records.change(RecordType.TARGET_MEMBER, current_id)
+                self._change(RecordType.TARGET_MEMBER, current_id)
         self._renamed.clear()
         self.assignment_epoch = max(self.assignment_epoch, computed.epoch)
-        self.records.change(RecordType.TARGET_METADATA)
+        self._change(RecordType.TARGET_METADATA)
         self._reconciled.clear()
 
     def _release_held(self, now_ms: int) -> None:
@@ -394,7 +401,7 @@ class ConsumerGroupState(ClassicMembership):
         updated = reconcile(member, self.assignment_epoch, target, owned, self.members.owner_of, is_subscribed)
         if updated is not member and not updated.has_same_place(member):
             self._put(updated)
-            self.records.change(RecordType.CURRENT_ASSIGNMENT, member_id)
+            self._change(RecordType.CURRENT_ASSIGNMENT, member_id)
             self._time_revocation(updated, now_ms)
             return updated
         return member
@@ -426,9 +433,9 @@ class ConsumerGroupState(ClassicMembership):
         is_new = before.id not in self.members.by_id
         self._put(after)
         if is_new or not before.has_same_metadata(after):
-            self.records.change(RecordType.MEMBER_METADATA, after.id)
+            self._change(RecordType.MEMBER_METADATA, after.id)
         if is_new:
-            self.records.change(RecordType.CURRENT_ASSIGNMENT, after.id)
+            self._change(RecordType.CURRENT_ASSIGNMENT, after.id)
         self.topics.add(after.topics - before.topics, self.context.topics())
         self.topics.remove(before.topics - after.topics)
         if before.regex != after.regex:
@@ -447,7 +454,7 @@ class ConsumerGroupState(ClassicMembership):
     def _drop_regex(self, regex: str) -> None:
         self._unresolved.pop(regex, None)
         self.topics.resolve(regex, None, self.context.topics())
-        self.records.change(RecordType.REGULAR_EXPRESSION, regex)
+        self._change(RecordType.REGULAR_EXPRESSION, regex)
 
     def _refresh_topics(self, now_ms: int) -> bool:
         """Follow the changes of topics. Return whether the topics that the group reads have changed."""
@@ -464,7 +471,7 @@ class ConsumerGroupState(ClassicMembership):
         if self.topics.hash == self.metadata_hash:
             return False
         self.metadata_hash = self.topics.hash
-        self.records.change(RecordType.GROUP_METADATA)
+        self._change(RecordType.GROUP_METADATA)
         return True
 
     def _refresh_regexes(self, now_ms: int) -> None:
@@ -477,7 +484,7 @@ class ConsumerGroupState(ClassicMembership):
 
     def _bump(self, reason: str) -> None:
         self.group_epoch += 1
-        self.records.change(RecordType.GROUP_METADATA)
+        self._change(RecordType.GROUP_METADATA)
         self._effects.append(Rebalancing(reason))
 
     def _bump_after_departure(self, reason: str) -> None:
@@ -485,7 +492,7 @@ class ConsumerGroupState(ClassicMembership):
         self._bump(reason)
         if not self.members:
             self.assignment_epoch = self.group_epoch
-            self.records.change(RecordType.TARGET_METADATA)
+            self._change(RecordType.TARGET_METADATA)
 
     def _remove(self, member_id: str, message: str) -> ConsumerMember:
         """Remove a member and its partitions."""
@@ -497,7 +504,7 @@ class ConsumerGroupState(ClassicMembership):
         for timer in Timer:
             self._deadlines.remove(TimerKey(timer, member_id))
         for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
-            self.records.change(kind, member_id)
+            self._change(kind, member_id)
         return member
 
     def _unsubscribe(self, member: ConsumerMember) -> None:
@@ -519,7 +526,7 @@ class ConsumerGroupState(ClassicMembership):
             original = next((was for was, now in self._renamed.items() if now == old.id), old.id)
             self._renamed[original] = new_id
         for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
-            self.records.change(kind, new_id)
+            self._change(kind, new_id)
         return new
 
     def _value_of(self, key: RecordKey) -> bytes | None:

@@ -1,4 +1,4 @@
-"""TopicMap that a consumer group reads: by name and by regular expression, and a hash of what they are.
+"""Topics that a consumer group reads: by name and by regular expression, and a hash of what they are.
 
 A group that reads other topics, or whose topics have changed, needs a new assignment: the hash shows that, also to the
 next coordinator.

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.cluster.groups.share.assignor import assign
-from cordwood.cluster.groups.share.formats import encode_target
-from cordwood.cluster.groups.share.member import NOTHING, PartitionsById, ShareMember
+from cordwood.cluster.groups.share.member import ShareMember
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions, TargetAssignment, encode_target
 from cordwood.cluster.resources.turns import Steps
 
 
@@ -17,19 +17,12 @@ class ShareAssignmentInput(NamedTuple):
     members: list[ShareMember]
     ids: Mapping[str, UUID]
     """The topics that exist and are read, by name."""
-    initialized: PartitionsById
+    initialized: Partitions
     """The partitions that can be assigned."""
-    targets: Mapping[str, PartitionsById]
+    targets: Mapping[str, Partitions]
 
 
-class ShareAssignment(NamedTuple):
-    """The targets of an epoch that differ from the former ones, and their encoded records."""
-
-    epoch: int
-    changed: Mapping[str, tuple[PartitionsById, bytes]]
-
-
-def compute(group: ShareAssignmentInput) -> Steps[ShareAssignment]:
+def compute(group: ShareAssignmentInput) -> Steps[TargetAssignment]:
     """Compute the assignment of an epoch."""
     subscriptions: dict[str, frozenset[UUID]] = {}
     known: dict[frozenset[str], frozenset[UUID]] = {}
@@ -42,7 +35,7 @@ def compute(group: ShareAssignmentInput) -> Steps[ShareAssignment]:
     assigned = yield from assign(subscriptions, read, group.targets)
     changed = {}
     for member_id, target in assigned.items():
-        if target != group.targets.get(member_id, NOTHING):
+        if target != group.targets.get(member_id, NO_PARTITIONS):
             changed[member_id] = (target, encode_target(target))
         yield
-    return ShareAssignment(group.epoch, changed)
+    return TargetAssignment(group.epoch, changed)

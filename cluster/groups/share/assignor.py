@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cordwood.cluster.groups.share.exchange import SharePartitionId
-from cordwood.cluster.groups.share.member import NOTHING, PartitionsById
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 from cordwood.cluster.resources.turns import Steps
 
 NAME = "simple"
@@ -28,8 +28,8 @@ class _Place:
 def assign(
     subscriptions: Mapping[str, frozenset[UUID]],
     partitions: Mapping[UUID, frozenset[int]],
-    current: Mapping[str, PartitionsById],
-) -> Steps[dict[str, PartitionsById]]:
+    current: Mapping[str, Partitions],
+) -> Steps[dict[str, Partitions]]:
     """Return the partitions of each member. `partitions` are those that can be assigned, by topic."""
     held: dict[str, dict[UUID, set[int]]] = {member: {} for member in subscriptions}
     balances = yield from _balances(subscriptions, partitions)
@@ -40,7 +40,7 @@ def assign(
             for topic, index in place.held:
                 held[place.id].setdefault(topic, set()).add(index)
             yield
-    assigned: dict[str, PartitionsById] = {}
+    assigned: dict[str, Partitions] = {}
     for member, topics_held in held.items():
         assigned[member] = {topic: frozenset(indexes) for topic, indexes in topics_held.items()}
         yield
@@ -63,7 +63,7 @@ def _balances(
 
 
 def _balance(
-    members: Sequence[str], partitions: Sequence[SharePartitionId], current: Mapping[str, PartitionsById]
+    members: Sequence[str], partitions: Sequence[SharePartitionId], current: Mapping[str, Partitions]
 ) -> Steps[list[_Place]]:
     if not partitions:
         return []
@@ -72,7 +72,7 @@ def _balance(
     places = [_Place(member, count) for member, count in zip(members, wanted, strict=True)]
     room = dict.fromkeys(partitions, sharing)
     for place in places:
-        for partition in _held_before(current.get(place.id, NOTHING), room):
+        for partition in _held_before(current.get(place.id, NO_PARTITIONS), room):
             if len(place.held) < place.wanted and room[partition]:
                 place.held.add(partition)
                 room[partition] -= 1
@@ -94,7 +94,7 @@ def _shares(members: int, places: int) -> Iterable[int]:
         before = upto
 
 
-def _held_before(held: PartitionsById, room: Mapping[SharePartitionId, int]) -> list[SharePartitionId]:
+def _held_before(held: Partitions, room: Mapping[SharePartitionId, int]) -> list[SharePartitionId]:
     known = [(topic, index) for topic, indexes in held.items() for index in indexes]
     return sorted(partition for partition in known if partition in room)
 

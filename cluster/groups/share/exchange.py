@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-
-from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.share.member import JOIN_EPOCH, LEAVE_EPOCH, PartitionsById
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, NAME_BYTES_MAX, check
 
 MEMBER_ID_CHARS_MAX = 36
 """Member ids are UUIDs, which the clients make."""
-NAME_BYTES_MAX = 32_000
-"""Largest length of a name that fits the records."""
-
 SharePartitionId = tuple[UUID, int]
 """Topic id and index of a partition."""
 
@@ -29,18 +23,6 @@ class ShareHeartbeat:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ShareReply:
-    """The reply to a ShareGroupHeartbeat. The assignment is None while the member knows it."""
-
-    code: ErrorCode
-    message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: PartitionsById | None = None
 
 
 class StateStart(NamedTuple):
@@ -67,17 +49,12 @@ class Discard:
 
 def check_heartbeat(group_id: str, request: ShareHeartbeat) -> None:
     """Check a request. Raises Refused for one that no group accepts."""
-    _check(bool(group_id.strip()), "GroupId can't be empty.")
-    _check(bool(request.member_id.strip()), "MemberId can't be empty.")
-    _check(len(request.member_id) <= MEMBER_ID_CHARS_MAX, f"MemberId is longer than {MEMBER_ID_CHARS_MAX} characters.")
-    _check(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
-    _check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
+    check(bool(group_id.strip()), "GroupId can't be empty.")
+    check(bool(request.member_id.strip()), "MemberId can't be empty.")
+    check(len(request.member_id) <= MEMBER_ID_CHARS_MAX, f"MemberId is longer than {MEMBER_ID_CHARS_MAX} characters.")
+    check(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
+    check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
     if request.member_epoch == JOIN_EPOCH:
-        _check(bool(request.topics), "SubscribedTopicNames must be set in first request.")
+        check(bool(request.topics), "SubscribedTopicNames must be set in first request.")
     for name in (*(request.topics or ()), request.rack_id or "", request.client_id):
-        _check(len(name.encode()) <= NAME_BYTES_MAX, f"A name is longer than {NAME_BYTES_MAX} bytes.")
-
-
-def _check(is_so: bool, message: str) -> None:
-    if not is_so:
-        raise Refused(ErrorCode.invalid_request, message)
+        check(len(name.encode()) <= NAME_BYTES_MAX, f"A name is longer than {NAME_BYTES_MAX} bytes.")

@@ -20,12 +20,18 @@ from cordwood.cluster.coordination.fields import (
     encode_compact_nullable,
     encode_compact_string,
     encode_string,
-    encode_tags,
 )
-from cordwood.cluster.groups.share.member import PartitionsById, ShareMember
+from cordwood.cluster.groups.share.member import ShareMember
+from cordwood.cluster.groups.target_assignment import (
+    NO_TAGS,
+    VALUE_VERSION,
+    Partitions,
+    encode_indexes,
+    encode_partitions,
+    read_partitions,
+    value_fields,
+)
 
-_VERSION = SHORT.pack(0)
-_NO_TAGS = encode_tags({})
 _STABLE = BYTE.pack(0)
 """The state of a member in its record. Share groups have only this one."""
 
@@ -45,6 +51,15 @@ OF_MEMBERS = frozenset(
     {ShareRecordType.MEMBER_METADATA, ShareRecordType.TARGET_MEMBER, ShareRecordType.CURRENT_ASSIGNMENT}
 )
 """The records of which a group has one for each member."""
+_ORDER = (
+    ShareRecordType.MEMBER_METADATA,
+    ShareRecordType.GROUP_METADATA,
+    ShareRecordType.STATE_PARTITIONS,
+    ShareRecordType.TARGET_MEMBER,
+    ShareRecordType.TARGET_METADATA,
+    ShareRecordType.CURRENT_ASSIGNMENT,
+)
+"""The order in which Kafka replays a change: a member before its partitions, a target before its epoch."""
 
 
 class ShareRecordKey(NamedTuple):
@@ -80,12 +95,34 @@ class ShareEpoch(NamedTuple):
     metadata_hash: int
 
 
+_NO_EPOCH = ShareEpoch(0, 0)
+
+
 class ShareCurrent(NamedTuple):
     """The value of a member's current assignment."""
 
     epoch: int
     previous_epoch: int
-    assigned: PartitionsById
+    assigned: Partitions
+
+
+@dataclass(slots=True)
+class SavedShareGroup:
+    """The records of one share group."""
+
+    epoch: ShareEpoch = _NO_EPOCH
+    assignment_epoch: int = 0
+    states: StatePartitions | None = None
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    currents: dict[str, ShareCurrent] = field(default_factory=dict)
+    keys: list[ShareRecordKey] = field(default_factory=list)
+    """The keys of all of them."""
+
+
+def place_of(key: ShareRecordKey) -> int:
+    """Return the place of a record among those of one write."""
+    return _ORDER.index(key.type)
 
 
 def encode_key(group_id: str, key: ShareRecordKey) -> bytes:
@@ -103,83 +140,65 @@ def encode_member(member: ShareMember) -> bytes:
     """Encode a member's metadata, without its epochs and partitions."""
     return b"".join(
         (
-            _VERSION,
+            VALUE_VERSION,
             encode_compact_nullable(member.rack_id),
             encode_compact_string(member.client_id),
             encode_compact_string(member.client_host),
             encode_compact_array([encode_compact_string(topic) for topic in sorted(member.topics)]),
-            _NO_TAGS,
+            NO_TAGS,
         )
     )
 
 
 def decode_member(member_id: str, value: bytes) -> ShareMember:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     rack_id, client_id, client_host = fields.nullable(), fields.string(), fields.string()
     topics = frozenset(fields.string() for _ in range(fields.count()))
     return ShareMember(member_id, rack_id, client_id, client_host, topics)
 
 
 def encode_epoch(value: ShareEpoch) -> bytes:
-    return _VERSION + INT.pack(value.epoch) + LONG.pack(value.metadata_hash) + _NO_TAGS
+    return VALUE_VERSION + INT.pack(value.epoch) + LONG.pack(value.metadata_hash) + NO_TAGS
 
 
 def decode_epoch(value: bytes) -> ShareEpoch:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     return ShareEpoch(fields.int32(), fields.int64())
-
-
-def encode_target_epoch(epoch: int) -> bytes:
-    return _VERSION + INT.pack(epoch) + _NO_TAGS
-
-
-def decode_target_epoch(value: bytes) -> int:
-    """Raises CorruptBatch."""
-    return _value(value).int32()
-
-
-def encode_target(target: PartitionsById) -> bytes:
-    return _VERSION + _encode_partitions(target) + _NO_TAGS
-
-
-def decode_target(value: bytes) -> PartitionsById:
-    """Raises CorruptBatch."""
-    return _read_partitions(_value(value))
 
 
 def encode_current(member: ShareMember) -> bytes:
     """Encode a member's epochs and partitions."""
     epochs = INT.pack(member.epoch) + INT.pack(member.previous_epoch)
-    return _VERSION + epochs + _STABLE + _encode_partitions(member.assigned) + _NO_TAGS
+    return VALUE_VERSION + epochs + _STABLE + encode_partitions(member.assigned) + NO_TAGS
 
 
 def decode_current(value: bytes) -> ShareCurrent:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     epoch, previous_epoch, _ = fields.int32(), fields.int32(), fields.int8()
-    return ShareCurrent(epoch, previous_epoch, _read_partitions(fields))
+    return ShareCurrent(epoch, previous_epoch, read_partitions(fields))
 
 
 def encode_state_partitions(value: StatePartitions) -> bytes:
     deleting = [
-        topic_id.bytes + encode_compact_string(name) + _NO_TAGS for topic_id, name in sorted(value.deleting.items())
+        topic_id.bytes + encode_compact_string(name) + NO_TAGS for topic_id, name in sorted(value.deleting.items())
     ]
     return b"".join(
         (
-            _VERSION,
+            VALUE_VERSION,
             _encode_named(value.initializing),
             _encode_named(value.initialized),
             encode_compact_array(deleting),
-            _NO_TAGS,
+            NO_TAGS,
         )
     )
 
 
 def decode_state_partitions(value: bytes) -> StatePartitions:
     """Raises CorruptBatch."""
-    fields = _value(value)
+    fields = value_fields(value)
     initializing, initialized = _read_named(fields), _read_named(fields)
     deleting = {}
     for _ in range(fields.count()):
@@ -189,30 +208,10 @@ def decode_state_partitions(value: bytes) -> StatePartitions:
     return StatePartitions(initializing, initialized, deleting)
 
 
-def _encode_indexes(partitions: frozenset[int]) -> bytes:
-    return encode_compact_array([INT.pack(index) for index in sorted(partitions)])
-
-
-def _encode_partitions(partitions: PartitionsById) -> bytes:
-    return encode_compact_array(
-        [topic_id.bytes + _encode_indexes(partitions[topic_id]) + _NO_TAGS for topic_id in sorted(partitions)]
-    )
-
-
-def _read_partitions(fields: FieldReader) -> PartitionsById:
-    partitions = {}
-    for _ in range(fields.count()):
-        topic_id, indexes = fields.uuid(), frozenset(fields.int32s())
-        fields.tags()
-        if indexes:
-            partitions[topic_id] = indexes
-    return partitions
-
-
 def _encode_named(topics: Mapping[UUID, NamedPartitions]) -> bytes:
     return encode_compact_array(
         [
-            topic_id.bytes + encode_compact_string(topic.name) + _encode_indexes(topic.partitions) + _NO_TAGS
+            topic_id.bytes + encode_compact_string(topic.name) + encode_indexes(topic.partitions) + NO_TAGS
             for topic_id, topic in sorted(topics.items())
         ]
     )
@@ -225,9 +224,3 @@ def _read_named(fields: FieldReader) -> dict[UUID, NamedPartitions]:
         topics[topic_id] = NamedPartitions(name, frozenset(fields.int32s()))
         fields.tags()
     return topics
-
-
-def _value(value: bytes) -> FieldReader:
-    fields = FieldReader(value)
-    fields.version(0, 0)
-    return fields

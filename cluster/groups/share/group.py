@@ -20,16 +20,11 @@ from cordwood.cluster.groups.changed_records import ChangedRecords
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, OtherAnswer, RequestId
-from cordwood.cluster.groups.share.assignment import ShareAssignment, ShareAssignmentInput, compute
-from cordwood.cluster.groups.share.exchange import (
-    Discard,
-    Initialize,
-    ShareHeartbeat,
-    SharePartitionId,
-    ShareReply,
-    StateStart,
-)
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatReply
+from cordwood.cluster.groups.share.assignment import ShareAssignmentInput, compute
+from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat, SharePartitionId, StateStart
 from cordwood.cluster.groups.share.formats import (
+    SavedShareGroup,
     ShareEpoch,
     ShareRecordKey,
     ShareRecordType,
@@ -38,19 +33,24 @@ from cordwood.cluster.groups.share.formats import (
     encode_key,
     encode_member,
     encode_state_partitions,
+    place_of,
+    read_key,
+)
+from cordwood.cluster.groups.share.member import ShareMember
+from cordwood.cluster.groups.share.states import ShareStates
+from cordwood.cluster.groups.target_assignment import (
+    COMPUTED_AT_ONCE_MAX,
+    NO_PARTITIONS,
+    Partitions,
+    TargetAssignment,
     encode_target,
     encode_target_epoch,
 )
-from cordwood.cluster.groups.share.member import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, PartitionsById, ShareMember
-from cordwood.cluster.groups.share.saved import ORDER, SavedShareGroup, decoded_key
-from cordwood.cluster.groups.share.states import ShareStates
 from cordwood.cluster.metadata.image import TopicImage
 
 PROTOCOL = "share"
 JOIN_WAIT_MS = 1_000
 """How long a join waits for the share states of new topics, so that its reply has partitions already."""
-AT_ONCE_MAX = 150
-"""Members and partitions, in all, of a group whose assignment is computed within a request."""
 
 
 class _Waiting(NamedTuple):
@@ -93,7 +93,7 @@ class ShareGroup(AnyGroup):
         self.states = ShareStates()
         self._context = context
         self._members: dict[str, ShareMember] = {}
-        self._targets: dict[str, PartitionsById] = {}
+        self._targets: dict[str, Partitions] = {}
         self._encoded: dict[str, bytes] = {}
         """The records of targets that have to be written, as far as they were encoded with the computation."""
         self._subscribed: Counter[str] = Counter()
@@ -105,9 +105,7 @@ class ShareGroup(AnyGroup):
         self._sessions: Deadlines[str] = Deadlines()
         self._waiting: list[_Waiting] = []
         self._effects: list[Effect] = []
-        self._records: ChangedRecords[ShareRecordKey] = ChangedRecords(
-            lambda key: encode_key(group_id, key), decoded_key, lambda key: ORDER[key.type], in_log
-        )
+        self._records = ChangedRecords(group_id, encode_key, read_key, place_of, in_log)
 
     @property
     def state_name(self) -> str:
@@ -208,7 +206,7 @@ class ShareGroup(AnyGroup):
             return
         if request.member_epoch == LEAVE_EPOCH:
             self._remove(self._members[request.member_id])
-            reply = ShareReply(ErrorCode.none, member_id=request.member_id, member_epoch=LEAVE_EPOCH)
+            reply = HeartbeatReply(ErrorCode.none, member_id=request.member_id, member_epoch=LEAVE_EPOCH)
             self._append(OtherAnswer(request_id, reply))
             return
         self._subscribe(request)
@@ -221,7 +219,7 @@ class ShareGroup(AnyGroup):
         self._answer_waiting(now_ms)
 
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
-        assert isinstance(result, ShareAssignment), "the group's computations are assignments"
+        assert isinstance(result, TargetAssignment), "the group's computations are assignments"
         self._computing = False
         self.assignment_epoch = max(self.assignment_epoch, result.epoch)
         self._change(ShareRecordType.TARGET_METADATA)
@@ -287,23 +285,23 @@ class ShareGroup(AnyGroup):
         self._append()
         return partitions
 
-    def _refusal(self, request: ShareHeartbeat) -> ShareReply | None:
+    def _refusal(self, request: ShareHeartbeat) -> HeartbeatReply | None:
         """Return the reply to a request that the group refuses, or None."""
         member, limit = self._members.get(request.member_id), self._context.settings.share_size_max
         if member is None:
             if request.member_epoch != LEAVE_EPOCH and len(self._members) >= limit:
                 message = f"The share group has reached its maximum capacity of {limit} members."
-                return ShareReply(ErrorCode.group_max_size_reached, message)
+                return HeartbeatReply(ErrorCode.group_max_size_reached, message)
             if request.member_epoch != JOIN_EPOCH:
                 message = f"Member {request.member_id} is not a member of group {self.group_id}."
-                return ShareReply(ErrorCode.unknown_member_id, message)
+                return HeartbeatReply(ErrorCode.unknown_member_id, message)
         elif request.member_epoch > 0 and request.member_epoch not in (member.epoch, member.previous_epoch):
             than = "greater" if request.member_epoch > member.epoch else "smaller"
             message = (
                 f"The share group member has a {than} member epoch ({request.member_epoch}) than the one known by the"
                 f" group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
             )
-            return ShareReply(ErrorCode.fenced_member_epoch, message)
+            return HeartbeatReply(ErrorCode.fenced_member_epoch, message)
         return None
 
     def _subscribe(self, request: ShareHeartbeat) -> None:
@@ -387,7 +385,7 @@ class ShareGroup(AnyGroup):
             self.group_epoch, list(self._members.values()), ids, self.states.initialized, dict(self._targets)
         )
         size = len(group.members) + sum(map(len, group.initialized.values()))
-        self._is_large = size > AT_ONCE_MAX
+        self._is_large = size > COMPUTED_AT_ONCE_MAX
         # A small computation is done at once: what it changes must not be written before what has changed until now.
         self._append()
         self._effects.append(Compute(lambda: compute(group), is_large=self._is_large))
@@ -413,16 +411,16 @@ class ShareGroup(AnyGroup):
         before = self._members.get(request.member_id)
         if before is None:
             message = f"Member {request.member_id} is not a member of group {self.group_id}."
-            self._append(OtherAnswer(waiting.request_id, ShareReply(ErrorCode.unknown_member_id, message)))
+            self._append(OtherAnswer(waiting.request_id, HeartbeatReply(ErrorCode.unknown_member_id, message)))
             return
         member = before
         if before.epoch != self.assignment_epoch:
-            target = self._targets.get(before.id, NOTHING)
+            target = self._targets.get(before.id, NO_PARTITIONS)
             member = replace(before, epoch=self.assignment_epoch, previous_epoch=before.epoch, assigned=target)
             self._members[member.id] = member
             self._change(ShareRecordType.CURRENT_ASSIGNMENT, member.id)
         knows = request.topics is None and request.member_epoch == before.epoch and member.assigned == before.assigned
-        reply = ShareReply(
+        reply = HeartbeatReply(
             ErrorCode.none,
             member_id=member.id,
             member_epoch=member.epoch,

@@ -6,17 +6,16 @@ from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.group_loader import GroupLoader
 from cordwood.cluster.groups.share.formats import (
+    SavedShareGroup,
     ShareRecordType,
     decode_current,
     decode_epoch,
     decode_member,
     decode_state_partitions,
-    decode_target,
-    decode_target_epoch,
     read_key,
 )
 from cordwood.cluster.groups.share.group import ShareGroup
-from cordwood.cluster.groups.share.saved import SavedShareGroup
+from cordwood.cluster.groups.target_assignment import decode_target, decode_target_epoch
 
 
 class ShareLoader(GroupLoader):

@@ -1,17 +1,9 @@
 """Member of a share group: its subscription, its epochs, and the partitions that it reads."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from uuid import UUID
 
-PartitionsById = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id, without empty sets. Never changed in place."""
-
-NOTHING: PartitionsById = MappingProxyType({})
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +17,4 @@ class ShareMember:
     topics: frozenset[str] = frozenset()
     epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
-    assigned: PartitionsById = field(default_factory=lambda: NOTHING)
+    assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)

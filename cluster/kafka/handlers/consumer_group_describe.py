@@ -18,8 +18,9 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
-from cordwood.cluster.groups.consumer.member import NO_PARTITIONS, ConsumerMember, Partitions
+from cordwood.cluster.groups.consumer.member import ConsumerMember
 from cordwood.cluster.groups.consumer.reconciliation import united
+from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call

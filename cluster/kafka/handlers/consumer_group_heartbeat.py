@@ -16,8 +16,9 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, ConsumerReply
-from cordwood.cluster.groups.consumer.member import Partitions
+from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat
+from cordwood.cluster.groups.heartbeat import HeartbeatReply
+from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right, Rights, refusal_of
@@ -39,7 +40,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, call: Call) -> Consumer
         heartbeat = await _heartbeat(request, call)
         reply = await call.services.groups.consumers.heartbeat(request.group_id, heartbeat)
     except Refused as refusal:
-        reply = ConsumerReply(refusal.code, refusal.message, request.member_id, request.member_epoch)
+        reply = HeartbeatReply(refusal.code, refusal.message, request.member_id, request.member_epoch)
     is_refused = reply.code is not ErrorCode.none
     return ConsumerGroupHeartbeatResponse(
         throttle_time=NO_THROTTLE,

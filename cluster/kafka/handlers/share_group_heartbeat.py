@@ -11,8 +11,9 @@ from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatReque
 from kio.schema.share_group_heartbeat.v1.response import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.share.exchange import ShareHeartbeat, ShareReply
-from cordwood.cluster.groups.share.member import PartitionsById
+from cordwood.cluster.groups.heartbeat import HeartbeatReply
+from cordwood.cluster.groups.share.exchange import ShareHeartbeat
+from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right, Rights, refusal_of
@@ -38,7 +39,7 @@ async def handle(request: ShareGroupHeartbeatRequest, call: Call) -> ShareGroupH
         )
         reply = await call.services.groups.shares.heartbeat(request.group_id, heartbeat)
     except Refused as refusal:
-        reply = ShareReply(refusal.code, refusal.message)
+        reply = HeartbeatReply(refusal.code, refusal.message)
     has_assignment = reply.code is ErrorCode.none and reply.assignment is not None
     return ShareGroupHeartbeatResponse(
         throttle_time=NO_THROTTLE,
@@ -51,7 +52,7 @@ async def handle(request: ShareGroupHeartbeatRequest, call: Call) -> ShareGroupH
     )
 
 
-def _assignment(partitions: PartitionsById) -> Assignment:
+def _assignment(partitions: Partitions) -> Assignment:
     return Assignment(
         topic_partitions=tuple(
             TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(indexes)))

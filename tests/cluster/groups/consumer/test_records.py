@@ -18,19 +18,21 @@ from cordwood.cluster.groups.consumer.formats import (
     decode_group_epoch,
     decode_member,
     decode_regex,
-    decode_target,
-    decode_target_epoch,
     encode_current,
     encode_group_epoch,
     encode_key,
     encode_member,
     encode_regex,
-    encode_target,
-    encode_target_epoch,
     read_key,
 )
 from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember, MemberState
 from cordwood.cluster.groups.exchange import MemberProtocol
+from cordwood.cluster.groups.target_assignment import (
+    decode_target,
+    decode_target_epoch,
+    encode_target,
+    encode_target_epoch,
+)
 from cordwood.storage.errors import CorruptBatch
 
 TOPIC = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.cluster.groups.share.assignor import assign
-from cordwood.cluster.groups.share.member import PartitionsById
+from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.resources.turns import at_once
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
@@ -24,13 +24,13 @@ held = st.dictionaries(
 )
 
 
-def assigned(who: Subscriptions, what: Sets, before: dict[str, PartitionsById]) -> dict[str, PartitionsById]:
+def assigned(who: Subscriptions, what: Sets, before: dict[str, Partitions]) -> dict[str, Partitions]:
     return at_once(assign(who, what, before))
 
 
 @given(subscriptions, partitions, held)
 def test_every_assignment_covers_its_topics_and_no_others(
-    who: Subscriptions, what: Sets, before: dict[str, PartitionsById]
+    who: Subscriptions, what: Sets, before: dict[str, Partitions]
 ) -> None:
     found = assigned(who, what, before)
     assert found.keys() == who.keys()
@@ -45,7 +45,7 @@ def test_every_assignment_covers_its_topics_and_no_others(
 
 @given(st.integers(1, 30), topic_sets, partitions, held)
 def test_members_with_the_same_topics_are_balanced_within_one(
-    count: int, topics: frozenset[UUID], what: Sets, before: dict[str, PartitionsById]
+    count: int, topics: frozenset[UUID], what: Sets, before: dict[str, Partitions]
 ) -> None:
     who = {chr(ord("a") + number): topics for number in range(count)}
     found = assigned(who, what, before)

@@ -6,6 +6,7 @@ import pytest
 from share_group_scenario import ShareGroupScenario
 
 from cordwood.cluster.coordination.fields import FieldReader
+from cordwood.cluster.groups import target_assignment
 from cordwood.cluster.groups.share import formats
 from cordwood.cluster.groups.share.exchange import Initialize
 from cordwood.cluster.groups.share.formats import (
@@ -44,8 +45,10 @@ def test_keys_are_kafkas() -> None:
 def test_values_are_kafkas() -> None:
     topic = TOPIC.hex
     assert formats.encode_epoch(ShareEpoch(3, 9)).hex() == "000000000003000000000000000900"
-    assert formats.encode_target_epoch(3).hex() == "00000000000300"
-    assert formats.encode_target(MEMBER.assigned).hex() == f"0000 02 {topic} 02 00000001 00 00".replace(" ", "")
+    assert target_assignment.encode_target_epoch(3).hex() == "00000000000300"
+    assert target_assignment.encode_target(MEMBER.assigned).hex() == f"0000 02 {topic} 02 00000001 00 00".replace(
+        " ", ""
+    )
     assert formats.encode_current(MEMBER).hex() == f"0000 00000005 00000004 00 02 {topic} 02 00000001 00 00".replace(
         " ", ""
     )
@@ -58,8 +61,8 @@ def test_values_are_kafkas() -> None:
 
 def test_values_are_read_as_they_were_written() -> None:
     assert formats.decode_epoch(formats.encode_epoch(ShareEpoch(3, -9))) == ShareEpoch(3, -9)
-    assert formats.decode_target_epoch(formats.encode_target_epoch(3)) == 3
-    assert formats.decode_target(formats.encode_target(MEMBER.assigned)) == MEMBER.assigned
+    assert target_assignment.decode_target_epoch(target_assignment.encode_target_epoch(3)) == 3
+    assert target_assignment.decode_target(target_assignment.encode_target(MEMBER.assigned)) == MEMBER.assigned
     assert formats.decode_current(formats.encode_current(MEMBER)) == ShareCurrent(5, 4, MEMBER.assigned)
     member = ShareMember("a", "rack", "client", "/127.0.0.1", MEMBER.topics)
     assert formats.decode_member("a", formats.encode_member(MEMBER)) == member
