@@ -32,8 +32,7 @@ from cordwood.cluster.groups.consumer.formats import (
 from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
 from cordwood.cluster.groups.consumer.members import ConsumerMembers
 from cordwood.cluster.groups.consumer.reconciliation import reconcile
-from cordwood.cluster.groups.consumer.regexes import Names, resolve
-from cordwood.cluster.groups.consumer.topics import ReadTopics
+from cordwood.cluster.groups.consumer.topics import ReadTopics, ResolvedRegexes
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import AnyAnswer, AppendRecords, Become, Compute, Effect, Rebalancing, RequestId
@@ -49,12 +48,8 @@ from cordwood.cluster.groups.target_assignment import (
 )
 from cordwood.cluster.resources.turns import Steps, at_once
 
-REGEX_INTERVAL_MS_MIN = 10_000
-"""Time between two resolutions of all expressions of a group, however many topics are created."""
 RELEASED_AT_ONCE_MAX = 200
 """Largest number of requests that one event reconciles and replies to. The others follow in the next iterations."""
-REGEX_MATCHES_AT_ONCE_MAX = 500
-"""Matches of expressions with topics that are tried within a request."""
 
 
 class ConsumerState(Enum):
@@ -97,18 +92,12 @@ class HeldRequest:
     refuse: Callable[[RequestId, ErrorCode, str], AnyAnswer]
 
 
-class _Resolved(NamedTuple):
-    found: dict[str, Names]
-    version: int
-
-
 class ConsumerGroupState(ClassicMembership):
     """The state of one group, and its transitions."""
 
     kind = GroupKind.CONSUMER
     __slots__ = (
         "_answers",
-        "_changed_topics",
         "_computing",
         "_deadlines",
         "_effects",
@@ -116,14 +105,10 @@ class ConsumerGroupState(ClassicMembership):
         "_held",
         "_may_describe",
         "_may_release",
-        "_must_refresh_all",
         "_reconciled",
-        "_regexes_are_stale",
-        "_regexes_resolved_ms",
         "_renamed",
         "_successor",
         "_unconfirmed",
-        "_unresolved",
         "assignment_epoch",
         "context",
         "group_epoch",
@@ -141,7 +126,7 @@ class ConsumerGroupState(ClassicMembership):
         self.metadata_hash = 0
         self.members = ConsumerMembers()
         self.targets: dict[str, Partitions] = {}
-        self.topics = ReadTopics()
+        self.topics = ReadTopics(context)
         self.records = ChangedRecords(group_id, encode_key, read_key, place_of)
         self._reconciled: set[str] = set()
         """Members that hold their target assignment of `assignment_epoch`."""
@@ -156,12 +141,7 @@ class ConsumerGroupState(ClassicMembership):
         self._encoded_targets: dict[str, bytes] = {}
         self._unconfirmed: set[str] = set()
         """Members that were sent their assignment, and have not shown that they know it."""
-        self._unresolved: dict[str, None] = {}
         self._may_describe: Callable[[str], bool] = lambda _: True
-        self._changed_topics: set[str] = set()
-        self._must_refresh_all = True
-        self._regexes_are_stale = False
-        self._regexes_resolved_ms = -REGEX_INTERVAL_MS_MIN
         self._successor: Become | None = None
         self._effects: list[Effect] = []
         self._answers: list[AnyAnswer] = []
@@ -233,7 +213,7 @@ class ConsumerGroupState(ClassicMembership):
         self.records.change_again(append.contents)
 
     def topics_changed(self, names: frozenset[str]) -> None:
-        self._changed_topics |= names
+        self.topics.note_changed(names)
 
     def reads(self, topic: str) -> bool:
         return self.topics.reads(topic)
@@ -250,7 +230,7 @@ class ConsumerGroupState(ClassicMembership):
         """Add a member of the log. Call `restore_regexes` after all members."""
         shared = replace(member, topics=self.members.shared(member.topics))
         self._put(shared)
-        self.topics.add(shared.topics, self.context.topics())
+        self.topics.add(shared.topics)
         if target is not None:
             self.targets[member.id] = target
 
@@ -258,7 +238,7 @@ class ConsumerGroupState(ClassicMembership):
         """Add the resolved expressions of the log that a member subscribes with."""
         for regex, resolved in regexes.items():
             if regex in self.members.regexes:
-                self.topics.resolve(regex, resolved, self.context.topics())
+                self.topics.resolve(regex, resolved)
 
     def adopt(self, members: Iterable[ConsumerMember], epoch: int) -> None:
         """Begin with the members of a classic group, their assignments as targets, in its generation."""
@@ -282,8 +262,8 @@ class ConsumerGroupState(ClassicMembership):
     def _advance(self) -> None:
         """Compute what is missing: the topics of regular expressions first, and then the target assignment."""
         while self._computing is None:
-            if self._unresolved:
-                self._compute(self._resolution(), self._resolution_is_large())
+            if self.topics.unresolved:
+                self._compute(self.topics.resolution(self._may_describe), self.topics.resolution_is_large)
             elif self.members and self.assignment_epoch < self.group_epoch:
                 self._compute(self._assignment(), self._assignment_is_large())
             else:
@@ -299,33 +279,23 @@ class ConsumerGroupState(ClassicMembership):
     def _take(self, result: object) -> None:
         self._may_release = True
         match result:
-            case _Resolved(found, version):
-                self._take_resolved(found, version)
+            case ResolvedRegexes():
+                self._take_regexes(result)
             case TargetAssignment():
                 self._take_assignment(result)
 
-    def _resolution_is_large(self) -> bool:
-        return len(self._unresolved) * len(self.context.topics().by_name) > REGEX_MATCHES_AT_ONCE_MAX
-
-    def _resolution(self) -> Steps[object]:
-        regexes, topics = tuple(self._unresolved), self.context.topics()
-        self._unresolved.clear()
-        found = yield from resolve(regexes, topics.by_name, self._may_describe)
-        return _Resolved(found, topics.version)
-
-    def _take_resolved(self, found: dict[str, Names], version: int) -> None:
-        topics, has_changed = self.context.topics(), False
-        for regex, names in found.items():
-            if regex not in self.members.regexes:
-                continue
-            resolved = ResolvedRegex(names, version, self.context.wall_clock())
-            has_changed |= self.topics.resolve(regex, resolved, topics)
-            self._change(RecordType.REGULAR_EXPRESSION, regex)
+    def _take_regexes(self, regexes: ResolvedRegexes) -> None:
+        has_changed = False
+        for regex, names in regexes.found.items():
+            if regex in self.members.regexes:
+                resolved = ResolvedRegex(names, regexes.version, self.context.wall_clock())
+                has_changed |= self.topics.resolve(regex, resolved)
+                self._change(RecordType.REGULAR_EXPRESSION, regex)
         if has_changed:
             self.metadata_hash = self.topics.hash
             self._bump("the topics of a regular expression have changed")
         for member_id, held in self._held.items():
-            if self.members.by_id[member_id].regex in found:
+            if self.members.by_id[member_id].regex in regexes.found:
                 held.epoch = self.group_epoch
 
     def _assignment_is_large(self) -> bool:
@@ -436,51 +406,31 @@ class ConsumerGroupState(ClassicMembership):
             self._change(RecordType.MEMBER_METADATA, after.id)
         if is_new:
             self._change(RecordType.CURRENT_ASSIGNMENT, after.id)
-        self.topics.add(after.topics - before.topics, self.context.topics())
+        self.topics.add(after.topics - before.topics)
         self.topics.remove(before.topics - after.topics)
         if before.regex != after.regex:
-            self._change_regex(before.regex, after.regex)
+            if after.regex:
+                self.topics.add_regex(after.regex)
+            self._drop_unread_regex(before.regex)
         reads_others = before.topics != after.topics or before.regex != after.regex or self.group_epoch == 0
         if self._refresh_topics(now_ms) or reads_others:
             self._bump(f"{after.id} has subscribed" if reads_others else "topics have changed")
         return reads_others
 
-    def _change_regex(self, before: str, after: str) -> None:
-        if after and after not in self.topics.resolved:
-            self._unresolved[after] = None
-        if before and before not in self.members.regexes:
-            self._drop_regex(before)
-
-    def _drop_regex(self, regex: str) -> None:
-        self._unresolved.pop(regex, None)
-        self.topics.resolve(regex, None, self.context.topics())
-        self._change(RecordType.REGULAR_EXPRESSION, regex)
+    def _drop_unread_regex(self, regex: str) -> None:
+        """Forget an expression that no member subscribes with any more."""
+        if regex and regex not in self.members.regexes:
+            self.topics.remove_regex(regex)
+            self._change(RecordType.REGULAR_EXPRESSION, regex)
 
     def _refresh_topics(self, now_ms: int) -> bool:
         """Follow the changes of topics. Return whether the topics that the group reads have changed."""
-        topics = self.context.topics()
-        if self._must_refresh_all:
-            self.topics.refresh_all(topics)
-        else:
-            for name in self._changed_topics:
-                self.topics.refresh(name, topics)
-        self._regexes_are_stale |= self._must_refresh_all or bool(self._changed_topics)
-        self._must_refresh_all = False
-        self._changed_topics.clear()
-        self._refresh_regexes(now_ms)
+        self.topics.refresh(self.members.regexes, now_ms)
         if self.topics.hash == self.metadata_hash:
             return False
         self.metadata_hash = self.topics.hash
         self._change(RecordType.GROUP_METADATA)
         return True
-
-    def _refresh_regexes(self, now_ms: int) -> None:
-        """Resolve the expressions again after topics have come or gone, and from time to time: rights may change."""
-        age_ms = now_ms - self._regexes_resolved_ms
-        is_due = self._regexes_are_stale and age_ms >= REGEX_INTERVAL_MS_MIN
-        if is_due or age_ms >= self.context.settings.consumer_regex_refresh_interval_ms:
-            self._unresolved |= dict.fromkeys(self.members.regexes)
-            self._regexes_resolved_ms, self._regexes_are_stale = now_ms, False
 
     def _bump(self, reason: str) -> None:
         self.group_epoch += 1
@@ -510,8 +460,7 @@ class ConsumerGroupState(ClassicMembership):
     def _unsubscribe(self, member: ConsumerMember) -> None:
         """Follow the removal of a member, which may have been the last to read its topics."""
         self.topics.remove(member.topics)
-        if member.regex and member.regex not in self.members.regexes:
-            self._drop_regex(member.regex)
+        self._drop_unread_regex(member.regex)
         self.metadata_hash = self.topics.hash
 
     def _rename(self, old: ConsumerMember, new_id: str) -> ConsumerMember:

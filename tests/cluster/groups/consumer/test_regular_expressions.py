@@ -4,7 +4,7 @@ import pytest
 from consumer_group_scenario import ConsumerGroupScenario
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.consumer.state import REGEX_INTERVAL_MS_MIN
+from cordwood.cluster.groups.consumer.topics import REGEX_INTERVAL_MS_MIN
 
 
 @pytest.fixture
