@@ -13,6 +13,9 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, Join, Leaver, RequestId, Sync
 
+TopicPartition = tuple[str, int]
+"""A partition by the name of its topic."""
+
 
 class GroupKind(Enum):
     """The kinds of groups, with the names that Kafka's tools show."""
@@ -91,7 +94,14 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, now_ms: int, *, knows_epochs: bool = True
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        knows_epochs: bool = True,
     ) -> ErrorCode:
         """Return the code for an offset commit of a member, or of a client with neither id nor generation.
 
@@ -100,7 +110,9 @@ class AnyGroup(ABC):
         """
 
     @abstractmethod
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, partitions: Iterable[TopicPartition]
+    ) -> ErrorCode:
         """Return the code for an offset commit in a transaction (KIP-447)."""
 
     @abstractmethod

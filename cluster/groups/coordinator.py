@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.any_group import AnyGroup, ClassicMembership
+from cordwood.cluster.groups.any_group import AnyGroup, ClassicMembership, TopicPartition
 from cordwood.cluster.groups.consumer_groups import ConsumerGroups
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
@@ -38,7 +38,6 @@ NAME_BYTES_MAX = 32_000
 """Largest length of ids and names that fits the records."""
 ID_PREFIX_CHARS_MAX = 200
 
-TopicPartition = tuple[str, int]
 Codes = dict[TopicPartition, ErrorCode]
 
 
@@ -178,8 +177,8 @@ class GroupCoordinator:
         The code is GROUP_ID_NOT_FOUND for a generation of a group that does not exist.
         """
         shard = await self._state_store.find_or_create(_checked(group_id))
-        self._check_commit(shard, group_id, member)
         codes, changes = self._changes(group_id, commits)
+        self._check_commit(shard, group_id, member, changes)
         if changes:
             await self._write_commit(shard, shard.open(group_id), self._state_store.write(shard, changes))
         return codes
@@ -199,8 +198,8 @@ class GroupCoordinator:
         guard = await self._state_store.verified(shard, producer, verify, is_v2=is_v2)
         if self._state_store.find(group_id) is not shard:
             raise Refused(ErrorCode.not_coordinator)
-        self._check_transactional_commit(shard, group_id, member)
         codes, changes = self._changes(group_id, commits)
+        self._check_transactional_commit(shard, group_id, member, changes)
         if changes:
             write = self._state_store.write_pending(shard, producer, changes, guard)
             await self._write_commit(shard, shard.open(group_id), write)
@@ -312,22 +311,31 @@ class GroupCoordinator:
         if any(len(name.encode()) > NAME_BYTES_MAX for name in names):
             raise Refused(ErrorCode.invalid_request)
 
-    def _check_commit(self, shard: Shard, group_id: str, member: MemberIdentity) -> None:
+    def _check_commit(self, shard: Shard, group_id: str, member: MemberIdentity, changes: Iterable[OffsetKey]) -> None:
         group = shard.groups.get(group_id)
         if group is not None:
             now_ms = self._effect_runner.now_ms()
             code = group.check_commit(
-                member.member_id, member.instance_id, member.generation, now_ms, knows_epochs=member.knows_epochs
+                member.member_id,
+                member.instance_id,
+                member.generation,
+                now_ms,
+                _partitions_of(changes),
+                knows_epochs=member.knows_epochs,
             )
             if code is not ErrorCode.none:
                 raise Refused(code)
         elif member.generation >= 0:
             raise Refused(ErrorCode.group_id_not_found)
 
-    def _check_transactional_commit(self, shard: Shard, group_id: str, member: MemberIdentity) -> None:
+    def _check_transactional_commit(
+        self, shard: Shard, group_id: str, member: MemberIdentity, changes: Iterable[OffsetKey]
+    ) -> None:
         group = shard.groups.get(group_id)
         if group is not None:
-            code = group.check_transactional_commit(member.member_id, member.instance_id, member.generation)
+            code = group.check_transactional_commit(
+                member.member_id, member.instance_id, member.generation, _partitions_of(changes)
+            )
             if code is not ErrorCode.none:
                 raise Refused(code)
         elif member.generation >= 0:
@@ -404,6 +412,10 @@ class GroupCoordinator:
     def _new_member_id(self, request: Join) -> str:
         prefix = request.client_id if request.instance_id is None else request.instance_id
         return f"{prefix[:ID_PREFIX_CHARS_MAX]}-{UUID(int=self._rng.getrandbits(128), version=4)}"
+
+
+def _partitions_of(changes: Iterable[OffsetKey]) -> Iterator[TopicPartition]:
+    return ((key.topic, key.partition) for key in changes)
 
 
 def _changed_names(changes: Iterable[tuple[TopicImage | None, TopicImage | None]]) -> Iterator[str]:

@@ -5,11 +5,11 @@ milliseconds of one monotonic clock, passed in. `take_effects` returns the effec
 time of the next `tick`. The rebalance itself is in `rebalance.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.any_group import ClassicMembership
+from cordwood.cluster.groups.any_group import ClassicMembership, TopicPartition
 from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Join,
@@ -164,6 +164,7 @@ class Group(Rebalance, ClassicMembership):
         instance_id: str | None,
         generation: int,
         now_ms: int,
+        partitions: Iterable[TopicPartition],  # noqa: ARG002
         *,
         knows_epochs: bool = True,  # noqa: ARG002
     ) -> ErrorCode:
@@ -184,7 +185,13 @@ class Group(Rebalance, ClassicMembership):
         self.members.restart_session(self.members.by_id[member_id], now_ms)
         return ErrorCode.none
 
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_transactional_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        partitions: Iterable[TopicPartition],  # noqa: ARG002
+    ) -> ErrorCode:
         """Return the code for an offset commit in a transaction (KIP-447).
 
         Old producers name no member, and are fenced by their producer epoch alone. A member may commit while the next

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.any_group import TopicPartition
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
@@ -15,7 +16,6 @@ from cordwood.cluster.groups.share.state_work import StateSummary, StateWork
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.metadata.image import TopicImage
 
-TopicPartition = tuple[str, int]
 Outcomes = dict[TopicPartition, Refused | None]
 
 NOTHING_TO_DELETE = "There is no offset information to delete."

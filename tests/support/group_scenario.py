@@ -144,7 +144,7 @@ class GroupScenario:
 
     def may_commit(self, name: str, generation: int | None = None) -> ErrorCode:
         in_generation = self.generation if generation is None else generation
-        return self.group.check_commit(self.ids.get(name, name), None, in_generation, self.now_ms)
+        return self.group.check_commit(self.ids.get(name, name), None, in_generation, self.now_ms, ())
 
     def pass_time(self, ms: int, *alive: str) -> None:
         """Advance the time over every deadline. The `alive` members send heartbeats each second."""

@@ -16,6 +16,7 @@ from cordwood.cluster.groups.consumer.embedded import (
     version_of,
 )
 from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember
+from cordwood.cluster.groups.consumer.reconciliation import all_in
 from cordwood.cluster.groups.context import TopicMap
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.members import Member
@@ -85,6 +86,7 @@ def _of_classic(
         epoch=generation,
         previous_epoch=generation,
         assigned=assigned,
+        assigned_in=all_in(assigned, generation),
     )
 
 

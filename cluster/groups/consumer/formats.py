@@ -4,8 +4,10 @@ The key of a record begins with an int16 that says which record it is, and names
 a member or a regular expression. A value begins with its int16 version, 0, and has compact fields.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
+from uuid import UUID
 
 from cordwood.cluster.coordination.fields import (
     BYTE,
@@ -21,19 +23,19 @@ from cordwood.cluster.coordination.fields import (
     encode_tags,
     encode_uvarint,
 )
-from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember
+from cordwood.cluster.groups.consumer.member import AssignmentEpochs, ClassicProtocols, ConsumerMember
 from cordwood.cluster.groups.exchange import MemberProtocol
 from cordwood.cluster.groups.target_assignment import (
     NO_TAGS,
     VALUE_VERSION,
     Partitions,
-    encode_partitions,
-    read_partitions,
     value_fields,
 )
 
+_NULL = encode_uvarint(0)
 _METADATA_HASH = 0
 _CLASSIC = 0
+_ASSIGNMENT_EPOCHS = 0
 """Tags."""
 
 
@@ -173,8 +175,8 @@ def encode_current(member: ConsumerMember) -> bytes:
             INT.pack(member.epoch),
             INT.pack(member.previous_epoch),
             BYTE.pack(member.state),
-            encode_partitions(member.assigned),
-            encode_partitions(member.revoking),
+            _encode_held(member.assigned, member.assigned_in),
+            _encode_held(member.revoking, member.assigned_in),
             NO_TAGS,
         )
     )
@@ -189,13 +191,19 @@ class Current(NamedTuple):
     """A number of MemberState, or of a state that a newer version has."""
     assigned: Partitions
     revoking: Partitions
+    assigned_in: AssignmentEpochs
 
 
 def decode_current(value: bytes) -> Current:
     """Raises CorruptBatch."""
     fields = value_fields(value)
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
-    return Current(epoch, previous_epoch, state, read_partitions(fields), read_partitions(fields))
+    # Records of Kafka before 4.3 and of earlier releases have no assignment epochs.
+    assigned, assigned_in = _read_held(fields, max(epoch, 0))
+    revoking, revoking_in = _read_held(fields, max(epoch, 0))
+    for topic_id, epochs in revoking_in.items():
+        assigned_in.setdefault(topic_id, {}).update(epochs)
+    return Current(epoch, previous_epoch, state, assigned, revoking, assigned_in)
 
 
 def encode_regex(resolved: ResolvedRegex) -> bytes:
@@ -208,6 +216,33 @@ def decode_regex(value: bytes) -> ResolvedRegex:
     fields = value_fields(value)
     topics = frozenset(fields.string() for _ in range(fields.count()))
     return ResolvedRegex(topics, fields.int64(), fields.int64())
+
+
+def _encode_held(partitions: Partitions, epochs: AssignmentEpochs) -> bytes:
+    """Encode an array of topics with their partitions and the assignment epochs of these (KIP-1251)."""
+    return encode_compact_array([_held_topic(topic_id, partitions[topic_id], epochs) for topic_id in partitions])
+
+
+def _held_topic(topic_id: UUID, indexes: Iterable[int], epochs: AssignmentEpochs) -> bytes:
+    ordered, known = sorted(indexes), epochs[topic_id]
+    tags = {_ASSIGNMENT_EPOCHS: encode_compact_array([INT.pack(known[index]) for index in ordered])}
+    return topic_id.bytes + encode_compact_array([INT.pack(index) for index in ordered]) + encode_tags(tags)
+
+
+def _read_held(fields: FieldReader, default: int) -> tuple[Partitions, dict[UUID, dict[int, int]]]:
+    """Read an array of topics with their partitions and assignment epochs. Raises CorruptBatch.
+
+    As in Kafka, epochs that do not fit the partitions count as if there were none.
+    """
+    partitions, epochs = {}, {}
+    for _ in range(fields.count()):
+        topic_id, indexes, tags = fields.uuid(), fields.int32s(), fields.tags()
+        known = FieldReader(tags.get(_ASSIGNMENT_EPOCHS, _NULL), is_flexible=True).int32s()
+        if indexes:
+            partitions[topic_id] = frozenset(indexes)
+            fits = len(known) == len(indexes)
+            epochs[topic_id] = dict(zip(indexes, known, strict=True)) if fits else dict.fromkeys(indexes, default)
+    return partitions, epochs
 
 
 def _classic(classic: ClassicProtocols) -> bytes:

@@ -3,17 +3,19 @@
 The checks and their order are those of Kafka's GroupMetadataManager. Times are milliseconds of one monotonic clock.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.any_group import TopicPartition
 from cordwood.cluster.groups.consumer.classic_members import ClassicMembers
 from cordwood.cluster.groups.consumer.exchange import UNCHANGED, ConsumerHeartbeat
 from cordwood.cluster.groups.consumer.formats import RecordType
 from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
-from cordwood.cluster.groups.consumer.reconciliation import contains
+from cordwood.cluster.groups.consumer.reconciliation import all_in, contains
 from cordwood.cluster.groups.consumer.state import HeldRequest, Timer, TimerKey, has_left
 from cordwood.cluster.groups.exchange import OtherAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, HeartbeatReply
@@ -64,6 +66,7 @@ class ConsumerGroup(ClassicMembers):
         instance_id: str | None,  # noqa: ARG002
         generation: int,
         now_ms: int,  # noqa: ARG002
+        partitions: Iterable[TopicPartition],
         *,
         knows_epochs: bool = True,
     ) -> ErrorCode:
@@ -75,14 +78,36 @@ class ConsumerGroup(ClassicMembers):
             return ErrorCode.unknown_member_id
         if member.classic is None and not knows_epochs:
             return ErrorCode.unsupported_version
-        return _check_epoch(member, generation)
+        return self._check_commit_epoch(member, generation, partitions)
 
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, partitions: Iterable[TopicPartition]
+    ) -> ErrorCode:
         names_no_member = not member_id and instance_id is None
         if generation < 0 and (names_no_member or not self.members):
             return ErrorCode.none
         member = self.members.by_id.get(member_id)
-        return ErrorCode.unknown_member_id if member is None else _check_epoch(member, generation)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        return self._check_commit_epoch(member, generation, partitions)
+
+    def _check_commit_epoch(
+        self, member: ConsumerMember, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> ErrorCode:
+        """Accept the present epoch of a member, and one since which it has had all of the partitions (KIP-1251).
+
+        The reply with the newer epoch may still be on its way. Since then the partitions have had no other owner, so
+        that no offset of one can be overwritten (group rule 3).
+        """
+        if epoch >= member.epoch:
+            return _check_epoch(member, epoch)
+        by_name = self.context.topics().by_name
+        for name, index in partitions:
+            topic = by_name.get(name)
+            since = None if topic is None else member.assignment_epoch(topic.id, index)
+            if since is None or epoch < since:
+                return _check_epoch(member, epoch)
+        return ErrorCode.none
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         if member_id is None and member_epoch < 0:
@@ -207,7 +232,15 @@ class ConsumerGroup(ClassicMembers):
         """Keep the partitions of a static member until it comes back, or its session ends."""
         self._refuse_held(member.id, ErrorCode.unknown_member_id, "The member has left.")
         self._deadlines.remove(TimerKey(Timer.REVOCATION, member.id))
-        self._put(replace(member, epoch=STATIC_LEAVE_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS))
+        left = replace(
+            member,
+            epoch=STATIC_LEAVE_EPOCH,
+            state=MemberState.STABLE,
+            revoking=NO_PARTITIONS,
+            # Any epoch of the next incarnation, which begins again with 0, is one in which it has had them.
+            assigned_in=all_in(member.assigned, JOIN_EPOCH),
+        )
+        self._put(left)
         self._change(RecordType.CURRENT_ASSIGNMENT, member.id)
 
     def _reply(

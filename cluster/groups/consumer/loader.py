@@ -19,6 +19,7 @@ from cordwood.cluster.groups.consumer.formats import (
 )
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
 from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
+from cordwood.cluster.groups.consumer.reconciliation import kept_epochs, united
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.group_loader import GroupLoader
 from cordwood.cluster.groups.target_assignment import Partitions, decode_target, decode_target_epoch
@@ -95,13 +96,15 @@ def _restored(group_id: str, found: _Found, context: GroupContext) -> ConsumerGr
 
 def _placed(member: ConsumerMember, place: Current, taken: dict[UUID, set[int]]) -> ConsumerMember:
     """Return the member with its epochs and partitions. One that another member has too is left to that one."""
+    assigned, revoking = _not_taken(place.assigned, taken), _not_taken(place.revoking, taken)
     return replace(
         member,
         epoch=place.epoch,
         previous_epoch=place.previous_epoch,
         state=MemberState(place.state) if place.state in _STATES else MemberState.UNREVOKED_PARTITIONS,
-        assigned=_not_taken(place.assigned, taken),
-        revoking=_not_taken(place.revoking, taken),
+        assigned=assigned,
+        revoking=revoking,
+        assigned_in=kept_epochs(place.assigned_in, united(assigned, revoking)),
     )
 
 

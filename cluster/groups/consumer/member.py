@@ -1,11 +1,20 @@
 """Member of a consumer group: its subscription, its epochs, and the partitions that it holds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
+from uuid import UUID
 
 from cordwood.cluster.groups.exchange import MemberProtocol
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
+
+AssignmentEpochs = Mapping[UUID, Mapping[int, int]]
+"""The epoch at which a member got each of its partitions, by topic id and index. Never changed in place."""
+
+NO_EPOCHS: AssignmentEpochs = MappingProxyType({})
+_NOT_ASSIGNED: Mapping[int, int] = MappingProxyType({})
 
 
 class MemberState(IntEnum):
@@ -50,9 +59,15 @@ class ConsumerMember:
     assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     revoking: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     """Partitions that the member has to give up, and may still consume."""
+    assigned_in: AssignmentEpochs = field(default_factory=lambda: NO_EPOCHS)
+    """Of the assigned and revoking partitions, and of no others (KIP-1251)."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def assignment_epoch(self, topic_id: UUID, index: int) -> int | None:
+        """Return the epoch at which the member got a partition; None for one that it does not have."""
+        return self.assigned_in.get(topic_id, _NOT_ASSIGNED).get(index)
 
     def has_same_metadata(self, other: "ConsumerMember") -> bool:
         """Return whether the members differ at most in epochs, state and partitions."""
@@ -76,4 +91,5 @@ class ConsumerMember:
             and self.state is other.state
             and self.assigned == other.assigned
             and self.revoking == other.revoking
+            and self.assigned_in == other.assigned_in
         )

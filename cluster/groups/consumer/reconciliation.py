@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from uuid import UUID
 
-from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
+from cordwood.cluster.groups.consumer.member import AssignmentEpochs, ConsumerMember, MemberState
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 
 OwnerOf = Callable[[UUID, int], str | None]
@@ -48,6 +48,16 @@ def united(one: Partitions, other: Partitions) -> Partitions:
     }
 
 
+def all_in(partitions: Partitions, epoch: int) -> AssignmentEpochs:
+    """Return the assignment epochs of partitions that were all assigned in one epoch."""
+    return {topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in partitions.items()}
+
+
+def kept_epochs(epochs: AssignmentEpochs, partitions: Partitions) -> dict[UUID, dict[int, int]]:
+    """Return the assignment epochs of partitions that the member had before."""
+    return {topic_id: {index: epochs[topic_id][index] for index in indexes} for topic_id, indexes in partitions.items()}
+
+
 def contains(partitions: Partitions, some: Partitions) -> bool:
     """Return whether all of `some` are among the partitions."""
     return all(indexes <= partitions.get(topic_id, frozenset()) for topic_id, indexes in some.items())
@@ -77,7 +87,8 @@ def _without_unsubscribed(
             assigned=assigned,
             revoking=revoking,
         )
-    return replace(member, previous_epoch=member.epoch, assigned=assigned)
+    assigned_in = kept_epochs(member.assigned_in, united(assigned, member.revoking))
+    return replace(member, previous_epoch=member.epoch, assigned=assigned, assigned_in=assigned_in)
 
 
 def _advanced(
@@ -90,7 +101,6 @@ def _advanced(
 ) -> ConsumerMember:
     assigned: dict[UUID, frozenset[int]] = {}
     revoking: dict[UUID, frozenset[int]] = {}
-    is_waiting = False
     for topic_id in dict.fromkeys(chain(target, member.assigned)):
         wanted = target.get(topic_id, frozenset()) if is_subscribed(topic_id) else frozenset()
         had = member.assigned.get(topic_id, frozenset())
@@ -105,7 +115,9 @@ def _advanced(
             previous_epoch=member.epoch,
             assigned=assigned,
             revoking=revoking,
+            assigned_in=kept_epochs(member.assigned_in, member.assigned),
         )
+    is_waiting, assigned_in = False, kept_epochs(member.assigned_in, assigned)
     for topic_id, wanted in target.items():
         if not is_subscribed(topic_id):
             continue
@@ -114,6 +126,7 @@ def _advanced(
         is_waiting |= len(free) < len(missing)
         if free:
             assigned[topic_id] = assigned.get(topic_id, frozenset()) | free
+            assigned_in.setdefault(topic_id, {}).update(dict.fromkeys(free, target_epoch))
     return replace(
         member,
         state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
@@ -121,4 +134,5 @@ def _advanced(
         previous_epoch=member.epoch,
         assigned=assigned,
         revoking=NO_PARTITIONS,
+        assigned_in=assigned_in,
     )

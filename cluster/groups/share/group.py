@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
+from cordwood.cluster.groups.any_group import AnyGroup, GroupKind, TopicPartition
 from cordwood.cluster.groups.changed_records import ChangedRecords
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
@@ -168,12 +168,19 @@ class ShareGroup(AnyGroup):
         instance_id: str | None,  # noqa: ARG002
         generation: int,  # noqa: ARG002
         now_ms: int,  # noqa: ARG002
+        partitions: Iterable[TopicPartition],  # noqa: ARG002
         *,
         knows_epochs: bool = True,  # noqa: ARG002
     ) -> ErrorCode:
         return ErrorCode.group_id_not_found
 
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:  # noqa: ARG002
+    def check_transactional_commit(
+        self,
+        member_id: str,  # noqa: ARG002
+        instance_id: str | None,  # noqa: ARG002
+        generation: int,  # noqa: ARG002
+        partitions: Iterable[TopicPartition],  # noqa: ARG002
+    ) -> ErrorCode:
         return ErrorCode.group_id_not_found
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002

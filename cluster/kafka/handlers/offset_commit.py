@@ -16,7 +16,8 @@ from kio.schema.offset_commit.v9.request import OffsetCommitRequest, OffsetCommi
 from kio.schema.offset_commit.v10.response import OffsetCommitResponse, OffsetCommitResponsePartition
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, TopicPartition
+from cordwood.cluster.groups.any_group import TopicPartition
+from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name

@@ -21,7 +21,8 @@ from kio.schema.txn_offset_commit.v5.response import (
 )
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, TopicPartition
+from cordwood.cluster.groups.any_group import TopicPartition
+from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights
@@ -87,6 +88,9 @@ async def _commit(request: TxnOffsetCommitRequest, commits: dict[TopicPartition,
         code = refusal.code
         if code is ErrorCode.coordinator_load_in_progress and call.version < _FIRST_WITH_LOADING:
             code = ErrorCode.coordinator_not_available
+        elif code is ErrorCode.stale_member_epoch:
+            # Clients know it from version 6 on only.
+            code = ErrorCode.illegal_generation
         return dict.fromkeys(commits, code)
 
 

@@ -45,7 +45,7 @@ def test_no_member_commits_while_the_leader_assigns(group: GroupScenario) -> Non
 
 def test_one_without_a_group_commits_where_there_are_no_members(group: GroupScenario) -> None:
     def commits() -> ErrorCode:
-        return group.group.check_commit("", None, -1, group.now_ms)
+        return group.group.check_commit("", None, -1, group.now_ms, ())
 
     assert commits() is ErrorCode.none
     group.stabilize("anna")

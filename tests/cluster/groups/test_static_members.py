@@ -75,7 +75,7 @@ def test_the_old_incarnation_is_fenced(racks: GroupScenario) -> None:
     assert racks.group.heartbeat(old_id, "rack-2", racks.generation, racks.now_ms) is ErrorCode.fenced_instance_id
     assert racks.sync("two", member_id=old_id).code is ErrorCode.fenced_instance_id
     assert racks.ask_to_join("two", member_id=old_id).code is ErrorCode.fenced_instance_id
-    assert racks.group.check_commit(old_id, "rack-2", 1, 0) is ErrorCode.fenced_instance_id
+    assert racks.group.check_commit(old_id, "rack-2", 1, 0, ()) is ErrorCode.fenced_instance_id
 
 
 def test_the_old_incarnation_that_waits_gets_an_error(racks: GroupScenario) -> None:

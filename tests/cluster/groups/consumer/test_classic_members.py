@@ -29,6 +29,7 @@ from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import MigrationPolicy
 from cordwood.cluster.resources.turns import at_once
 
+FLIGHTS = [("flights", 0)]
 _numbers = count(1_000_000)
 
 
@@ -170,7 +171,7 @@ def test_the_last_new_member_leaves_a_classic_group(group: ConsumerGroupScenario
     assert {member.id for member in classic.members} == {"c1", "c2"}
     assert {int.from_bytes(key[:2], "big") for key in group.log} <= {2}
     assert classic.heartbeat("c1", None, 5, group.now_ms) is ErrorCode.rebalance_in_progress
-    assert classic.check_commit("c1", None, 5, group.now_ms) is ErrorCode.none
+    assert classic.check_commit("c1", None, 5, group.now_ms, ()) is ErrorCode.none
 
 
 def test_an_expiry_downgrades_too(group: ConsumerGroupScenario) -> None:
@@ -226,8 +227,8 @@ def test_classic_requests_are_checked(group: ConsumerGroupScenario) -> None:
     assert join(group, "new", protocols=bad).code is ErrorCode.inconsistent_group_protocol
     other = (MemberProtocol("mine", subscription({}, "flights")),)
     assert join(group, "", protocols=other).code is ErrorCode.inconsistent_group_protocol
-    assert group.consumers.check_commit(member_id, None, 2, 0) is ErrorCode.none
-    assert group.consumers.check_commit(member_id, None, 1, 0) is ErrorCode.illegal_generation
+    assert group.consumers.check_commit(member_id, None, 2, 0, FLIGHTS) is ErrorCode.none
+    assert group.consumers.check_commit(member_id, None, 1, 0, FLIGHTS) is ErrorCode.illegal_generation
 
 
 def test_classic_members_leave(group: ConsumerGroupScenario) -> None:

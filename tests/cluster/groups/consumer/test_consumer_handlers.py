@@ -177,7 +177,7 @@ def test_offsets_are_committed_and_fetched_with_the_epoch(groups: GroupsFixture)
 def test_transactional_commits_check_the_epoch(groups: GroupsFixture) -> None:
     heartbeat(groups, 0)
     assert groups.commit_in_transaction(5, member_id="anna", generation_id=1) is ErrorCode.none
-    assert groups.commit_in_transaction(5, member_id="anna", generation_id=2) is ErrorCode.stale_member_epoch
+    assert groups.commit_in_transaction(5, member_id="anna", generation_id=2) is ErrorCode.illegal_generation
     assert groups.commit_in_transaction(5, member_id="ben", generation_id=1) is ErrorCode.unknown_member_id
     assert groups.commit_in_transaction(5) is ErrorCode.none
 

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.groups.consumer.state import ConsumerState
 
 ALL = {("flights", index) for index in range(6)}
+FLIGHTS = [("flights", 0)]
 
 
 @pytest.fixture
@@ -277,20 +278,20 @@ def test_a_member_that_leaves_while_its_assignment_is_computed_is_refused(group:
 
 def test_commits_need_the_members_epoch(group: ConsumerGroupScenario) -> None:
     consumers = group.consumers
-    assert consumers.check_commit("", None, -1, 0) is ErrorCode.none
+    assert consumers.check_commit("", None, -1, 0, FLIGHTS) is ErrorCode.none
     group.join("anna")
-    assert consumers.check_commit("id-anna", None, 1, 0) is ErrorCode.none
-    assert consumers.check_commit("id-anna", None, 0, 0) is ErrorCode.stale_member_epoch
-    assert consumers.check_commit("id-anna", None, 1, 0, knows_epochs=False) is ErrorCode.unsupported_version
-    assert consumers.check_commit("", None, -1, 0) is ErrorCode.unknown_member_id
+    assert consumers.check_commit("id-anna", None, 1, 0, FLIGHTS) is ErrorCode.none
+    assert consumers.check_commit("id-anna", None, 0, 0, FLIGHTS) is ErrorCode.stale_member_epoch
+    assert consumers.check_commit("id-anna", None, 1, 0, FLIGHTS, knows_epochs=False) is ErrorCode.unsupported_version
+    assert consumers.check_commit("", None, -1, 0, FLIGHTS) is ErrorCode.unknown_member_id
     assert consumers.check_fetch("id-anna", 1) is ErrorCode.none
     assert consumers.check_fetch("id-anna", 2) is ErrorCode.stale_member_epoch
     assert consumers.check_fetch("id-ben", 1) is ErrorCode.unknown_member_id
     assert consumers.check_fetch(None, -1) is ErrorCode.none
-    assert consumers.check_transactional_commit("", None, -1) is ErrorCode.none
-    assert consumers.check_transactional_commit("id-anna", None, 1) is ErrorCode.none
-    assert consumers.check_transactional_commit("id-anna", None, 0) is ErrorCode.stale_member_epoch
-    assert consumers.check_transactional_commit("id-ben", None, 1) is ErrorCode.unknown_member_id
+    assert consumers.check_transactional_commit("", None, -1, FLIGHTS) is ErrorCode.none
+    assert consumers.check_transactional_commit("id-anna", None, 1, FLIGHTS) is ErrorCode.none
+    assert consumers.check_transactional_commit("id-anna", None, 0, FLIGHTS) is ErrorCode.stale_member_epoch
+    assert consumers.check_transactional_commit("id-ben", None, 1, FLIGHTS) is ErrorCode.unknown_member_id
     assert consumers.check_delete() is ErrorCode.non_empty_group
     assert consumers.retained_from("flights", 7) is None
     assert consumers.retained_from("planes", 7) == 7

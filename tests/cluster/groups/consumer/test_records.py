@@ -1,6 +1,7 @@
 """Records of consumer groups: bytes as Kafka 4 writes them, and round trips."""
 
 import struct
+from dataclasses import replace
 from uuid import UUID
 
 import hypothesis.strategies as st
@@ -26,6 +27,7 @@ from cordwood.cluster.groups.consumer.formats import (
     read_key,
 )
 from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember, MemberState
+from cordwood.cluster.groups.consumer.reconciliation import united
 from cordwood.cluster.groups.exchange import MemberProtocol
 from cordwood.cluster.groups.target_assignment import (
     decode_target,
@@ -45,6 +47,21 @@ classics = st.builds(
     st.integers(0, 2**31 - 1),
     st.lists(st.builds(MemberProtocol, texts, st.binary(max_size=20)), min_size=1, max_size=3).map(tuple),
 )
+
+
+def with_epochs(member: ConsumerMember) -> ConsumerMember:
+    """Return the member with an assignment epoch for each of its partitions."""
+    revoking = {
+        topic_id: indexes - member.assigned.get(topic_id, frozenset()) for topic_id, indexes in member.revoking.items()
+    }
+    revoking = {topic_id: indexes for topic_id, indexes in revoking.items() if indexes}
+    epochs = {
+        topic_id: {index: index % 7 for index in indexes}
+        for topic_id, indexes in united(member.assigned, revoking).items()
+    }
+    return replace(member, revoking=revoking, assigned_in=epochs)
+
+
 members = st.builds(
     ConsumerMember,
     id=st.just("m"),
@@ -62,7 +79,7 @@ members = st.builds(
     state=st.sampled_from(MemberState),
     assigned=partitions,
     revoking=partitions,
-)
+).map(with_epochs)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +104,28 @@ def test_values_are_kafkas() -> None:
     # The metadata hash is the tagged field 0 (Kafka 4.1).
     assert encode_group_epoch(GroupEpoch(7, 9)) == b"\x00\x00\x00\x00\x00\x07\x01\x00\x08" + struct.pack(">q", 9)
     assert encode_target_epoch(7) == b"\x00\x00\x00\x00\x00\x07\x00"
-    places = b"\x02" + ID + b"\x03\x00\x00\x00\x00\x00\x00\x00\x05\x00"
+    indexes = b"\x03\x00\x00\x00\x00\x00\x00\x00\x05"
+    places = b"\x02" + ID + indexes + b"\x00"
     target = {TOPIC: frozenset({5, 0})}
     assert encode_target(target) == b"\x00\x00" + places + b"\x00"
-    member = ConsumerMember("m", epoch=3, previous_epoch=2, state=MemberState.UNREVOKED_PARTITIONS, revoking=target)
-    current = b"\x00\x00\x00\x00\x00\x03\x00\x00\x00\x02\x01" + b"\x01" + places + b"\x00"
-    assert encode_current(member) == current
+    member = ConsumerMember(
+        "m",
+        epoch=3,
+        previous_epoch=2,
+        state=MemberState.UNREVOKED_PARTITIONS,
+        revoking=target,
+        assigned_in={TOPIC: {5: 1, 0: 2}},
+    )
+    head = b"\x00\x00\x00\x00\x00\x03\x00\x00\x00\x02\x01" + b"\x01"
+    # The assignment epochs are the tagged field 0 of a topic, in the order of its partitions (Kafka 4.3).
+    epochs = b"\x01\x00\x09" + b"\x03\x00\x00\x00\x02\x00\x00\x00\x01"
+    assert encode_current(member) == head + b"\x02" + ID + indexes + epochs + b"\x00"
+    # Those of records without them are the member's epoch.
+    without = Current(3, 2, MemberState.UNREVOKED_PARTITIONS, {}, target, {TOPIC: {5: 3, 0: 3}})
+    assert decode_current(head + places + b"\x00") == without
+    one_missing = b"\x01\x00\x05" + b"\x02\x00\x00\x00\x02"
+    assert decode_current(head + b"\x02" + ID + indexes + one_missing + b"\x00") == without
+    assert decode_current(head + b"\x02" + ID + indexes + b"\x01\x00\x01\x00" + b"\x00") == without
     topics = b"\x02\x08flights"
     regex = b"\x00\x00" + topics + struct.pack(">qq", 5, 6) + b"\x00"
     assert encode_regex(ResolvedRegex(frozenset({"flights"}), 5, 6)) == regex
@@ -120,7 +153,9 @@ def test_a_members_metadata_is_kafkas() -> None:
 @given(members)
 def test_members_round_trip(member: ConsumerMember) -> None:
     assert decode_member("m", encode_member(member)).has_same_metadata(member)
-    place = Current(member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking)
+    place = Current(
+        member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking, member.assigned_in
+    )
     assert decode_current(encode_current(member)) == place
     assert decode_target(encode_target(member.assigned)) == member.assigned
 
