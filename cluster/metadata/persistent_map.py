@@ -1,4 +1,4 @@
-"""Persistent map: a change makes a new map that shares all but the changed part with the old one (docs/adr/0054).
+"""Persistent map: a change makes a new map that shares all but the changed part with the old one (docs/adr/0053).
 
 A trie over the bits of a key, with dicts as leaves. A change copies a leaf and the branches above it; the difference of
 two maps is found without a look at what they share. Leaves of dicts keep reads fast, and their order the same in every

@@ -131,7 +131,7 @@ class ShareFetch:
         self._share: SharePartitions = call.services.share
         self._is_strict = request.share_acquire_mode == RECORD_LIMIT
         self._records_left = request.max_records
-        self._wait = SharePoll()
+        self._wait = DelayedShareFetch()
         self._rows: dict[PartitionId, ShareFetchRow] = {}
         self._must_answer: set[PartitionId] = set()
         """Partitions that the response has in any case."""
@@ -317,7 +317,7 @@ class ShareFetch:
         return list(self._rows.values())
 
 
-class SharePoll:
+class DelayedShareFetch:
     """The wait of one request for records: it ends when one of its partitions changes."""
 
     def __init__(self) -> None:
