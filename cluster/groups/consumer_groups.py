@@ -14,7 +14,7 @@ from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, check_h
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.shard import Shard
@@ -46,11 +46,10 @@ class ConsumerGroups:
                 raise _not_found(group_id)
             shard, group = found, _consumer_group(found, group_id)
         runner = self._effect_runner
-        request_id = runner.others.enter()
+        request_id = runner.heartbeats.enter()
         group.consumer_heartbeat(request, request_id, self._new_member_id(), runner.now_ms())
         runner.perform(shard, group)
-        reply: HeartbeatReply = await runner.others.wait(request_id)
-        return reply
+        return await runner.heartbeats.wait(request_id)
 
     def group(self, group_id: str) -> ConsumerGroup:
         """Return a group, which must not be changed. Raises Refused with GROUP_ID_NOT_FOUND."""
@@ -65,7 +64,7 @@ class ConsumerGroups:
         if known is None:
             group = shard.groups[group_id] = ConsumerGroup(group_id, self._context)
             return group
-        if not isinstance(known, Group):
+        if not isinstance(known, ClassicGroup):
             return _consumer_group(shard, group_id)
         group = self._upgraded(known)
         if shard.is_saved(group_id):
@@ -77,7 +76,7 @@ class ConsumerGroups:
         group.begin_sessions(self._effect_runner.now_ms())
         return group
 
-    def _upgraded(self, classic: Group) -> ConsumerGroup:
+    def _upgraded(self, classic: ClassicGroup) -> ConsumerGroup:
         """Return a consumer group with the members of a classic one. Raises Refused."""
         settings = self._context.settings
         group = ConsumerGroup(classic.group_id, self._context)

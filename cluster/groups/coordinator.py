@@ -27,7 +27,7 @@ from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_work import NoStates, StateKeeper, StateWork
-from cordwood.cluster.groups.share_membership import ShareMembership
+from cordwood.cluster.groups.share_groups import ShareGroups
 from cordwood.cluster.groups.state_store import GroupStateStore, Verify
 from cordwood.cluster.metadata.image import Image, TopicImage, changed_topics
 from cordwood.cluster.resources.turns import Turns
@@ -88,7 +88,7 @@ class GroupCoordinator:
         )
         states = StateWork(share_states or NoStates())
         self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock, self._turns, states)
-        self.shares = ShareMembership(context, self._state_store, self._effect_runner, states)
+        self.shares = ShareGroups(context, self._state_store, self._effect_runner, states)
         self.consumers = ConsumerGroups(self._state_store, self._effect_runner, context, rng)
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock, self._turns)
 

@@ -24,9 +24,9 @@ from cordwood.cluster.groups.exchange import (
     Become,
     Compute,
     Effect,
+    HeartbeatAnswer,
     JoinAnswer,
     JoinReply,
-    OtherAnswer,
     Purpose,
     Rebalancing,
     RequestId,
@@ -35,7 +35,8 @@ from cordwood.cluster.groups.exchange import (
     SyncReply,
 )
 from cordwood.cluster.groups.formats import encode_group, encode_group_key
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
+from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.pace import ReplyPace
 from cordwood.cluster.groups.shard import SavedValue, Shard
@@ -108,8 +109,7 @@ class EffectRunner:
         pace, numbers = ReplyPace(self._loop), count(1)
         self.joins: Waiting[JoinReply] = Waiting(pace, numbers)
         self.syncs: Waiting[SyncReply] = Waiting(pace, numbers)
-        self.others: Waiting[Any] = Waiting(pace, numbers)
-        """Requests of protocols other than the classic one."""
+        self.heartbeats: Waiting[HeartbeatReply] = Waiting(pace, numbers)
         self._turns, self._states = turns, states
         self.measures = GroupMeasures()
         self._state_store, self._tasks, self._wall_clock = state_store, tasks, wall_clock
@@ -158,7 +158,7 @@ class EffectRunner:
             case Become():
                 self._become(shard, group, effect)
             case Store():
-                assert isinstance(group, Group), "other kinds append records"
+                assert isinstance(group, ClassicGroup), "other kinds append records"
                 self._store(shard, group, effect)
             case Initialize():
                 self._tasks.spawn(self._initialize(shard, group, effect))
@@ -178,7 +178,7 @@ class EffectRunner:
 
     def _refuse_waiting(self, group: AnyGroup, refusal: Refused) -> None:
         for request_id in group.waiting():
-            for kind in (self.joins, self.syncs, self.others):
+            for kind in (self.joins, self.syncs, self.heartbeats):
                 kind.refuse(request_id, refusal)
 
     async def written(self, group: AnyGroup) -> ErrorCode:
@@ -192,8 +192,8 @@ class EffectRunner:
                 self.joins.answer(request_id, join_reply)
             case SyncAnswer(request_id, sync_reply):
                 self.syncs.answer(request_id, sync_reply)
-            case OtherAnswer(request_id, reply):
-                self.others.answer(request_id, reply)
+            case HeartbeatAnswer(request_id, reply):
+                self.heartbeats.answer(request_id, reply)
 
     def _refuse(self, answer: AnyAnswer, refusal: Refused) -> None:
         match answer:
@@ -201,8 +201,8 @@ class EffectRunner:
                 self.joins.refuse(request_id, refusal)
             case SyncAnswer(request_id):
                 self.syncs.refuse(request_id, refusal)
-            case OtherAnswer(request_id):
-                self.others.refuse(request_id, refusal)
+            case HeartbeatAnswer(request_id):
+                self.heartbeats.refuse(request_id, refusal)
 
     def _append(self, shard: Shard, group: AnyGroup, append: AppendRecords) -> None:
         before = self._writes.get(group)
@@ -336,7 +336,7 @@ class EffectRunner:
             group.computed(compute, result, self.now_ms())
             self.perform(shard, group)
 
-    def _store(self, shard: Shard, group: Group, store: Store) -> None:
+    def _store(self, shard: Shard, group: ClassicGroup, store: Store) -> None:
         now_ms = self._wall_clock()
         if store.purpose is Purpose.EMPTIED:
             group.emptied_ms = now_ms
@@ -357,7 +357,7 @@ class EffectRunner:
     async def _write_group(
         self,
         shard: Shard,
-        group: Group,
+        group: ClassicGroup,
         store: Store,
         encoding: Awaitable[bytes],
         saving: SavedValue,
@@ -382,7 +382,7 @@ class EffectRunner:
 
     async def _encoded(
         self,
-        group: Group,
+        group: ClassicGroup,
         store: Store,
         now_ms: int,
         before: asyncio.Future[None] | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.shard import Content
+from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.resources.turns import Steps
 
@@ -150,7 +151,7 @@ class SyncAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The effect of a write of the group's record; `Group.stored` is called after it."""
+    """The effect of a write of the group's record; `ClassicGroup.stored` is called after it."""
 
     purpose: Purpose
     group: SavedGroup
@@ -166,14 +167,14 @@ class Rebalancing:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherAnswer:
-    """The effect of a reply to a request of a protocol other than the classic one."""
+class HeartbeatAnswer:
+    """The effect of a reply to ConsumerGroupHeartbeat or ShareGroupHeartbeat."""
 
     request_id: RequestId
-    reply: object
+    reply: HeartbeatReply
 
 
-AnyAnswer = JoinAnswer | SyncAnswer | OtherAnswer
+AnyAnswer = JoinAnswer | SyncAnswer | HeartbeatAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,7 @@ Effect = (
     | SyncAnswer
     | Store
     | Rebalancing
-    | OtherAnswer
+    | HeartbeatAnswer
     | AppendRecords
     | Compute
     | Become

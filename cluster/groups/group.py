@@ -37,13 +37,13 @@ PENDING_MAX = 10_000
 """Largest number of member ids that a group has given out and that have not joined yet."""
 
 
-class Group(Rebalance, ClassicMembership):
+class ClassicGroup(Rebalance, ClassicMembership):
     """One classic group. `join` and `sync` reply by effects, possibly later; all other methods reply immediately."""
 
     __slots__ = ()
 
     @classmethod
-    def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings) -> Steps["Group"]:
+    def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings) -> Steps["ClassicGroup"]:
         """Return the group of a record, a member a step. Call `begin_sessions` next."""
         group = cls(group_id, settings)
         group.generation = saved.generation

@@ -9,7 +9,7 @@ from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.consumer.loader import ConsumerLoader
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.formats import GROUP_KEY, decode_group
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.group_loader import GroupLoader
 from cordwood.cluster.groups.share.loader import ShareLoader
 
@@ -26,10 +26,10 @@ class ClassicLoader(GroupLoader):
     def take(self, version: int, key: FieldReader, value: bytes) -> None:  # noqa: ARG002
         self._records.append((key.string(), value))
 
-    def groups(self) -> Iterator[Group | None]:
+    def groups(self) -> Iterator[ClassicGroup | None]:
         for group_id, value in self._records:
             saved = yield from decode_group(value)
-            yield (yield from Group.restore(group_id, saved, self._context.settings))
+            yield (yield from ClassicGroup.restore(group_id, saved, self._context.settings))
 
 
 def loaders(context: GroupContext) -> list[GroupLoader]:

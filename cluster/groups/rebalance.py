@@ -41,7 +41,7 @@ class State(Enum):
 
 
 class Rebalance(AnyGroup):
-    """The state of a group and its transitions. `Group` adds the requests of its members."""
+    """The state of a group and its transitions. `ClassicGroup` adds the requests of its members."""
 
     kind = GroupKind.CLASSIC
     __slots__ = (

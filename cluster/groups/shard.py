@@ -17,7 +17,7 @@ from cordwood.cluster.groups.formats import (
     encode_offset_key,
     read_offset_key,
 )
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.group_loaders import loaders
 from cordwood.cluster.groups.offsets import Changes, Offsets
 
@@ -95,7 +95,7 @@ class Shard(CoordinatorShard):
         """Return the group; create a classic one if there is none."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self._context.settings)
+            group = self.groups[group_id] = ClassicGroup(group_id, self._context.settings)
         return group
 
     def note_unsaved(self, group: AnyGroup) -> list[str]:

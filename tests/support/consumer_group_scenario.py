@@ -20,9 +20,9 @@ from cordwood.cluster.groups.exchange import (
     AppendRecords,
     Become,
     Compute,
+    HeartbeatAnswer,
     JoinAnswer,
     JoinReply,
-    OtherAnswer,
     Rebalancing,
     RequestId,
     SyncAnswer,
@@ -239,7 +239,7 @@ class ConsumerGroupScenario:
 
     def _answer(self, answers: Iterable[Any]) -> None:
         for answer in answers:
-            assert isinstance(answer, OtherAnswer | JoinAnswer | SyncAnswer)
+            assert isinstance(answer, HeartbeatAnswer | JoinAnswer | SyncAnswer)
             assert answer.request_id not in self.replies, "a request has one reply"
             self.replies[answer.request_id] = answer.reply  # type: ignore[assignment]
 

@@ -19,7 +19,7 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.resources.turns import at_once
@@ -60,7 +60,7 @@ class GroupScenario:
 
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
-        self.group = Group("group", self.settings)
+        self.group = ClassicGroup("group", self.settings)
         self.now_ms = 1_000
         self.ids: dict[str, str] = {}
         self.reasons: list[str] = []
@@ -183,7 +183,7 @@ class GroupScenario:
 
     def restart_broker(self, saved: SavedGroup) -> None:
         """Restart the broker: the group is restored from what was written."""
-        self.group = at_once(Group.restore("group", saved, self.settings))
+        self.group = at_once(ClassicGroup.restore("group", saved, self.settings))
         self.group.begin_sessions(self.now_ms)
         self._perform()
 

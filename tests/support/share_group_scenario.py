@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config.group_configs import GroupConfig
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.context import GroupContext, TopicMap
-from cordwood.cluster.groups.exchange import AppendRecords, Compute, OtherAnswer, RequestId
+from cordwood.cluster.groups.exchange import AppendRecords, Compute, HeartbeatAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat
@@ -123,8 +123,7 @@ class ShareGroupScenario:
                         self.log[key] = value
                 for answer in answers:
                     self._perform(answer)
-            case OtherAnswer(request_id, reply):
-                assert isinstance(reply, HeartbeatReply)
+            case HeartbeatAnswer(request_id, reply):
                 self.replies[request_id] = reply
             case Initialize() | Compute():
                 if isinstance(effect, self.holds):

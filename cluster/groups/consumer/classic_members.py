@@ -34,7 +34,7 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS
 from cordwood.cluster.resources.turns import at_once
@@ -48,7 +48,7 @@ class ClassicMembers(ConsumerGroupState):
     def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """Handle JoinGroup. To a group without members it makes a classic group of it."""
         if not self.members:
-            classic = Group(self.group_id, self.context.settings)
+            classic = ClassicGroup(self.group_id, self.context.settings)
             classic.join(request, request_id, new_id, now_ms)
             self._successor = Become(classic, tuple((key, None) for key in self.record_keys()))
             return
@@ -227,7 +227,7 @@ class ClassicMembers(ConsumerGroupState):
         for member_id in list(self._held):
             self._refuse_held(member_id, ErrorCode.rebalance_in_progress, "The group becomes a classic group.")
         saved = as_classic(self, self.context.topics())
-        successor = at_once(Group.restore(self.group_id, saved, settings))
+        successor = at_once(ClassicGroup.restore(self.group_id, saved, settings))
         successor.keep_protocols({member.id: member.classic.protocols for member in self.members if member.classic})
         successor.begin_sessions(now_ms)
         successor.rebalance("The group has become a classic group.", now_ms)

@@ -25,7 +25,7 @@ from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 
 if TYPE_CHECKING:
     from cordwood.cluster.groups.consumer.state import ConsumerGroupState
-    from cordwood.cluster.groups.group import Group
+    from cordwood.cluster.groups.group import ClassicGroup
 
 
 def ids_of_names(partitions: PartitionsByName, topics: TopicMap) -> Partitions:
@@ -47,7 +47,7 @@ def names_of_ids(partitions: Partitions, topics: TopicMap) -> PartitionsByName:
     }
 
 
-def members_of_classic(group: "Group", topics: TopicMap) -> list[ConsumerMember]:
+def members_of_classic(group: "ClassicGroup", topics: TopicMap) -> list[ConsumerMember]:
     """Return the members of a classic group, in its generation and with its assignments. Raises Refused.
 
     An assignor of a client may have given a partition to two members: the first one keeps it.
@@ -86,7 +86,7 @@ def _of_classic(
         epoch=generation,
         previous_epoch=generation,
         assigned=assigned,
-        assigned_in=all_in(assigned, generation),
+        assignment_epochs=all_in(assigned, generation),
     )
 
 

@@ -175,14 +175,14 @@ def encode_current(member: ConsumerMember) -> bytes:
             INT.pack(member.epoch),
             INT.pack(member.previous_epoch),
             BYTE.pack(member.state),
-            _encode_held(member.assigned, member.assigned_in),
-            _encode_held(member.revoking, member.assigned_in),
+            _encode_held(member.assigned, member.assignment_epochs),
+            _encode_held(member.revoking, member.assignment_epochs),
             NO_TAGS,
         )
     )
 
 
-class Current(NamedTuple):
+class CurrentAssignment(NamedTuple):
     """The value of a member's current assignment."""
 
     epoch: int
@@ -191,19 +191,19 @@ class Current(NamedTuple):
     """A number of MemberState, or of a state that a newer version has."""
     assigned: Partitions
     revoking: Partitions
-    assigned_in: AssignmentEpochs
+    assignment_epochs: AssignmentEpochs
 
 
-def decode_current(value: bytes) -> Current:
+def decode_current(value: bytes) -> CurrentAssignment:
     """Raises CorruptBatch."""
     fields = value_fields(value)
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
     # Records of Kafka before 4.3 and of earlier releases have no assignment epochs.
-    assigned, assigned_in = _read_held(fields, max(epoch, 0))
+    assigned, assignment_epochs = _read_held(fields, max(epoch, 0))
     revoking, revoking_in = _read_held(fields, max(epoch, 0))
     for topic_id, epochs in revoking_in.items():
-        assigned_in.setdefault(topic_id, {}).update(epochs)
-    return Current(epoch, previous_epoch, state, assigned, revoking, assigned_in)
+        assignment_epochs.setdefault(topic_id, {}).update(epochs)
+    return CurrentAssignment(epoch, previous_epoch, state, assigned, revoking, assignment_epochs)
 
 
 def encode_regex(resolved: ResolvedRegex) -> bytes:

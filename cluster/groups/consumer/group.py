@@ -17,7 +17,7 @@ from cordwood.cluster.groups.consumer.formats import RecordType
 from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
 from cordwood.cluster.groups.consumer.reconciliation import all_in, contains
 from cordwood.cluster.groups.consumer.state import HeldRequest, Timer, TimerKey, has_left
-from cordwood.cluster.groups.exchange import OtherAnswer, RequestId
+from cordwood.cluster.groups.exchange import HeartbeatAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
@@ -42,7 +42,7 @@ class ConsumerGroup(ClassicMembers):
                 self._heartbeat(request, request_id, request.member_id or new_id, now_ms)
         except Refused as refusal:
             reply = HeartbeatReply(refusal.code, refusal.message, request.member_id, request.member_epoch)
-            self._answers.append(OtherAnswer(request_id, reply))
+            self._answers.append(HeartbeatAnswer(request_id, reply))
 
     def begin_sessions(self, now_ms: int) -> None:
         """Start the sessions of restored members, and the time for their revocations."""
@@ -150,8 +150,8 @@ class ConsumerGroup(ClassicMembers):
             self._deadlines.remove(TimerKey(timer, member_id))
         is_full, owned = request.is_full, request.owned
 
-        def reply(held: HeldRequest, member: ConsumerMember) -> OtherAnswer:
-            return OtherAnswer(held.request_id, self._reply(member, held.before, owned, is_full=is_full))
+        def reply(held: HeldRequest, member: ConsumerMember) -> HeartbeatAnswer:
+            return HeartbeatAnswer(held.request_id, self._reply(member, held.before, owned, is_full=is_full))
 
         held = HeldRequest(request_id, self.group_epoch, before, request.owned, reply, _refusal)
         if waits:
@@ -226,7 +226,7 @@ class ConsumerGroup(ClassicMembers):
             self._leave_for_a_while(member)
         else:
             self._fence(member.id, f"{member.id} left", now_ms)
-        self._answers.append(OtherAnswer(request_id, reply))
+        self._answers.append(HeartbeatAnswer(request_id, reply))
 
     def _leave_for_a_while(self, member: ConsumerMember) -> None:
         """Keep the partitions of a static member until it comes back, or its session ends."""
@@ -238,7 +238,7 @@ class ConsumerGroup(ClassicMembers):
             state=MemberState.STABLE,
             revoking=NO_PARTITIONS,
             # Any epoch of the next incarnation, which begins again with 0, is one in which it has had them.
-            assigned_in=all_in(member.assigned, JOIN_EPOCH),
+            assignment_epochs=all_in(member.assigned, JOIN_EPOCH),
         )
         self._put(left)
         self._change(RecordType.CURRENT_ASSIGNMENT, member.id)
@@ -257,8 +257,8 @@ class ConsumerGroup(ClassicMembers):
         return HeartbeatReply(ErrorCode.none, None, member.id, member.epoch, interval_ms, assignment)
 
 
-def _refusal(request_id: RequestId, code: ErrorCode, message: str) -> OtherAnswer:
-    return OtherAnswer(request_id, HeartbeatReply(code, message))
+def _refusal(request_id: RequestId, code: ErrorCode, message: str) -> HeartbeatAnswer:
+    return HeartbeatAnswer(request_id, HeartbeatReply(code, message))
 
 
 def _check_instance(member: ConsumerMember, instance_id: str, member_id: str) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.consumer.formats import (
-    Current,
+    CurrentAssignment,
     GroupEpoch,
     RecordKey,
     RecordType,
@@ -37,7 +37,7 @@ class _Found:
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Partitions] = field(default_factory=dict)
-    places: dict[str, Current] = field(default_factory=dict)
+    currents: dict[str, CurrentAssignment] = field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
 
 
@@ -64,7 +64,7 @@ class ConsumerLoader(GroupLoader):
             case RecordType.TARGET_MEMBER:
                 found.targets[record.of] = decode_target(value)
             case RecordType.CURRENT_ASSIGNMENT:
-                found.places[record.of] = decode_current(value)
+                found.currents[record.of] = decode_current(value)
             case RecordType.REGULAR_EXPRESSION:
                 found.regexes[record.of] = decode_regex(value)
             case _:
@@ -83,7 +83,7 @@ def _restored(group_id: str, found: _Found, context: GroupContext) -> ConsumerGr
     group.assignment_epoch = found.target_epoch
     taken: dict[UUID, set[int]] = {}
     for member_id, member in found.members.items():
-        place = found.places.get(member_id)
+        place = found.currents.get(member_id)
         restored = member if place is None else _placed(member, place, taken)
         if restored.classic is not None and not restored.classic.protocols:
             restored = replace(restored, classic=None)
@@ -94,7 +94,7 @@ def _restored(group_id: str, found: _Found, context: GroupContext) -> ConsumerGr
     return group
 
 
-def _placed(member: ConsumerMember, place: Current, taken: dict[UUID, set[int]]) -> ConsumerMember:
+def _placed(member: ConsumerMember, place: CurrentAssignment, taken: dict[UUID, set[int]]) -> ConsumerMember:
     """Return the member with its epochs and partitions. One that another member has too is left to that one."""
     assigned, revoking = _not_taken(place.assigned, taken), _not_taken(place.revoking, taken)
     return replace(
@@ -104,7 +104,7 @@ def _placed(member: ConsumerMember, place: Current, taken: dict[UUID, set[int]])
         state=MemberState(place.state) if place.state in _STATES else MemberState.UNREVOKED_PARTITIONS,
         assigned=assigned,
         revoking=revoking,
-        assigned_in=kept_epochs(place.assigned_in, united(assigned, revoking)),
+        assignment_epochs=kept_epochs(place.assignment_epochs, united(assigned, revoking)),
     )
 
 

@@ -59,7 +59,7 @@ class ConsumerMember:
     assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     revoking: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     """Partitions that the member has to give up, and may still consume."""
-    assigned_in: AssignmentEpochs = field(default_factory=lambda: NO_EPOCHS)
+    assignment_epochs: AssignmentEpochs = field(default_factory=lambda: NO_EPOCHS)
     """Of the assigned and revoking partitions, and of no others (KIP-1251)."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
@@ -67,7 +67,7 @@ class ConsumerMember:
 
     def assignment_epoch(self, topic_id: UUID, index: int) -> int | None:
         """Return the epoch at which the member got a partition; None for one that it does not have."""
-        return self.assigned_in.get(topic_id, _NOT_ASSIGNED).get(index)
+        return self.assignment_epochs.get(topic_id, _NOT_ASSIGNED).get(index)
 
     def has_same_metadata(self, other: "ConsumerMember") -> bool:
         """Return whether the members differ at most in epochs, state and partitions."""
@@ -83,7 +83,7 @@ class ConsumerMember:
             and self.classic == other.classic
         )
 
-    def has_same_place(self, other: "ConsumerMember") -> bool:
+    def has_same_assignment(self, other: "ConsumerMember") -> bool:
         """Return whether the members have the same epochs, state and partitions."""
         return (
             self.epoch == other.epoch
@@ -91,5 +91,5 @@ class ConsumerMember:
             and self.state is other.state
             and self.assigned == other.assigned
             and self.revoking == other.revoking
-            and self.assigned_in == other.assigned_in
+            and self.assignment_epochs == other.assignment_epochs
         )

@@ -87,8 +87,8 @@ def _without_unsubscribed(
             assigned=assigned,
             revoking=revoking,
         )
-    assigned_in = kept_epochs(member.assigned_in, united(assigned, member.revoking))
-    return replace(member, previous_epoch=member.epoch, assigned=assigned, assigned_in=assigned_in)
+    assignment_epochs = kept_epochs(member.assignment_epochs, united(assigned, member.revoking))
+    return replace(member, previous_epoch=member.epoch, assigned=assigned, assignment_epochs=assignment_epochs)
 
 
 def _advanced(
@@ -115,9 +115,9 @@ def _advanced(
             previous_epoch=member.epoch,
             assigned=assigned,
             revoking=revoking,
-            assigned_in=kept_epochs(member.assigned_in, member.assigned),
+            assignment_epochs=kept_epochs(member.assignment_epochs, member.assigned),
         )
-    is_waiting, assigned_in = False, kept_epochs(member.assigned_in, assigned)
+    is_waiting, assignment_epochs = False, kept_epochs(member.assignment_epochs, assigned)
     for topic_id, wanted in target.items():
         if not is_subscribed(topic_id):
             continue
@@ -126,7 +126,7 @@ def _advanced(
         is_waiting |= len(free) < len(missing)
         if free:
             assigned[topic_id] = assigned.get(topic_id, frozenset()) | free
-            assigned_in.setdefault(topic_id, {}).update(dict.fromkeys(free, target_epoch))
+            assignment_epochs.setdefault(topic_id, {}).update(dict.fromkeys(free, target_epoch))
     return replace(
         member,
         state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
@@ -134,5 +134,5 @@ def _advanced(
         previous_epoch=member.epoch,
         assigned=assigned,
         revoking=NO_PARTITIONS,
-        assigned_in=assigned_in,
+        assignment_epochs=assignment_epochs,
     )

@@ -369,7 +369,7 @@ class ConsumerGroupState(ClassicMembership):
         target = self.targets.get(member_id, NO_PARTITIONS)
         is_subscribed = partial(self._is_subscribed, member)
         updated = reconcile(member, self.assignment_epoch, target, owned, self.members.owner_of, is_subscribed)
-        if updated is not member and not updated.has_same_place(member):
+        if updated is not member and not updated.has_same_assignment(member):
             self._put(updated)
             self._change(RecordType.CURRENT_ASSIGNMENT, member_id)
             self._time_revocation(updated, now_ms)

@@ -98,7 +98,7 @@ class ShareEpoch(NamedTuple):
 _NO_EPOCH = ShareEpoch(0, 0)
 
 
-class ShareCurrent(NamedTuple):
+class ShareCurrentAssignment(NamedTuple):
     """The value of a member's current assignment."""
 
     epoch: int
@@ -115,7 +115,7 @@ class SavedShareGroup:
     states: StatePartitions | None = None
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Partitions] = field(default_factory=dict)
-    currents: dict[str, ShareCurrent] = field(default_factory=dict)
+    currents: dict[str, ShareCurrentAssignment] = field(default_factory=dict)
     keys: list[ShareRecordKey] = field(default_factory=list)
     """The keys of all of them."""
 
@@ -174,11 +174,11 @@ def encode_current(member: ShareMember) -> bytes:
     return VALUE_VERSION + epochs + _STABLE + encode_partitions(member.assigned) + NO_TAGS
 
 
-def decode_current(value: bytes) -> ShareCurrent:
+def decode_current(value: bytes) -> ShareCurrentAssignment:
     """Raises CorruptBatch."""
     fields = value_fields(value)
     epoch, previous_epoch, _ = fields.int32(), fields.int32(), fields.int8()
-    return ShareCurrent(epoch, previous_epoch, read_partitions(fields))
+    return ShareCurrentAssignment(epoch, previous_epoch, read_partitions(fields))
 
 
 def encode_state_partitions(value: StatePartitions) -> bytes:

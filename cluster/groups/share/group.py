@@ -19,7 +19,7 @@ from cordwood.cluster.groups.any_group import AnyGroup, GroupKind, TopicPartitio
 from cordwood.cluster.groups.changed_records import ChangedRecords
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
-from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, OtherAnswer, RequestId
+from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, HeartbeatAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.share.assignment import ShareAssignmentInput, compute
 from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat, SharePartitionId, StateStart
@@ -209,12 +209,12 @@ class ShareGroup(AnyGroup):
         """Handle ShareGroupHeartbeat. The reply is an effect, possibly later."""
         refusal = self._refusal(request)
         if refusal is not None:
-            self._effects.append(OtherAnswer(request_id, refusal))
+            self._effects.append(HeartbeatAnswer(request_id, refusal))
             return
         if request.member_epoch == LEAVE_EPOCH:
             self._remove(self._members[request.member_id])
             reply = HeartbeatReply(ErrorCode.none, member_id=request.member_id, member_epoch=LEAVE_EPOCH)
-            self._append(OtherAnswer(request_id, reply))
+            self._append(HeartbeatAnswer(request_id, reply))
             return
         self._subscribe(request)
         self._follow_topics(now_ms)
@@ -418,7 +418,7 @@ class ShareGroup(AnyGroup):
         before = self._members.get(request.member_id)
         if before is None:
             message = f"Member {request.member_id} is not a member of group {self.group_id}."
-            self._append(OtherAnswer(waiting.request_id, HeartbeatReply(ErrorCode.unknown_member_id, message)))
+            self._append(HeartbeatAnswer(waiting.request_id, HeartbeatReply(ErrorCode.unknown_member_id, message)))
             return
         member = before
         if before.epoch != self.assignment_epoch:
@@ -434,12 +434,12 @@ class ShareGroup(AnyGroup):
             heartbeat_interval_ms=self._context.config(self.group_id).share.heartbeat_interval_ms,
             assignment=None if knows else member.assigned,
         )
-        self._append(OtherAnswer(waiting.request_id, reply))
+        self._append(HeartbeatAnswer(waiting.request_id, reply))
 
     def _change(self, kind: ShareRecordType, member_id: str = "") -> None:
         self._records.change(ShareRecordKey(kind, member_id))
 
-    def _append(self, *answers: OtherAnswer) -> None:
+    def _append(self, *answers: HeartbeatAnswer) -> None:
         contents = self._records.take(self._value_of)
         if contents or answers:
             self._effects.append(AppendRecords(contents, answers))

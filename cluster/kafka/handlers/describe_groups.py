@@ -11,7 +11,7 @@ from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGrou
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -46,7 +46,7 @@ def _described(call: Call, permitted: Mapping[str, int], group_id: str) -> Descr
         group = call.services.groups.group(group_id)
     except Refused as refusal:
         return _absent(group_id, refusal.code, "", refusal.message)
-    if not isinstance(group, Group):
+    if not isinstance(group, ClassicGroup):
         # Groups of other kinds have requests of their own, as in Kafka.
         # Before version 6 an unknown group is a dead group.
         if call.version < _FIRST_WITH_NOT_FOUND:
@@ -66,7 +66,7 @@ def _described(call: Call, permitted: Mapping[str, int], group_id: str) -> Descr
     )
 
 
-def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
+def _members(group: ClassicGroup) -> tuple[DescribedGroupMember, ...]:
     """Return the members, with the metadata for the protocol of a stable group."""
     protocol = group.protocol if group.state is State.STABLE else None
 

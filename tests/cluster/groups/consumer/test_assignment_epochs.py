@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.groups.consumer.conversion import members_of_classic
 from cordwood.cluster.groups.consumer.embedded import encode_assignment
 from cordwood.cluster.groups.exchange import MemberProtocol, SavedGroup, SavedMember
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.resources.turns import at_once
 
@@ -92,7 +92,7 @@ def test_a_static_member_that_comes_back_has_all_from_the_beginning() -> None:
     group.settle()
     group.leave("anna", epoch=-2)
     before = group.consumers.members.by_id["id-anna"]
-    assert {epoch for epochs in before.assigned_in.values() for epoch in epochs.values()} == {0}
+    assert {epoch for epochs in before.assignment_epochs.values() for epoch in epochs.values()} == {0}
     assert commit(group, "anna", 1, *before_places(group)) is STALE, "a member that has left commits nothing"
     group.clients["anna"].id = "id-anna-again"
     group.join("anna", instance_id="desk")
@@ -110,7 +110,7 @@ def test_partitions_of_a_classic_group_were_assigned_in_its_generation() -> None
     metadata = b"\x00\x00\x00\x00\x00\x01\x00\x07flights\xff\xff\xff\xff"
     own = encode_assignment(0, {"flights": frozenset({0, 1})})
     saved = SavedMember("c", None, "old", "/h", 20_000, 10_000, metadata, own)
-    classic = at_once(Group.restore("group", SavedGroup("consumer", 5, "range", "c", (saved,)), GroupSettings()))
+    classic = at_once(ClassicGroup.restore("group", SavedGroup("consumer", 5, "range", "c", (saved,)), GroupSettings()))
     classic.keep_protocols({"c": (MemberProtocol("range", metadata),)})
     (member,) = members_of_classic(classic, group.context.topics())
-    assert member.assigned_in == {group.ids["flights"]: {0: 5, 1: 5}}
+    assert member.assignment_epochs == {group.ids["flights"]: {0: 5, 1: 5}}

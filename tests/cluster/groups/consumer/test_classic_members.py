@@ -24,7 +24,7 @@ from cordwood.cluster.groups.exchange import (
     Sync,
     SyncReply,
 )
-from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import MigrationPolicy
 from cordwood.cluster.resources.turns import at_once
@@ -72,7 +72,7 @@ def beat(group: ConsumerGroupScenario, member_id: str, generation: int) -> Error
     return group.consumers.heartbeat(member_id, None, generation, group.now_ms)
 
 
-def classic_group(group: ConsumerGroupScenario, *members: str, **fields: Any) -> Group:
+def classic_group(group: ConsumerGroupScenario, *members: str, **fields: Any) -> ClassicGroup:
     """Return a stable classic group in generation 5, of which the first member has everything."""
     group.context.topics()
     everything = encode_assignment(1, {"flights": frozenset(range(6))})
@@ -90,7 +90,7 @@ def classic_group(group: ConsumerGroupScenario, *members: str, **fields: Any) ->
         for name in members
     ]
     record = SavedGroup("consumer", 5, "cooperative-sticky", members[0], tuple(saved))
-    made = at_once(Group.restore("group", replace(record, **fields), group.context.settings))
+    made = at_once(ClassicGroup.restore("group", replace(record, **fields), group.context.settings))
     made.begin_sessions(group.now_ms)
     return made
 
@@ -166,7 +166,7 @@ def test_the_last_new_member_leaves_a_classic_group(group: ConsumerGroupScenario
     reply = group.leave("anna")
     assert reply.code is ErrorCode.none
     classic = group.group
-    assert isinstance(classic, Group)
+    assert isinstance(classic, ClassicGroup)
     assert (classic.state, classic.generation) == (State.PREPARING_REBALANCE, 5)
     assert {member.id for member in classic.members} == {"c1", "c2"}
     assert {int.from_bytes(key[:2], "big") for key in group.log} <= {2}
@@ -185,7 +185,7 @@ def test_an_expiry_downgrades_too(group: ConsumerGroupScenario) -> None:
             group.perform()
             if isinstance(group.group, ConsumerGroup):
                 join(group, "c1")
-    assert isinstance(group.group, Group)
+    assert isinstance(group.group, ClassicGroup)
 
 
 def test_downgrades_can_be_disabled() -> None:
@@ -259,5 +259,5 @@ def test_joining_an_empty_consumer_group_makes_a_classic_one(group: ConsumerGrou
     protocols = (MemberProtocol("range", subscription({}, "flights")),)
     group.consumers.join(Join("", "consumer", protocols, 10_000, 20_000), request_id, "c1", group.now_ms)
     group.perform()
-    assert isinstance(group.group, Group)
+    assert isinstance(group.group, ClassicGroup)
     assert group.log == {}

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.consumer.formats import (
-    Current,
+    CurrentAssignment,
     GroupEpoch,
     RecordKey,
     RecordType,
@@ -59,7 +59,7 @@ def with_epochs(member: ConsumerMember) -> ConsumerMember:
         topic_id: {index: index % 7 for index in indexes}
         for topic_id, indexes in united(member.assigned, revoking).items()
     }
-    return replace(member, revoking=revoking, assigned_in=epochs)
+    return replace(member, revoking=revoking, assignment_epochs=epochs)
 
 
 members = st.builds(
@@ -114,14 +114,14 @@ def test_values_are_kafkas() -> None:
         previous_epoch=2,
         state=MemberState.UNREVOKED_PARTITIONS,
         revoking=target,
-        assigned_in={TOPIC: {5: 1, 0: 2}},
+        assignment_epochs={TOPIC: {5: 1, 0: 2}},
     )
     head = b"\x00\x00\x00\x00\x00\x03\x00\x00\x00\x02\x01" + b"\x01"
     # The assignment epochs are the tagged field 0 of a topic, in the order of its partitions (Kafka 4.3).
     epochs = b"\x01\x00\x09" + b"\x03\x00\x00\x00\x02\x00\x00\x00\x01"
     assert encode_current(member) == head + b"\x02" + ID + indexes + epochs + b"\x00"
     # Those of records without them are the member's epoch.
-    without = Current(3, 2, MemberState.UNREVOKED_PARTITIONS, {}, target, {TOPIC: {5: 3, 0: 3}})
+    without = CurrentAssignment(3, 2, MemberState.UNREVOKED_PARTITIONS, {}, target, {TOPIC: {5: 3, 0: 3}})
     assert decode_current(head + places + b"\x00") == without
     one_missing = b"\x01\x00\x05" + b"\x02\x00\x00\x00\x02"
     assert decode_current(head + b"\x02" + ID + indexes + one_missing + b"\x00") == without
@@ -153,8 +153,8 @@ def test_a_members_metadata_is_kafkas() -> None:
 @given(members)
 def test_members_round_trip(member: ConsumerMember) -> None:
     assert decode_member("m", encode_member(member)).has_same_metadata(member)
-    place = Current(
-        member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking, member.assigned_in
+    place = CurrentAssignment(
+        member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking, member.assignment_epochs
     )
     assert decode_current(encode_current(member)) == place
     assert decode_target(encode_target(member.assigned)) == member.assigned

@@ -11,7 +11,7 @@ from cordwood.cluster.groups.share import formats
 from cordwood.cluster.groups.share.exchange import Initialize
 from cordwood.cluster.groups.share.formats import (
     NamedPartitions,
-    ShareCurrent,
+    ShareCurrentAssignment,
     ShareEpoch,
     ShareRecordKey,
     ShareRecordType,
@@ -63,7 +63,7 @@ def test_values_are_read_as_they_were_written() -> None:
     assert formats.decode_epoch(formats.encode_epoch(ShareEpoch(3, -9))) == ShareEpoch(3, -9)
     assert target_assignment.decode_target_epoch(target_assignment.encode_target_epoch(3)) == 3
     assert target_assignment.decode_target(target_assignment.encode_target(MEMBER.assigned)) == MEMBER.assigned
-    assert formats.decode_current(formats.encode_current(MEMBER)) == ShareCurrent(5, 4, MEMBER.assigned)
+    assert formats.decode_current(formats.encode_current(MEMBER)) == ShareCurrentAssignment(5, 4, MEMBER.assigned)
     member = ShareMember("a", "rack", "client", "/127.0.0.1", MEMBER.topics)
     assert formats.decode_member("a", formats.encode_member(MEMBER)) == member
     named = {TOPIC: NamedPartitions("t", frozenset({0, 4}))}

@@ -1,4 +1,4 @@
-"""Membership of the share groups of this broker: requests and replies. A thin shell; `share/group.py` has the rules."""
+"""Share groups of this broker: heartbeats and start offsets. A thin shell; `share/group.py` has the rules."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,8 +21,8 @@ Outcomes = dict[TopicPartition, Refused | None]
 NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
-class ShareMembership:
-    """All share groups of this broker. Methods raise Refused for one that is not, not yet or no longer served here."""
+class ShareGroups:
+    """The share groups of this broker. Methods raise Refused for a group that is not served here."""
 
     def __init__(
         self, context: GroupContext, state_store: GroupStateStore, effect_runner: EffectRunner, states: StateWork
@@ -37,12 +37,10 @@ class ShareMembership:
             shard, group = await self._open(group_id)
         else:
             shard, group = self._known(group_id)
-        request_id = self._effect_runner.others.enter()
+        request_id = self._effect_runner.heartbeats.enter()
         group.heartbeat(request, request_id, self._effect_runner.now_ms())
         self._effect_runner.perform(shard, group)
-        reply = await self._effect_runner.others.wait(request_id)
-        assert isinstance(reply, HeartbeatReply), "a share group answers heartbeats"
-        return reply
+        return await self._effect_runner.heartbeats.wait(request_id)
 
     def group(self, group_id: str) -> ShareGroup:
         """Return a group, which must not be changed. Raises Refused if there is none of that id."""
