@@ -11,7 +11,7 @@ from cordwood.cluster.coordination.topic import ReplicatedTopic, TopicCreation
 from cordwood.cluster.groups.context import GroupContext, topics_in
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings, offsets_topic
-from cordwood.cluster.groups.share.state_work import StateKeeper
+from cordwood.cluster.groups.share.state_requests import Persister
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.share.settings import share_topic
@@ -38,7 +38,7 @@ class Coordinators:
         self._wall_clock, self._rng = wall_clock, rng
         self._group_configs = group_configs
 
-    def of_groups(self, turns: Turns, share_states: StateKeeper) -> GroupCoordinator:
+    def of_groups(self, turns: Turns, persister: Persister) -> GroupCoordinator:
         """Return the coordinator of groups."""
         return GroupCoordinator(
             context=GroupContext(
@@ -49,7 +49,7 @@ class Coordinators:
             wall_clock=self._wall_clock,
             rng=self._rng,
             turns=turns,
-            share_states=share_states,
+            persister=persister,
         )
 
     def of_transactions(

@@ -1,4 +1,4 @@
-"""Group coordinator: requests to the consumer groups of this broker, and their replies.
+"""Group coordinator: requests to the groups of this broker, and their replies.
 
 A thin shell. `group.py` has the rules, and `effects.py` executes the effects that they ask for. `shard.py` holds one
 partition of `__consumer_offsets` in memory, and `state_store.py` writes it.
@@ -26,7 +26,7 @@ from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.share.group import ShareGroup
-from cordwood.cluster.groups.share.state_work import NoStates, StateKeeper, StateWork
+from cordwood.cluster.groups.share.state_requests import Persister, ShareStateRequests
 from cordwood.cluster.groups.share_groups import ShareGroups
 from cordwood.cluster.groups.state_store import GroupStateStore, Verify
 from cordwood.cluster.metadata.image import Image, TopicImage, changed_topics
@@ -71,7 +71,7 @@ class GroupCoordinator:
         wall_clock: Callable[[], int],
         rng: random.Random,
         turns: Turns | None = None,
-        share_states: StateKeeper | None = None,
+        persister: Persister | None = None,
     ) -> None:
         context, settings = replace(context, wall_clock=wall_clock), context.settings
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
@@ -86,7 +86,7 @@ class GroupCoordinator:
             self._lost,
             self._turns,
         )
-        states = StateWork(share_states or NoStates())
+        states = ShareStateRequests(persister)
         self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock, self._turns, states)
         self.shares = ShareGroups(context, self._state_store, self._effect_runner, states)
         self.consumers = ConsumerGroups(self._state_store, self._effect_runner, context, rng)

@@ -42,7 +42,7 @@ from cordwood.cluster.groups.pace import ReplyPace
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.groups.share.group import ShareGroup
-from cordwood.cluster.groups.share.state_work import StateWork
+from cordwood.cluster.groups.share.state_requests import ShareStateRequests
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.resources.turns import FREE_STEPS, Turns, at_once
 from cordwood.replication.tasks import Tasks
@@ -103,7 +103,7 @@ class EffectRunner:
         tasks: Tasks,
         wall_clock: Callable[[], int],
         turns: Turns,
-        states: StateWork,
+        states: ShareStateRequests,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         pace, numbers = ReplyPace(self._loop), count(1)

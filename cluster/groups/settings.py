@@ -1,4 +1,4 @@
-"""Settings of consumer groups."""
+"""Settings of groups."""
 
 from dataclasses import dataclass
 from enum import Enum

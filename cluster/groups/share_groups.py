@@ -12,7 +12,7 @@ from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.share.exchange import ShareHeartbeat, SharePartitionId, check_heartbeat
 from cordwood.cluster.groups.share.group import ShareGroup
-from cordwood.cluster.groups.share.state_work import StateSummary, StateWork
+from cordwood.cluster.groups.share.state_requests import ShareStateRequests, StateSummary
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.metadata.image import TopicImage
 
@@ -25,7 +25,11 @@ class ShareGroups:
     """The share groups of this broker. Methods raise Refused for a group that is not served here."""
 
     def __init__(
-        self, context: GroupContext, state_store: GroupStateStore, effect_runner: EffectRunner, states: StateWork
+        self,
+        context: GroupContext,
+        state_store: GroupStateStore,
+        effect_runner: EffectRunner,
+        states: ShareStateRequests,
     ) -> None:
         self._context, self._state_store, self._effect_runner = context, state_store, effect_runner
         self._states = states

@@ -70,7 +70,7 @@ class GroupsFixture(AdminFixture):
             topic_exists=lambda name: name in self.image.topics_by_name,
             wall_clock=lambda: NOW_MS,
             rng=self.services.rng,
-            share_states=self.share_states,
+            persister=self.share_states,
         )
         self.services.groups.start()
 

@@ -20,7 +20,7 @@ from kio.schema.describe_share_group_offsets.v1.response import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.share.state_work import StateSummary
+from cordwood.cluster.groups.share.state_requests import StateSummary
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call

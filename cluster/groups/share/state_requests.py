@@ -29,8 +29,8 @@ class StateSummary(Protocol):
     def delivery_complete_count(self) -> int: ...
 
 
-class StateKeeper(Protocol):
-    """The client of the share coordinators. Its methods raise Refused."""
+class Persister(Protocol):
+    """The way to the share coordinators, which `cluster/share` implements. Its methods raise Refused."""
 
     async def initialize(
         self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
@@ -44,18 +44,24 @@ class StateKeeper(Protocol):
 Refusals = dict[SharePartitionId, Refused]
 
 
-class StateWork:
-    """Requests to the share coordinators for many partitions of one group."""
+class ShareStateRequests:
+    """Requests to the share coordinators for many partitions of one group. Without a persister all are refused."""
 
-    def __init__(self, keeper: StateKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, persister: Persister | None) -> None:
+        self._known_persister = persister
+
+    @property
+    def _persister(self) -> Persister:
+        if self._known_persister is None:
+            raise Refused(ErrorCode.coordinator_not_available)
+        return self._known_persister
 
     async def initialize(self, group_id: str, partitions: Mapping[SharePartitionId, StateStart]) -> Refusals:
         """Initialize states. Return the refusals."""
 
         async def ask(partition: SharePartitionId) -> None:
             start = partitions[partition]
-            await self._keeper.initialize(group_id, *partition, start.state_epoch, start.start_offset)
+            await self._persister.initialize(group_id, *partition, start.state_epoch, start.start_offset)
 
         return _refusals(await _each(partitions, ask))
 
@@ -63,7 +69,7 @@ class StateWork:
         """Delete states. Return the refusals."""
 
         async def ask(partition: SharePartitionId) -> None:
-            await self._keeper.delete(group_id, *partition)
+            await self._persister.delete(group_id, *partition)
 
         return _refusals(await _each(partitions, ask))
 
@@ -73,29 +79,9 @@ class StateWork:
         """Return a summary or a refusal for each partition."""
 
         async def ask(partition: SharePartitionId) -> StateSummary:
-            return await self._keeper.summarize(group_id, *partition)
+            return await self._persister.summarize(group_id, *partition)
 
         return await _each(partitions, ask)
-
-
-class NoStates:
-    """The keeper of a broker that has no share coordinator: every request is refused."""
-
-    async def initialize(
-        self,
-        group_id: str,  # noqa: ARG002
-        topic_id: UUID,  # noqa: ARG002
-        partition: int,  # noqa: ARG002
-        state_epoch: int,  # noqa: ARG002
-        start_offset: int,  # noqa: ARG002
-    ) -> None:
-        raise Refused(ErrorCode.coordinator_not_available)
-
-    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:  # noqa: ARG002
-        raise Refused(ErrorCode.coordinator_not_available)
-
-    async def summarize(self, group_id: str, topic_id: UUID, partition: int) -> StateSummary:  # noqa: ARG002
-        raise Refused(ErrorCode.coordinator_not_available)
 
 
 async def _each(
