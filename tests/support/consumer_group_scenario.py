@@ -76,6 +76,7 @@ class ConsumerGroupScenario:
         self.written: list[bytes] = []
         """Keys of the records of the last step, in order."""
         self.log_code = ErrorCode.none
+        self.failed_writes = 0
         self.reasons: list[str] = []
         self.computes: list[Compute] = []
         self.holds_computations = False
@@ -222,6 +223,7 @@ class ConsumerGroupScenario:
 
     def _append(self, append: AppendRecords) -> None:
         if self.log_code is not ErrorCode.none and append.contents:
+            self.failed_writes += 1
             for answer in append.answers:
                 self.replies[answer.request_id] = self.log_code
             self.group.not_appended(append, self.log_code, self.now_ms)

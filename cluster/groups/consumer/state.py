@@ -50,6 +50,8 @@ from cordwood.cluster.resources.turns import Steps, at_once
 
 RELEASED_AT_ONCE_MAX = 200
 """Largest number of requests that one event reconciles and replies to. The others follow in the next iterations."""
+WRITE_AGAIN_MS = 1_000
+"""The pause after a write that failed. A request that needs a write does not wait for its end."""
 
 
 class ConsumerState(Enum):
@@ -72,11 +74,16 @@ class Timer(Enum):
     CLASSIC_SYNC = "SyncGroup, after JoinGroup"
     RELEASE = "the rest of the requests whose assignment is there"
     """Of the group: it has no member id."""
+    WRITE = "the records of a write that failed"
+    """Of the group, too."""
 
 
 class TimerKey(NamedTuple):
     timer: Timer
     member_id: str
+
+
+_WRITE_AGAIN = TimerKey(Timer.WRITE, "")
 
 
 @dataclass(slots=True)
@@ -194,8 +201,11 @@ class ConsumerGroupState(ClassicMembership):
             # The records stay noted: if the change of kind cannot be written, this group goes on.
             self._effects.append(replace(self._successor, answers=answers))
             self._successor = None
-        elif (contents := self.records.take(self._value_of)) or answers:
-            self._effects.append(AppendRecords(contents, answers))
+        elif answers or _WRITE_AGAIN not in self._deadlines:
+            self._deadlines.remove(_WRITE_AGAIN)
+            contents = self.records.take(self._value_of)
+            if contents or answers:
+                self._effects.append(AppendRecords(contents, answers))
         self._encoded_targets.clear()
         effects, self._effects = self._effects, []
         return effects
@@ -210,7 +220,10 @@ class ConsumerGroupState(ClassicMembership):
         return self._deadlines.next()
 
     def not_appended(self, append: AppendRecords, code: ErrorCode, now_ms: int) -> None:  # noqa: ARG002
-        self.records.change_again(append.contents)
+        """Note the records again. They go with the next reply, or after a pause: the log may refuse them at once."""
+        if append.contents:
+            self.records.change_again(append.contents)
+            self._deadlines.put(_WRITE_AGAIN, now_ms + WRITE_AGAIN_MS)
 
     def topics_changed(self, names: frozenset[str]) -> None:
         self.topics.note_changed(names)

@@ -4,7 +4,7 @@ import pytest
 from consumer_group_scenario import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, ConsumerGroupScenario
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.consumer.state import ConsumerState
+from cordwood.cluster.groups.consumer.state import WRITE_AGAIN_MS, ConsumerState
 
 ALL = {("flights", index) for index in range(6)}
 FLIGHTS = [("flights", 0)]
@@ -219,6 +219,24 @@ def test_a_failed_write_refuses_the_request_and_goes_with_the_next(group: Consum
     group.reload()
     group.settle()
     assert group.counts() == before == {"anna": 3, "ben": 3}
+
+
+def test_a_failed_write_is_repeated_after_a_pause_and_without_a_request(group: ConsumerGroupScenario) -> None:
+    group.join("anna")
+    group.join("ben")
+    group.settle()
+    group.log_code = ErrorCode.not_enough_replicas
+    assert group.leave("anna").code is ErrorCode.not_enough_replicas
+    writes = group.failed_writes
+    for _ in range(3):
+        group.perform()
+    assert group.failed_writes == writes
+    group.pass_time(3 * WRITE_AGAIN_MS)
+    assert writes < group.failed_writes <= writes + 3
+    group.log_code = ErrorCode.none
+    group.pass_time(WRITE_AGAIN_MS)
+    group.reload()
+    assert set(group.consumers.members.by_id) == {"id-ben"}
 
 
 def test_only_the_members_that_changed_are_written(group: ConsumerGroupScenario) -> None:
