@@ -44,7 +44,9 @@ class CommittedBatches:
             try:
                 for batch in batches(disk, partition, cursor, watermark):
                     known_end = self._known_end
-                    yield from self._compare_batch(broker_id, peek(batch), is_compacted=is_compacted)
+                    yield from self._compare_batch(
+                        broker_id, peek(batch), is_compacted=is_compacted, log_start=partition.log.log_start
+                    )
                     if is_compacted and self._known_end > known_end:
                         self._contents.take(batch)
                 if is_compacted:
@@ -73,10 +75,14 @@ class CommittedBatches:
             yield "rule-2", f"{self._name} on broker {broker_id} was compacted, and {loss}"
 
     def _compare_batch(
-        self, broker_id: int, header: BatchHeader, *, is_compacted: bool = False
+        self, broker_id: int, header: BatchHeader, *, is_compacted: bool = False, log_start: int = 0
     ) -> Iterator[tuple[str, str]]:
         batch = (header.base_offset, header.end, header.crc, header.leader_epoch)
         known = self._batches.get(header.base_offset)
+        if header.end <= log_start and known != batch:
+            # Deleted, and in no log any more. A replica that was not in sync may have had another batch there: leaders
+            # know epochs from their log start on, so that it is not truncated below that (KIP-101).
+            return
         if is_compacted and header.base_offset < self._known_end:
             if known is None and not header.record_count:
                 # A batch without records that closes a rewritten segment.
