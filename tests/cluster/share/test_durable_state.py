@@ -128,6 +128,35 @@ def test_acknowledgements_fail_while_their_state_cannot_be_stored() -> None:
     with_members(story)
 
 
+def test_a_lock_that_ends_while_nothing_can_be_stored_is_released_afterwards() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a")
+        await group.member().fetch()
+        await group.configure_topic("__share_group_state", **{"max.message.bytes": "1"})
+        waiting = asyncio.ensure_future(group.member().fetch(wait_s=60))
+        await asyncio.sleep(35)
+        assert not waiting.done()
+        await group.configure_topic("__share_group_state", **{"max.message.bytes": "10000"})
+        assert (await waiting).acquired == [(0, 0, 2)]
+
+    with_members(story)
+
+
+def test_records_at_offsets_that_the_log_has_lost_are_delivered() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b")
+        await group.configure_topic(TOPIC, **{"flush.policy": "os"})
+        await group.produce("lost", "lost")
+        worker = group.member()
+        await worker.fetch()
+        assert await worker.acknowledge(1, 3) is NONE
+        await group.power_cut()
+        await group.produce("c", "d")
+        assert (await group.member().fetch(wait_s=5)).values == [b"a", b"c", b"d"]
+
+    with_members(story)
+
+
 def test_the_states_of_a_deleted_topic_are_deleted() -> None:
     async def story(group: ShareFixture) -> None:
         await group.produce("a")

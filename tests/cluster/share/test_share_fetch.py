@@ -120,6 +120,37 @@ def test_a_lock_that_ends_lets_others_have_the_record() -> None:
     with_members(story)
 
 
+def test_each_lock_ends_in_its_own_time() -> None:
+    async def story(group: ShareFixture) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await group.produce("a")
+        await group.member().fetch()
+        await asyncio.sleep(20)
+        await group.produce("b")
+        await group.member().fetch()
+        other = group.member()
+        for offset, ends in ((0, 30), (1, 50)):
+            assert (await other.fetch(wait_s=60)).acquired == [(offset, offset, 2)]
+            assert ends <= loop.time() - began < ends + 2
+
+    with_members(story)
+
+
+def test_a_shorter_lock_does_not_wait_for_a_longer_one() -> None:
+    async def story(group: ShareFixture) -> None:
+        for value in "ab":
+            await group.produce(value)
+        await group.member().fetch(max_records=1)
+        await group.configure(**{"share.record.lock.duration.ms": "20000"})
+        await group.member().fetch(max_records=1)
+        began = asyncio.get_running_loop().time()
+        assert (await group.member().fetch(wait_s=60)).acquired == [(1, 1, 2)]
+        assert 20 <= asyncio.get_running_loop().time() - began < 22
+
+    with_members(story)
+
+
 def test_a_renewed_lock_is_kept() -> None:
     async def story(group: ShareFixture) -> None:
         await group.produce("a")

@@ -55,6 +55,13 @@ def test_an_initialization_without_an_offset_keeps_what_is_known() -> None:
     assert moved.snapshot_epoch > state.snapshot_epoch, "earlier updates do not count"
 
 
+def test_what_was_stored_before_a_failover_is_stored_after_the_next_one() -> None:
+    snapshot = BEGUN.snapshot()
+    update = snapshot.written(2, 3, 10, [batch(12, 14)], 2)
+    restored = snapshot.restored(update).written(2, 3, 10, [batch(16, 17)], 3)
+    assert snapshot.restored(restored).batches == (batch(12, 14), batch(16, 17))
+
+
 def test_overlapping_batches() -> None:
     known = [batch(0, 10, FREE, 1), batch(20, 30, DEAD, 5)]
     assert merged(known, [batch(4, 6, DONE, 1), batch(8, 22, FREE, 2)], 2) == (

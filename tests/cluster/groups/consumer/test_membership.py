@@ -155,6 +155,20 @@ def test_a_member_that_does_not_revoke_in_time_is_removed(group: ConsumerGroupSc
     assert group.owns("ben") == ALL
 
 
+def test_the_time_to_revoke_goes_on_after_a_failover(group: ConsumerGroupScenario) -> None:
+    group.join("anna")
+    group.beat("anna")
+    group.join("ben")
+    held = group.clients["anna"].owned
+    group.send("anna", owned=held)
+    group.reload()
+    for _ in range(REBALANCE_MS // HEARTBEAT_MS + 2):
+        if "id-anna" in group.consumers.members.by_id:
+            group.send("anna", owned=held)
+        group.pass_time(HEARTBEAT_MS, "ben")
+    assert "id-anna" not in group.consumers.members.by_id
+
+
 def test_a_member_that_revokes_in_time_stays(group: ConsumerGroupScenario) -> None:
     group.join("anna")
     group.join("ben")
@@ -292,6 +306,29 @@ def test_a_member_that_leaves_while_its_assignment_is_computed_is_refused(group:
     assert codes == [ErrorCode.unknown_member_id, ErrorCode.none]
     group.finish_computations()
     assert group.consumers.state is ConsumerState.EMPTY
+
+
+def test_a_member_that_leaves_while_its_assignment_is_computed_leaves_no_records(group: ConsumerGroupScenario) -> None:
+    group.change_topic("flights", 1000)
+    group.join("anna")
+    group.holds_computations = True
+    group.send("ben", rebalance_timeout_ms=REBALANCE_MS, topics=frozenset({"flights"}), owned={})
+    group.leave("ben")
+    group.finish_computations()
+    assert not [key for key in group.log if b"id-ben" in key]
+    assert group.consumers.targets.keys() == {"id-anna"}
+
+
+def test_a_group_is_stable_once_all_members_have_the_new_assignment(group: ConsumerGroupScenario) -> None:
+    group.join("anna")
+    group.join("ben")
+    group.settle()
+    group.change_topic("flights", 8)
+    for _ in range(3):
+        group.beat("ben")
+    assert group.consumers.state is ConsumerState.RECONCILING, "the other member does not know of it"
+    group.settle()
+    assert group.consumers.state is ConsumerState.STABLE
 
 
 def test_commits_need_the_members_epoch(group: ConsumerGroupScenario) -> None:

@@ -68,6 +68,19 @@ def test_a_member_that_leaves_makes_room() -> None:
     assert group.group.assignment_epoch == group.group.epoch
 
 
+def test_a_group_does_not_read_what_only_a_former_member_read() -> None:
+    group = ShareGroupScenario(flights=1, trains=1)
+    group.join("a", "flights", "trains")
+    group.join("b", "flights")
+    group.leave("a")
+    assert (group.group.subscribed_topics, group.group.reads("trains")) == (frozenset({"flights"}), False)
+    group.settle()
+    epoch = group.group.epoch
+    group.create("trains", 2)
+    group.settle()
+    assert group.group.epoch == epoch
+
+
 def test_a_silent_member_is_removed() -> None:
     group = ShareGroupScenario(flights=4)
     group.join("a", "flights")

@@ -90,6 +90,17 @@ def test_a_restored_group_goes_on_as_before() -> None:
     assert group.group.member_count == 0
 
 
+def test_members_that_are_silent_after_a_failover_are_removed() -> None:
+    group = ShareGroupScenario(flights=1)
+    group.join("a", "flights")
+    group.pass_time(40_000)
+    group.reload()
+    group.pass_time(44_999)
+    assert group.group.member_count == 1
+    group.pass_time(1)
+    assert group.group.member_count == 0
+
+
 def test_a_restored_group_follows_topics_that_changed_meanwhile() -> None:
     group = ShareGroupScenario(flights=1)
     group.join("a", "flights")

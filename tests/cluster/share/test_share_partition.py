@@ -1,0 +1,63 @@
+"""The records of one share partition: acknowledgements over a moved start, a lowered limit, and what is written."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules, StateWrite
+from cordwood.cluster.share.states import AcknowledgementBatch
+
+ACCEPT, RELEASE = 1, 2
+
+
+def acquire(state: SharePartition, member: str, start: int, end: int) -> list[tuple[int, int, int]]:
+    acquired = state.acquire(member, start, [LogBatch(start, end)], end - start, 0.0, batch_size=1000)
+    return [tuple(one) for one in acquired]
+
+
+def acknowledge(state: SharePartition, member: str, start: int, end: int, kind: int = ACCEPT) -> None:
+    state.acknowledge(member, [AcknowledgementBatch(start, end, (kind,))], 0.0)
+
+
+def written(state: SharePartition) -> StateWrite:
+    """Write what waits to be written, and store it."""
+    write = state.begin_write()
+    assert write is not None
+    state.committed()
+    return write
+
+
+def test_a_batch_across_the_start_offset_acknowledges_only_what_its_member_has() -> None:
+    state = SharePartition(0)
+    acquire(state, "a", 0, 10)
+    state.move_log_start(5)
+    with pytest.raises(Refused) as refused:
+        acknowledge(state, "b", 3, 8)
+    assert refused.value.code is ErrorCode.invalid_record_state
+    acknowledge(state, "a", 3, 8)
+    assert written(state).start_offset == 8
+
+
+def test_records_that_were_delivered_as_often_as_a_lowered_limit_are_not_delivered_again() -> None:
+    state = SharePartition(0, (), ShareRules(delivery_count_limit=5))
+    for count in (1, 2):
+        assert acquire(state, "a", 0, 3) == [(0, 3, count)]
+        acknowledge(state, "a", 0, 3, RELEASE)
+        written(state)
+    state.rules = ShareRules(delivery_count_limit=2)
+    assert acquire(state, "a", 0, 4) == [(3, 4, 1)]
+    written(state)
+    assert state.start_offset == 3, "the records are archived"
+
+
+def test_a_write_counts_the_records_that_are_done_once_it_is_stored() -> None:
+    state = SharePartition(0)
+    acquire(state, "a", 0, 10)
+    acknowledge(state, "a", 4, 6)
+    assert written(state).delivery_complete_count == 2
+    acknowledge(state, "a", 8, 9)
+    assert written(state).delivery_complete_count == 3
+    acknowledge(state, "a", 0, 1)
+    assert written(state)[0:3:2] == (1, 3)
+    acknowledge(state, "a", 1, 4)
+    assert written(state)[0:3:2] == (6, 1), "the start offset has passed the others"
