@@ -127,6 +127,17 @@ def test_a_truncation_removes_the_rows_of_its_markers() -> None:
     assert fixture.reopened(2).firsts == firsts(2)
 
 
+def test_other_rows_after_a_truncation_are_saved_in_place_of_the_former_ones() -> None:
+    fixture = IndexFixture(3)
+    fixture.save()
+    fixture.index.truncate(BASE + 2)
+    others = [AbortedRow(9, BASE, BASE + 2, BASE), AbortedRow(9, BASE + 3, BASE + 4, BASE + 3)]
+    for other in others:
+        fixture.index.append(other)
+    fixture.save()
+    assert fixture.reopened(3).index.rows()[1:] == others
+
+
 def test_the_rows_of_a_sealed_segment_are_read_when_they_are_needed() -> None:
     fixture = IndexFixture(3)
     fixture.save(is_sealed=True)
@@ -161,6 +172,18 @@ def test_a_read_ends_with_the_last_segment_that_may_end_its_transactions() -> No
     assert aborted_between(indexes, 0, 8) == [AbortedTransaction(7, 5)]
     assert aborted_between(indexes, 0, 5) == []
     assert aborted_between(indexes[2:], 20, 31) == [AbortedTransaction(7, 5), AbortedTransaction(9, 30)]
+
+
+def test_a_block_that_was_truncated_is_searched_for_what_came_later() -> None:
+    fixture = IndexFixture()
+    rows = [AbortedRow(7, BASE + 2 * at, BASE + 2 * at + 1, BASE) for at in range(2 * ROWS_PER_BLOCK)]
+    for row in rows:
+        fixture.index.append(row)
+    assert list(fixture.index.overlapping(BASE, BASE + 2)) == rows[:1]
+    fixture.index.truncate(rows[-1].marker_offset)
+    from_before = AbortedRow(8, BASE, rows[-1].marker_offset, BASE)
+    fixture.index.append(from_before)
+    assert list(fixture.index.overlapping(BASE, BASE + 2)) == [rows[0], from_before]
 
 
 def test_rows_that_do_not_overlap_are_passed_over_in_blocks_and_none_that_does() -> None:

@@ -4,7 +4,7 @@ import pytest
 from log_fixture import DIRECTORY, LogFixture
 
 from cordwood.storage import checkpoint
-from cordwood.storage.batch import check
+from cordwood.storage.batch import TRANSACTIONAL, check
 from cordwood.storage.errors import (
     DamagedLog,
     InvalidTransactionState,
@@ -178,6 +178,26 @@ def test_a_marker_of_an_older_coordinator_is_refused(log: LogFixture) -> None:
     log.close().reopen()
     with pytest.raises(TransactionCoordinatorFenced):
         log.abort(coordinator_epoch=4)
+
+
+def test_a_new_epoch_of_the_producer_does_not_admit_an_older_coordinator(log: LogFixture) -> None:
+    log.commit(coordinator_epoch=5)
+    send(log, 0, epoch=1)
+    with pytest.raises(TransactionCoordinatorFenced):
+        log.abort(epoch=1, coordinator_epoch=4)
+
+
+def test_a_transaction_of_an_earlier_epoch_is_another_one(log: LogFixture) -> None:
+    send(log, 0)
+    for epoch, has_begun in ((0, True), (1, False)):
+        batch = encode(
+            [Record(0, 0, None, b"next")],
+            producer_id=7,
+            producer_epoch=epoch,
+            base_sequence=1,
+            attributes=TRANSACTIONAL,
+        )
+        assert log.log.producers.has_begun(check(batch)) is has_begun
 
 
 def test_a_follower_takes_markers_that_a_leader_would_refuse(log: LogFixture) -> None:

@@ -1,6 +1,6 @@
 """A scenario of one consumer group: clients act by name as the protocol asks, and the test advances the time."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -175,6 +175,18 @@ class ConsumerGroupScenario:
                 self.beat(name)
             self.group.tick(self.now_ms)
             self.perform()
+
+    def run_computation(self) -> Callable[[], None]:
+        """Run the computation that is held. Return a function that gives the group its result."""
+        (compute,) = self.computes
+        self.computes.clear()
+        result = at_once(compute.steps())
+
+        def end() -> None:
+            self.group.computed(compute, result, self.now_ms)
+            self.perform()
+
+        return end
 
     def finish_computations(self) -> None:
         """Have the computations end that were held."""

@@ -185,9 +185,13 @@ class ShareFixture:
         await self.broker.broker.stop()
         await self._start_again(self.broker._host.kill)
 
-    async def power_cut(self) -> None:
-        """Cut the power: what is not on the disk is lost. Then start the broker."""
-        await self._start_again(self.broker._host.power_cut)
+    async def power_cut(self, keep: float | None = None) -> None:
+        """Cut the power: what is not on the disk is lost, but for a share `keep`. Then start the broker."""
+        await self._start_again(lambda: self.broker._host.power_cut(keep))
+
+    def log_end(self) -> int:
+        """Return the log end of the first partition."""
+        return self._led(TOPIC).log.log_end
 
     async def _start_again(self, end: Callable[[], None]) -> None:
         end()

@@ -192,4 +192,13 @@ MUTANTS = (
         "A new leader waits for brokers that are down.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "eligible-replicas-are-forgotten",
+        "cluster/metadata/elections.py",
+        "        left = set(partition.isr) | set(partition.elr)\n",
+        "        left = set(partition.isr)\n",
+        "A replica stays eligible while nothing can be committed without it.",
+        "A partition has no leader although a replica with all its records is alive.",
+        Scenario.REPLICAS,
+    ),
 )

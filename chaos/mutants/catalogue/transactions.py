@@ -272,4 +272,13 @@ MUTANTS = (
         HANGING,
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "ids-expire-from-their-decision",
+        "cluster/transactions/transaction.py",
+        "            partitions=(),\n            update_ms=now_ms,\n        )\n\n    def expire",
+        "            partitions=(),\n        )\n\n    def expire",
+        "A transactional id expires once nothing has happened to it for long enough.",
+        "A producer loses its transactional id early.",
+        Scenario.TRANSACTIONS,
+    ),
 )

@@ -134,6 +134,12 @@ def test_whom_the_leader_drops_below_the_least_is_eligible(careful: MetadataScen
     assert (careful.partition.isr, careful.partition.elr) == ((1,), (2, 3))
 
 
+def test_who_was_eligible_stays_so_when_the_leader_drops_another() -> None:
+    strict = MetadataScenario().create(1, 2, 3, min_isr=3)
+    strict.in_sync(1, 2).in_sync(1)
+    assert (strict.partition.isr, strict.partition.elr) == ((1,), (2, 3))
+
+
 def test_a_lower_min_isr_makes_no_replica_eligible(careful: MetadataScenario) -> None:
     careful.in_sync(1).set_min_isr(1)
     assert (careful.partition.isr, careful.partition.elr) == ((1,), ())

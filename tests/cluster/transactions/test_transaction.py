@@ -372,5 +372,7 @@ def test_only_ids_without_a_transaction_expire(transaction: TransactionFixture) 
     assert not transaction.now.is_expired(NOW_MS + 5, 5)
     transaction.end("abort")
     assert not transaction.now.is_expired(NOW_MS + 5, 5)
+    decided = transaction.now
     transaction.complete()
     assert transaction.now.is_expired(NOW_MS + 5, 5)
+    assert not decided.complete(NOW_MS + 3).is_expired(NOW_MS + 5, 5), "its markers were written later"

@@ -313,7 +313,9 @@ def test_a_member_that_leaves_while_its_assignment_is_computed_leaves_no_records
     group.join("anna")
     group.holds_computations = True
     group.send("ben", rebalance_timeout_ms=REBALANCE_MS, topics=frozenset({"flights"}), owned={})
+    end = group.run_computation()
     group.leave("ben")
+    end()
     group.finish_computations()
     assert not [key for key in group.log if b"id-ben" in key]
     assert group.consumers.targets.keys() == {"id-anna"}

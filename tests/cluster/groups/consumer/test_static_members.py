@@ -27,6 +27,14 @@ def test_a_static_member_that_comes_back_has_its_partitions(group: ConsumerGroup
     assert "id-anna" not in group.consumers.members.by_id
 
 
+def test_a_static_member_that_leaves_keeps_nothing_that_it_had_to_revoke(group: ConsumerGroupScenario) -> None:
+    group.join("carl")
+    assert group.send("anna").assignment is not None  # type: ignore[union-attr]
+    group.leave("anna", -2)
+    group.settle("ben", "carl")
+    assert group.counts() == {"anna": 0, "ben": 2, "carl": 2}, "the other two are kept for the one that may come back"
+
+
 def test_a_static_member_that_stays_away_expires(group: ConsumerGroupScenario) -> None:
     group.leave("anna", -2)
     group.pass_time(SESSION_MS + 1, "ben")
