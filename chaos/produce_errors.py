@@ -57,7 +57,10 @@ configuration does not change.
 
 LOCAL_PROMISES: dict[int, tuple[ProduceGuarantee, str]] = {
     KafkaError._QUEUE_FULL: (NEVER, "librdkafka did not take the record."),
-    KafkaError._PURGE_QUEUE: (NEVER, "Purged from the queue; librdkafka has another code for what was sent."),
+    KafkaError._PURGE_QUEUE: (
+        NOT_THIS,
+        "Purged from a queue, where a record is also between two tries: an earlier one may have been written.",
+    ),
     KafkaError._PURGE_INFLIGHT: (NOTHING, "Purged after it was sent."),
     KafkaError._MSG_TIMED_OUT: (NOTHING, "librdkafka does not say whether it was ever sent."),
     KafkaError._FATAL: (NOTHING, "The producer ended; what was on its way is open."),

@@ -109,10 +109,11 @@ def test_what_no_consumer_was_given_is_found() -> None:
 
 def test_only_a_send_that_no_request_can_have_written_was_refused() -> None:
     history = HistoryBuilder()
-    for producer, error in enumerate((KafkaError.INVALID_RECORD, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE)):
+    errors = (KafkaError.INVALID_RECORD, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._QUEUE_FULL)
+    for producer, error in enumerate(errors):
         rows = [SendRow(kind, 0, 0, -1, error, 0, 1) for kind in (SendKind.INVOKED, SendKind.GIVEN_UP)]
         add_sends(history, [sends()] * producer + [sends(*rows)])
-    assert history.build().sends.outcome.tolist() == [Outcome.FAIL, Outcome.INFO, Outcome.FAIL]
+    assert history.build().sends.outcome.tolist() == [Outcome.FAIL, Outcome.INFO, Outcome.INFO, Outcome.FAIL]
 
 
 def test_copies_are_their_clients_own_only_in_another_epoch() -> None:
