@@ -98,7 +98,8 @@ def peek(data: Bytes, position: int = 0) -> BatchHeader:
     """Return the unchecked header at `position`. Raises CorruptBatch if fewer than 61 bytes remain."""
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatch(f"{len(data) - position} bytes, but a batch header has {HEADER_BYTES}")
-    return BatchHeader._make(_unpack_header(data, position))
+    # `_make` would count the fields again for every batch.
+    return _new(BatchHeader, _unpack_header(data, position))
 
 
 def check(data: Bytes, position: int = 0) -> BatchHeader:
@@ -106,7 +107,6 @@ def check(data: Bytes, position: int = 0) -> BatchHeader:
     remain = len(data) - position
     if remain < HEADER_BYTES:
         raise CorruptBatch(f"{remain} bytes, but a batch header has {HEADER_BYTES}")
-    # `_make` would count the fields again for every batch.
     header = _new(BatchHeader, _unpack_header(data, position))
     if header.magic != MAGIC:
         raise CorruptBatch(f"magic {header.magic} instead of {MAGIC}")

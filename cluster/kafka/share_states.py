@@ -1,5 +1,6 @@
 """Requests of brokers to a share coordinator, and of this broker to all share coordinators (KIP-932)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +17,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, refusal_of
+from cordwood.cluster.kafka.rows import rows as lazy_rows
 from cordwood.cluster.share.coordinator import (
     UNKNOWN,
     Deletion,
@@ -27,11 +29,14 @@ from cordwood.cluster.share.coordinator import (
     StateRequest,
 )
 from cordwood.cluster.share.persister import StateRequestKind
+from cordwood.cluster.share.share_partition import WRITE_BATCHES_MAX
 from cordwood.cluster.share.state import UNKNOWN_COUNT, SharePartitionState
 from cordwood.cluster.share.states import STORED, RecordState, SharePartitionKey, StateBatch
 
 ROWS_AT_ONCE = 50
 """Share partitions of a request that are handled in one step of the event loop."""
+BATCHES_AT_ONCE = 2000
+"""State batches of a response that are read in one step."""
 NO_ID = UUID(int=0)
 
 _RowT = TypeVar("_RowT", bound=StateRequest)
@@ -85,7 +90,9 @@ async def answer_all(
 
 
 def change_of(key: SharePartitionKey, partition: Any) -> StateChange:
-    """Return the change of a WriteShareGroupState request. Raises ValueError."""
+    """Return the change of a WriteShareGroupState request. Raises ValueError, also for more than a leader sends."""
+    if len(partition.state_batches) > WRITE_BATCHES_MAX:
+        raise ValueError(f"{len(partition.state_batches)} state batches, at most {WRITE_BATCHES_MAX}")
     batches = tuple(batches_of(partition.state_batches))
     return StateChange(
         key,
@@ -144,7 +151,13 @@ class ShareStateTransport:
             response = await self._client.ask(broker, _REQUESTS[kind](group_id, rows), self._answer_s)
         except Unanswered as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
-        answers = [_answer(row) for topic in response.results for row in topic.partitions]
+        answers, batches = [], 0
+        for row in (row for topic in response.results for row in topic.partitions):
+            answers.append(_answer(row))
+            batches += len(answers[-1].state.batches)
+            if batches > BATCHES_AT_ONCE:
+                batches = 0
+                await asyncio.sleep(0)
         if len(answers) != len(rows):
             raise Refused(ErrorCode.coordinator_not_available, f"Broker {broker} left out share partitions.")
         return answers
@@ -213,7 +226,7 @@ def _write(group_id: str, rows: Sequence[StateChange]) -> Any:
             leader_epoch=row.leader_epoch,
             start_offset=row.start_offset,
             delivery_complete_count=row.delivery_complete_count,
-            state_batches=tuple(map(batch, row.batches)),
+            state_batches=lazy_rows(batch, row.batches),
         ),
     )
     return module.WriteShareGroupStateRequest(group_id=group_id, topics=topics)

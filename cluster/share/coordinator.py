@@ -1,11 +1,12 @@
 """Share coordinator: the stored states of the share partitions of this broker, and requests to them.
 
 A thin shell. `state.py` has the rules, and `shard.py` holds one partition of `__share_group_state` in memory. All
-changes of one request that belong to one shard are one batch of the log.
+changes of one request that belong to one shard are one batch of the log, unless they are too many for one step of the
+event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -74,6 +75,9 @@ UNKNOWN = SharePartitionState()
 
 KEYS_AT_ONCE = 500
 """Share partitions that are looked at, or whose states are deleted, in one step of the event loop."""
+BATCHES_AT_ONCE = 10_000
+"""State batches that are encoded in one step: some 3 ms. To merge a new one takes as long as to encode MERGE_COST."""
+MERGE_COST = 20
 
 _RowT = TypeVar("_RowT", bound=StateRequest)
 
@@ -191,8 +195,15 @@ class ShareCoordinator:
                 answers[place] = StateAnswer(UNKNOWN, refusal.code, refusal.message)
             else:
                 by_shard.setdefault(shard, {})[place] = row
-        for some in await asyncio.gather(*(self._step(shard, asked, step) for shard, asked in by_shard.items())):
-            answers |= some
+        steps: list[asyncio.Task[dict[int, StateAnswer]]] = []
+        async with asyncio.TaskGroup() as group:
+            for shard, asked in by_shard.items():
+                for part in _parts(shard, asked):
+                    if steps:
+                        await asyncio.sleep(0)
+                    steps.append(group.create_task(self._step(shard, part, step)))
+        for done in steps:
+            answers |= done.result()
         return [answers[place] for place in range(len(answers))]
 
     async def _step(
@@ -251,6 +262,21 @@ class ShareCoordinator:
             raise Refused(ErrorCode.invalid_request)
         if must_exist and not self._has_partition(key):
             raise Refused(ErrorCode.unknown_topic_or_partition)
+
+
+def _parts(shard: ShareShard, rows: Mapping[int, _RowT]) -> Iterator[dict[int, _RowT]]:
+    """Yield the rows in parts, each for one step of the event loop."""
+    part: dict[int, _RowT] = {}
+    cost = 0
+    for place, row in rows.items():
+        known = shard.states.get(row.key, UNKNOWN)
+        more = len(known.batches) + (MERGE_COST * len(row.batches) if isinstance(row, StateChange) else 0)
+        if part and cost + more > BATCHES_AT_ONCE:
+            yield part
+            part, cost = {}, 0
+        part[place] = row
+        cost += more
+    yield part
 
 
 def _do_nothing(_shard: ShareShard) -> None:

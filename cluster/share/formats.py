@@ -12,7 +12,7 @@ from uuid import UUID
 
 from cordwood.cluster.coordination.fields import INT, SHORT, FieldReader, encode_string, encode_tags, encode_uvarint
 from cordwood.cluster.share.state import UNKNOWN_COUNT, SharePartitionState
-from cordwood.cluster.share.states import STORED, RecordState, SharePartitionKey, StateBatch
+from cordwood.cluster.share.states import STORED, SharePartitionKey, StateBatch
 from cordwood.storage.errors import CorruptBatch
 
 SNAPSHOT, UPDATE = 0, 1
@@ -25,6 +25,7 @@ _NO_TAGS = encode_tags({})
 
 _SNAPSHOT_HEAD, _UPDATE_HEAD = struct.Struct(">hiiiqqq"), struct.Struct(">hiiq")
 _BATCH = struct.Struct(">qqbh")
+_STATES = {int(state): state for state in STORED}
 
 
 class StateRecordKey(NamedTuple):
@@ -102,11 +103,12 @@ def _encoded(batches: Iterable[StateBatch]) -> Iterable[bytes]:
 def _read_batches(fields: FieldReader) -> tuple[StateBatch, ...]:
     batches = []
     for _ in range(max(fields.count(), 0)):
-        first, last, number, count = fields.int64(), fields.int64(), fields.int8(), fields.int16()
+        first, last, number, count = _BATCH.unpack(fields.raw(_BATCH.size))
         fields.tags()
-        if number not in STORED:
+        state = _STATES.get(number)
+        if state is None:
             raise CorruptBatch(f"the delivery state {number} of records, which is never stored")
-        batches.append(StateBatch(first, last + 1, RecordState(number), count))
+        batches.append(StateBatch(first, last + 1, state, count))
     return tuple(batches)
 
 

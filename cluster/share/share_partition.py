@@ -4,7 +4,7 @@ A run of records with one state is one `Run`, so that nothing is done for single
 acquired and acknowledged. The runs cover all offsets from the start offset to the end offset. Before the start offset
 everything is done, and after the end offset nothing was acquired yet.
 
-A change that must survive a failover is first the *target* of its runs: `begin_write` collects all such changes, and
+A change that must survive a failover is first the *target* of its runs: `begin_write` collects such changes, and
 they count once `committed` confirms that the share coordinator has them. Until then the records stay locked. After
 `failed` they are as they were.
 """
@@ -29,6 +29,8 @@ from cordwood.cluster.share.states import (
 )
 
 NO_MEMBER = ""
+WRITE_BATCHES_MAX = 500
+"""State batches in one write, which the share coordinator merges in one step of the event loop."""
 COUNT_MAX = 0x7FFF
 """The largest delivery count, an int16."""
 
@@ -264,24 +266,33 @@ class SharePartition:
             self.end_offset = max(self.end_offset, log_start)
             self._tidy()
 
-    def begin_write(self) -> StateWrite | None:
-        """Return all changes that wait to be written; None if there are none. Call `committed` or `failed` next."""
+    def begin_write(self, batches_max: int = WRITE_BATCHES_MAX) -> StateWrite | None:
+        """Return changes that wait to be written; None if there are none. Call `committed` or `failed` next.
+
+        If they are more than `batches_max` state batches, the rest is to be written next.
+        """
         assert not self._is_writing, "one write at a time"
         self._unwritten = 0
-        written = [run for run in self._runs if run.target is not None]
-        if not written:
+        batches: list[StateBatch] = []
+        start: int | None = None
+        """The first record that is not done once this is written."""
+        complete = 0
+        for run in self._runs:
+            state = run.state
+            if run.target is not None:
+                if len(batches) >= batches_max:
+                    self._unwritten += 1
+                else:
+                    state, run.is_in_write, self._is_writing = run.target, True, True
+            if start is None and state not in FINAL:
+                start = run.start
+            if start is not None:
+                complete += run.count if state in FINAL else 0
+                if run.is_in_write:
+                    _add(batches, StateBatch(run.start, run.end, state, run.target_count))
+        if not self._is_writing:
             return None
-        for run in written:
-            run.is_in_write = True
-        self._is_writing = True
-        start = next((run.start for run in self._runs if run.final_state not in FINAL), self.end_offset)
-        batches = [
-            StateBatch(run.start, run.end, run.target, run.target_count)
-            for run in written
-            if run.start >= start and run.target is not None
-        ]
-        complete = sum(run.count for run in self._runs if run.start >= start and run.final_state in FINAL)
-        return StateWrite(start, tuple(_joined(batches)), complete)
+        return StateWrite(self.end_offset if start is None else start, tuple(batches), complete)
 
     def committed(self) -> WriteOutcome:
         """Apply the changes of the write, which the share coordinator has stored."""
@@ -365,17 +376,19 @@ class SharePartition:
                 run.state, run.member, run.deadline = RecordState.ACQUIRED, member, deadline
                 run.delivery_count = min(run.delivery_count + 1, COUNT_MAX)
                 count += run.count
-                if _joins(run, taken, batch_size):
+                if _extend(taken, run.start, run.end, run.delivery_count, batch_size):
                     # An empty run, which `_tidy` drops.
                     run.start = run.end
                 else:
                     taken.append(run)
-        stop = min(end, self.end_offset + records_max - count)
-        if stop > self.end_offset and self._has_room():
-            run = Run(self.end_offset, stop, RecordState.ACQUIRED, 1, member, deadline)
+        first = self.end_offset
+        stop = min(end, first + records_max - count)
+        if stop > first and self._has_room():
             self.end_offset = stop
-            count += run.count
-            if not _joins(run, taken, batch_size):
+            count += stop - first
+            # No run is made for each of many small batches.
+            if not _extend(taken, first, stop, 1, batch_size):
+                run = Run(first, stop, RecordState.ACQUIRED, 1, member, deadline)
                 self._runs.append(run)
                 taken.append(run)
         return count
@@ -498,13 +511,14 @@ def _pieces(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, Acknowledge
         start = end
 
 
-def _joins(run: Run, taken: Sequence[Run], batch_size: int) -> bool:
+def _extend(taken: Sequence[Run], start: int, end: int, delivery_count: int, batch_size: int) -> bool:
     """Extend the last acquired range by newly acquired records that fit it. Return whether they did."""
-    if not taken or taken[-1].end != run.start or taken[-1].delivery_count != run.delivery_count:
+    if not taken:
         return False
-    if run.end - taken[-1].start > batch_size:
+    last = taken[-1]
+    if last.end != start or last.delivery_count != delivery_count or end - last.start > batch_size:
         return False
-    taken[-1].end = run.end
+    last.end = end
     return True
 
 
@@ -516,18 +530,12 @@ def _may_join(one: Run, other: Run) -> bool:
     return one.state is RecordState.AVAILABLE and one.delivery_count == other.delivery_count
 
 
-def _joined(batches: Iterable[StateBatch]) -> Iterator[StateBatch]:
-    """Yield the batches, neighbours of one state and delivery count as one."""
-    last: StateBatch | None = None
-    for batch in batches:
-        if last is not None and last.end == batch.start and last[2:] == batch[2:]:
-            last = last._replace(end=batch.end)
-            continue
-        if last is not None:
-            yield last
-        last = batch
-    if last is not None:
-        yield last
+def _add(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Add a batch, neighbours of one state and delivery count as one."""
+    if batches and batches[-1].end == batch.start and batches[-1][2:] == batch[2:]:
+        batches[-1] = batches[-1]._replace(end=batch.end)
+    else:
+        batches.append(batch)
 
 
 def _size(runs: Iterable[Run]) -> int:

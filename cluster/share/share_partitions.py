@@ -308,9 +308,13 @@ class SharePartitions:
             return
         change = StateChange(led.key, led.state_epoch, led.leader_epoch, *write)
         self.measures.writes += 1
-        self._tasks.spawn(self._store(led, change, acks), "share groups: write")
+        is_whole = not led.state.must_write
+        self._tasks.spawn(self._store(led, change, acks, is_whole=is_whole), "share groups: write")
 
-    async def _store(self, led: LedSharePartition, change: StateChange, acks: Sequence["asyncio.Future[None]"]) -> None:
+    async def _store(
+        self, led: LedSharePartition, change: StateChange, acks: Sequence["asyncio.Future[None]"], *, is_whole: bool
+    ) -> None:
+        """Store changes. `is_whole` is False if some that `acks` wait for are in the next write."""
         try:
             await self._persister.write(change)
         except Refused as refusal:
@@ -325,8 +329,11 @@ class SharePartitions:
         else:
             outcome = led.state.committed()
             self._note(outcome)
-            # A leader that lost its leadership meanwhile may confirm: the next one reads what is stored.
-            _confirm(acks)
+            if is_whole:
+                # A leader that lost its leadership meanwhile may confirm: the next one reads what is stored.
+                _confirm(acks)
+            else:
+                led.acks[:0] = acks
             self._end_of_tick.moved(led.watchers)
             self._copy_soon(led)
         if led.state.must_write:

@@ -1,5 +1,6 @@
 """Stored state of a share partition at its share coordinator, and the changes that the coordinator accepts. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -97,8 +98,9 @@ class SharePartitionState:
             leader_epoch=max(update.leader_epoch, self.leader_epoch),
             start_offset=start,
             delivery_complete_count=update.delivery_complete_count,
-            batches=merged(self.batches, update.changed, start),
-            changed=update.changed,
+            # Of the log's batches no order is certain.
+            batches=merged(merged((), self.batches, start), update.changed, start),
+            changed=merged((), update.changed, start),
         )
 
     def _check_leader(self, leader_epoch: int) -> None:
@@ -106,26 +108,49 @@ class SharePartitionState:
             raise Refused(ErrorCode.fenced_leader_epoch)
 
 
-def merged(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Return the states of all records from `start_offset` on, in order, with neighbours of one state as one batch."""
-    edges: list[tuple[int, int, StateBatch]] = []
-    for batch in (*known, *new):
-        start = max(batch.start, start_offset)
-        if start < batch.end:
-            edges += ((start, 1, batch), (batch.end, 0, batch))
-    edges.sort(key=lambda edge: edge[:2])
-    result: list[StateBatch] = []
-    here: list[StateBatch] = []
-    position = start_offset
-    for offset, is_start, batch in edges:
-        if here and offset > position:
-            _append(result, max(here, key=_precedence)._replace(start=position, end=offset))
-        position = offset
-        if is_start:
-            here.append(batch)
-        else:
-            here.remove(batch)
+def merged(known: Sequence[StateBatch], new: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Return the states of all records from `start_offset` on, in order, with neighbours of one state as one batch.
+
+    `known` is such a result, `new` is in any order. The work grows with `new`, and hardly with `known`.
+    """
+    first = bisect_left(known, (start_offset,))
+    if first and known[first - 1].end > start_offset:
+        first -= 1
+    result = list(known[first:])
+    if result and result[0].start < start_offset:
+        result[0] = result[0]._replace(start=start_offset)
+    for batch in new:
+        if batch.end > start_offset:
+            _put(result, batch if batch.start >= start_offset else batch._replace(start=start_offset))
     return tuple(result)
+
+
+def _put(result: list[StateBatch], batch: StateBatch) -> None:
+    """Merge one batch into ordered ones."""
+    if not result or batch.start >= result[-1].end:
+        _append(result, batch)
+        return
+    first = bisect_left(result, (batch.start,))
+    if first and result[first - 1].end > batch.start:
+        first -= 1
+    stop = bisect_left(result, (batch.end,), first)
+    left, right = max(first - 1, 0), stop + 1
+    joined = result[left:first]
+    position = batch.start
+    for known in result[first:stop]:
+        if known.start < position:
+            _append(joined, known._replace(end=position))
+        elif known.start > position:
+            _append(joined, batch._replace(start=position, end=known.start))
+        start, position = max(known.start, position), min(known.end, batch.end)
+        _append(joined, max(known, batch, key=_precedence)._replace(start=start, end=position))
+        if known.end > position:
+            _append(joined, known._replace(start=position))
+    if position < batch.end:
+        _append(joined, batch._replace(start=position))
+    for known in result[stop:right]:
+        _append(joined, known)
+    result[left:right] = joined
 
 
 def _append(result: list[StateBatch], batch: StateBatch) -> None:

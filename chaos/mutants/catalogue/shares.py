@@ -90,8 +90,8 @@ MUTANTS = (
     Mutant(
         "the-start-offset-passes-what-is-open",
         "cluster/share/share_partition.py",
-        "(run.start for run in self._runs if run.final_state not in FINAL), self.end_offset)\n",
-        "(run.start for run in self._runs if run.state is RecordState.ACQUIRED), self.end_offset)\n",
+        "            if start is None and state not in FINAL:\n",
+        "            if start is None and state is RecordState.ACQUIRED:\n",
         "The start offset moves over records that are done.",
         LOST,
         Scenario.SHARES,

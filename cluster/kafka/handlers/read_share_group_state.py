@@ -37,7 +37,7 @@ def _partition(answered: AnsweredPartition) -> PartitionResult:
         error_message=message,
         state_epoch=state.state_epoch,
         start_offset=state.start_offset,
-        state_batches=tuple(map(_batch, state.batches)),
+        state_batches=rows(_batch, state.batches),
     )
 
 

@@ -47,7 +47,7 @@ RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC, "each topic without it 
 
 RECORD_LIMIT = 1
 """The acquire mode in which no more records are acquired than the client asks for (KIP-1206)."""
-TRIES_MAX = 16
+TRIES_MAX = 128
 """Reads of one partition in one attempt, where each finds only batches that are delivered to no one."""
 ABOVE_ANY = 1 << 30
 """A number of records that no range exceeds."""
@@ -238,6 +238,7 @@ class ShareFetch:
     async def _acquire(self, member: MemberKey, led: LedSharePartition) -> None:
         """Acquire records of one partition. Raises Refused, and one of EXPECTED."""
         for _ in range(TRIES_MAX):
+            await self._call.turns.turn()
             offset = led.state.next_fetch_offset()
             found = None if offset is None else await self._find(led, offset, self._bytes_left, self._records_left)
             if found is None or offset is None or not led.is_current or not self._slot.connection.is_open:

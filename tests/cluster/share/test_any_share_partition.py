@@ -171,8 +171,13 @@ class AnySharePartition:
         self.forget_deleted()
 
     def write(self, outcome: str) -> None:
-        write = self.state.begin_write()
+        write = self.state.begin_write(self.rng.choice((500, 1, 2)))
         self.under_way, self.waiting = self.waiting, {}
+        if write is not None:
+            written = {one for run in self.state.runs if run.is_in_write for one in range(run.start, run.end)}
+            self.waiting = {one: said for one, said in self.under_way.items() if one not in written}
+            self.under_way = {one: said for one, said in self.under_way.items() if one in written}
+            assert self.state.must_write or not self.waiting, "what is not in this write is in the next one"
         self.outcome, self.pending = outcome, write
         self.may_be_done |= {one for one, (kind, count) in self.under_way.items() if _is_final(kind, count)}
 

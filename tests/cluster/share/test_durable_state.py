@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from share_fixture import GROUP, TOPIC, ShareFixture, with_members
 
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.share.share_partition import WRITE_BATCHES_MAX
 
 RELEASE, REJECT = 2, 3
 NONE = ErrorCode.none
@@ -110,6 +111,12 @@ def test_the_coordinator_fences_by_epochs() -> None:
         assert await code(write, 1) is NONE
         batch = {"first_offset": 4, "last_offset": 6, "delivery_state": 1, "delivery_count": 1}
         assert await code(write, 1, state_batches=(batch,)) is ErrorCode.invalid_request, "a lock is never stored"
+        batches = tuple(
+            {"first_offset": 2 * number, "last_offset": 2 * number, "delivery_state": 2, "delivery_count": 1}
+            for number in range(WRITE_BATCHES_MAX + 1)
+        )
+        assert await code(write, 1, state_batches=batches) is ErrorCode.invalid_request, "more than a leader writes"
+        assert await code(write, 1, state_batches=batches[1:]) is NONE
 
     with_members(story)
 

@@ -9,6 +9,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.share_fetch.v2.request import ForgottenTopic
 from share_fixture import GROUP, TOPIC, ShareFixture, with_members
 
+from cordwood.cluster.kafka.share_batches import BATCHES_MAX
+from cordwood.cluster.share.share_partition import WRITE_BATCHES_MAX
 from cordwood.storage.records import Record, encode
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
@@ -420,5 +422,32 @@ def test_a_member_needs_the_rights_to_read_group_and_topic() -> None:
         await group.allow_reading(GROUP, TOPIC)
         await group.produce("a")
         assert (await worker.fetch()).values == [b"a"]
+
+    with_members(story)
+
+
+def test_many_small_batches_are_acquired_by_parts() -> None:
+    async def story(group: ShareFixture) -> None:
+        for number in range(BATCHES_MAX + 10):
+            await group.produce(f"{number}")
+        worker, every = group.member(), BATCHES_MAX + 10
+        assert (await worker.fetch(max_records=every, batch_size=every)).acquired == [(0, BATCHES_MAX - 1, 1)]
+        assert (await worker.fetch(max_records=every, batch_size=every)).acquired == [(BATCHES_MAX, every - 1, 1)]
+
+    with_members(story)
+
+
+def test_acknowledgements_of_more_batches_than_one_write_has_are_answered_once_all_are_stored() -> None:
+    async def story(group: ShareFixture) -> None:
+        records = 2 * WRITE_BATCHES_MAX + 100
+        await group.produce(*map(str, range(records)))
+        worker = group.member()
+        await worker.fetch(max_records=records)
+        before = group.measures.writes
+        types = (RELEASE, ACCEPT) * (records // 2)
+        assert await worker.acknowledge(0, records - 1, *types) is E.none
+        assert group.measures.writes - before == 3
+        assert len((await group.stored()).batches) == records
+        assert group.view().in_flight == records // 2
 
     with_members(story)

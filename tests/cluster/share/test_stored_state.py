@@ -1,5 +1,10 @@
 """The stored state of a share partition: changes that it takes, epochs that fence, and writes that arrive late."""
 
+import time
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -72,3 +77,36 @@ def test_overlapping_batches() -> None:
         batch(20, 30, DEAD, 5),
     )
     assert merged(known, [], 100) == ()
+
+
+def test_merged_batches_have_for_each_record_the_state_of_most_deliveries() -> None:
+    rng = Random(1)
+    for _ in range(2000):
+        known = merged((), any_batches(rng), rng.randrange(6))
+        new, start = any_batches(rng), rng.randrange(25)
+        best: dict[int, tuple[int, int]] = {}
+        for one in (*known, *new):
+            for offset in range(max(one.start, start), one.end):
+                best[offset] = max(best.get(offset, (0, 0)), (one.delivery_count, one.state))
+        result = merged(known, new, start)
+        assert {
+            offset: (one.delivery_count, one.state) for one in result for offset in range(one.start, one.end)
+        } == best
+        assert all(one.end <= other.start for one, other in pairwise(result)), "in order"
+        assert not any(one.end == other.start and one[2:] == other[2:] for one, other in pairwise(result)), "joined"
+
+
+def any_batches(rng: Random) -> list[StateBatch]:
+    starts = (rng.randrange(30) for _ in range(rng.randrange(8)))
+    return [
+        batch(start, start + rng.randint(1, 8), rng.choice((FREE, DONE, DEAD)), rng.randint(1, 2)) for start in starts
+    ]
+
+
+def test_one_acknowledgement_costs_little_in_a_state_of_many_batches() -> None:
+    known = tuple(batch(2 * number, 2 * number + 1) for number in range(100_000))
+    state = replace(BEGUN, start_offset=0, batches=known, changed=known)
+    begin = time.process_time()
+    written = state.written(2, 3, 0, [batch(501, 502)], 0)
+    assert time.process_time() - begin < 0.05, "a merge of all takes more than half a second"
+    assert len(written.batches) == len(known) - 1
