@@ -127,8 +127,8 @@ MUTANTS = (
     Mutant(
         "a-new-target-leaves-the-group-stable",
         "cluster/groups/consumer/state.py",
-        "        self.records.change(RecordType.TARGET_METADATA)\n        self._reconciled.clear()\n",
-        "        self.records.change(RecordType.TARGET_METADATA)\n",
+        "        self._change(RecordType.TARGET_METADATA)\n        self._reconciled.clear()\n",
+        "        self._change(RecordType.TARGET_METADATA)\n",
         "A group is stable once all members have their target.",
         "Tools see a stable group whose members lack partitions.",
         Scenario.CONSUMER_GROUPS,
@@ -154,8 +154,8 @@ MUTANTS = (
     Mutant(
         "static-members-leave-with-what-they-revoke",
         "cluster/groups/consumer/group.py",
-        "state=MemberState.STABLE, revoking=NO_PARTITIONS))",
-        "state=MemberState.STABLE))",
+        "            revoking=NO_PARTITIONS,\n            # Any epoch",
+        "            # Any epoch",
         "A static member that leaves for a while keeps what is assigned to it, and nothing else.",
         IDLE,
         Scenario.CONSUMER_GROUPS,
