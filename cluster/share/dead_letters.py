@@ -16,10 +16,9 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.replication.partition import Partition
-from cordwood.storage.batch import split
+from cordwood.storage.batch import peek, split
 from cordwood.storage.budget import Parts
 from cordwood.storage.errors import OffsetOutOfRange, StorageError
-from cordwood.storage.log import Log
 from cordwood.storage.records import Header, Record, decode, encode
 
 TOPIC, PARTITION, OFFSET = "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.offset"
@@ -30,6 +29,8 @@ MESSAGE = "__dlq.errors.message"
 RECORDS_MAX = 500
 """Records in one batch of the dead-letter queue."""
 READ_BYTES = 1 << 20
+READS_MAX = 4
+"""Copies whose records are read at the same time, from disks and from the archive: each has READ_BYTES in memory."""
 OVERHEAD_BYTES = 600
 """Room for the headers of a copy and the fields of a record: a group id has up to 255 characters."""
 RETRY_S, RETRY_MAX_S = 0.1, 10.0
@@ -79,6 +80,8 @@ class DeadLetters:
 
     def __init__(self, topics: DeadLetterTopics, decoding: DecodeQueue, wall_clock: Callable[[], int]) -> None:
         self._topics, self._decoding, self._wall_clock = topics, decoding, wall_clock
+        # A store that does not answer delays only the copies of archived records.
+        self._room, self._archive_room = asyncio.Semaphore(READS_MAX), asyncio.Semaphore(READS_MAX)
 
     def is_usable(self, config: ShareConfig) -> bool:
         """Return whether undeliverable records of a group with these configs are copied."""
@@ -113,14 +116,15 @@ class DeadLetters:
         return letters.start
 
     async def _copy(self, letters: Undeliverable, config: ShareConfig) -> int:
-        topic, log = config.dead_letter_topic, letters.partition.log
+        topic = config.dead_letter_topic
         end = min(letters.end, letters.start + RECORDS_MAX)
+        size, bytes_max = 0, self._topics.batch_bytes_max(topic)
         known: dict[int, Record] = {}
         if config.dead_letter_copy:
-            decoding = self._decoding.of(letters.partition.directory)
-            known = await decoding.run_parts(_read(log, letters.start, end))
+            is_archived = letters.start < letters.partition.log.local_start
+            async with self._archive_room if is_archived else self._room:
+                known, end = await self._read(letters.partition, letters.start, end, max(bytes_max, 1))
         copies: list[Record] = []
-        size, bytes_max = 0, self._topics.batch_bytes_max(topic)
         for offset in range(letters.start, end):
             copy = self._copy_of(offset, known.get(offset), letters)
             size += _size(copy)
@@ -130,6 +134,36 @@ class DeadLetters:
             copies.append(copy)
         await self._topics.append(topic, letters.key.partition, encode(copies))
         return end
+
+    async def _read(self, partition: Partition, start: int, end: int, bytes_max: int) -> tuple[dict[int, Record], int]:
+        """Return the records from `start` on by offset, up to `end` or until they have `bytes_max`, and their end.
+
+        Records that were deleted are left out. What the disk lacks is read from the archive. Raises StorageError.
+        """
+        log, archive = partition.log, partition.context.archive
+        decoding = self._decoding.of(partition.directory)
+        found: dict[int, Record] = {}
+        offset, size = start, 0
+        while (offset := max(offset, log.log_start)) < end and size < bytes_max:
+            try:
+                if offset < log.local_start:
+                    data = await archive.batches(partition, offset, READ_BYTES)
+                else:
+                    data = await partition.directory.run_blocking(log.read, offset, READ_BYTES, end)
+            except OffsetOutOfRange:
+                # Retention has deleted it meanwhile, on this disk or altogether.
+                if offset < max(log.log_start, log.local_start):
+                    continue
+                return found, end
+            if data:
+                offset, added = await decoding.run_parts(_decode(data, offset, end, bytes_max - size, found))
+                size += added
+            elif offset < log.local_start:
+                # A gap of a compacted log, up to where the disk goes on.
+                offset = log.local_start
+            else:
+                return found, end
+        return found, min(offset, end)
 
     def _copy_of(self, offset: int, record: Record | None, letters: Undeliverable) -> Record:
         origin: tuple[Header, ...] = (
@@ -145,24 +179,23 @@ class DeadLetters:
         return Record(0, self._wall_clock(), record.key, record.value, (*record.headers, *origin))
 
 
-def _read(log: Log, start: int, end: int) -> Parts[dict[int, Record]]:
-    """Return the records from `start` up to `end`, by offset; those that were deleted are left out."""
-    found: dict[int, Record] = {}
-    offset = start
-    while offset < end:
-        try:
-            data = log.read(offset, READ_BYTES, end)
-        except OffsetOutOfRange:
-            return found
-        if not data:
-            break
-        for batch in split(data):
-            for record in decode(batch):
-                if start <= record.offset < end:
-                    found[record.offset] = record
-                offset = max(offset, record.offset + 1)
-            yield
-    return found
+def _decode(data: bytes, start: int, end: int, bytes_max: int, found: dict[int, Record]) -> Parts[tuple[int, int]]:
+    """Add the records from `start` up to `end` to `found`, until they have `bytes_max`.
+
+    Return the offset after the last one that was read, and their size.
+    """
+    offset, size = start, 0
+    for batch in split(data):
+        for record in decode(batch):
+            if record.offset >= end or size >= bytes_max:
+                return max(offset, min(record.offset, end)), size
+            if record.offset >= start:
+                found[record.offset] = record
+                size += _size(record)
+                offset = record.offset + 1
+        offset = max(offset, peek(batch).end)
+        yield
+    return offset, size
 
 
 def _size(record: Record) -> int:

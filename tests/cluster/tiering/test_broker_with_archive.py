@@ -26,6 +26,14 @@ class Archiver:
         new = NewTopic(topic, 1, 1, config={key.replace("_", "."): value for key, value in configs.items()})
         self.admin.create_topics([new])[topic].result()
 
+    def configure_group(self, group_id: str, **configs: str) -> None:
+        entries = [
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in configs.items()
+        ]
+        group = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=entries)
+        self.admin.incremental_alter_configs([group])[group].result()
+
     def produce(self, topic: str, count: int) -> None:
         producer = Producer({"bootstrap.servers": self.broker.bootstrap, "batch.size": 4000})
         for _ in range(count):
@@ -115,9 +123,7 @@ def test_a_share_group_gets_archived_records(archiving: Archiver) -> None:
     archiving.make("queue", remote_storage_enable="true", local_retention_bytes="0")
     archiving.produce("queue", 100)
     wait_until(lambda: archiving.row("queue")["local_start"] > 50, LONG_S, "local retention")
-    reset = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    group = ConfigResource(ResourceType.GROUP, "workers", incremental_configs=[reset])
-    archiving.admin.incremental_alter_configs([group])[group].result()
+    archiving.configure_group("workers", share_auto_offset_reset="earliest")
     taken: set[int | None] = set()
     with ShareConsumer({"bootstrap.servers": archiving.broker.bootstrap, "group.id": "workers"}) as consumer:
         consumer.subscribe(["queue"])
@@ -128,6 +134,27 @@ def test_a_share_group_gets_archived_records(archiving: Archiver) -> None:
 
         wait_until(has_all, LONG_S, "all records, of which the disk has the last only")
     assert taken == set(range(100))
+
+
+def test_dead_letters_are_copies_of_archived_records(archiving: Archiver) -> None:
+    archiving.make("spoiled", remote_storage_enable="true", local_retention_bytes="0")
+    archiving.make("dlq.spoiled", errors_deadletterqueue_group_enable="true")
+    archiving.produce("spoiled", 100)
+    wait_until(lambda: archiving.row("spoiled")["local_start"] > 50, LONG_S, "local retention")
+    archiving.configure_group(
+        "cooks",
+        share_auto_offset_reset="earliest",
+        errors_deadletterqueue_topic_name="dlq.spoiled",
+        errors_deadletterqueue_copy_record_enable="true",
+    )
+    taken: list[dict[str, Any]] = []
+    while not taken:
+        wanted = {"topics": ["spoiled"], "max_records": 3, "wait_ms": 10_000}
+        taken = archiving.http.post("/v1/queues/cooks/take", wanted).json["records"]
+    assert [record["offset"] for record in taken] == [0, 1, 2]
+    archiving.http.post("/v1/queues/cooks/reject", {"receipts": [record["receipt"] for record in taken]})
+    wait_until(lambda: len(archiving.http.values("dlq.spoiled")) == 3, LONG_S, "the dead letters")
+    assert archiving.http.values("dlq.spoiled") == [VALUE.decode()] * 3
 
 
 def topic_ids(archiving: Archiver) -> set[str]:
