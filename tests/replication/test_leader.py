@@ -140,6 +140,17 @@ def test_a_follower_that_keeps_up_with_a_growing_log_does_not_lag() -> None:
     assert led.proposes() is None
 
 
+def test_a_follower_that_connects_again_and_again_lags_all_the_same() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 90)
+    for second in range(1, 12):
+        led.now = float(second)
+        led.view.follower_detached(3)
+        led.follows(3, 90)
+    assert led.proposes() == {1, 2}
+
+
 def test_an_idle_partition_has_no_lagging_follower() -> None:
     led = Led()
     led.follows(2, 100)

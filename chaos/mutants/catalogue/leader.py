@@ -179,4 +179,13 @@ MUTANTS = (
         "A connection of an earlier incarnation counts for the current one.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "followers-that-connect-again-never-lag",
+        "replication/leader.py",
+        "known.caught_up_at if known is not None else now, is_attached",
+        "now, is_attached",
+        "A follower that does not catch up leaves the in-sync set, however often it connects.",
+        "Nothing is committed for as long as a follower connects again and again.",
+        Scenario.REPLICAS,
+    ),
 )

@@ -201,4 +201,22 @@ MUTANTS = (
         "A partition has no leader although a replica with all its records is alive.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "late-registrations-replace-newer-ones",
+        "cluster/metadata/image_builder.py",
+        "        if command.expected_epoch not in (None, epoch):\n",
+        "        if False:\n",
+        "A registration that arrives late does not fence a newer incarnation.",
+        "A broker that runs is fenced by its former process.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "added-partitions-are-anyones",
+        "cluster/metadata/image_builder.py",
+        "        if count == wanted and held == command.assignments:\n",
+        "        if count == wanted:\n",
+        "Partitions are added once, with the replicas that were asked for.",
+        "A request is answered as done although another one did something else.",
+        Scenario.BROKERS,
+    ),
 )

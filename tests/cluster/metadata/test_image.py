@@ -111,6 +111,19 @@ def test_a_late_deletion_spares_a_younger_topic_of_the_same_name() -> None:
     assert image.topics_by_name["flights"].id == OTHER
 
 
+def test_partitions_that_another_request_has_added_are_not_those_of_this_one() -> None:
+    image = image_of(create(), CreatePartitions(FLIGHTS, 2, ((TWO, ONE),)))
+    assert refused(image, CreatePartitions(FLIGHTS, 2, ((ONE, TWO),))) is ErrorCode.invalid_partitions
+
+
+def test_a_late_registration_does_not_replace_a_newer_one() -> None:
+    image = image_of(create())
+    late = RegisterBroker(ONE, UUID(int=77), (), expected_epoch=image.brokers[ONE].epoch - 1)
+    assert refused(image, late) is ErrorCode.stale_broker_epoch
+    new = RegisterBroker(BrokerId(9), UUID(int=78), (), expected_epoch=0)
+    assert refused(image, new) is ErrorCode.stale_broker_epoch
+
+
 def test_partitions_are_added_after_those_that_exist() -> None:
     image = image_of(create(), CreatePartitions(FLIGHTS, 2, ((TWO, ONE),)))
     assert [partition.replicas for partition in image.topics_by_id[FLIGHTS].partitions] == [
