@@ -94,7 +94,7 @@ class LeaderRole:
         if must_be_safe and not self.view.has_enough_replicas:
             raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
         refused = partition.refused_sequences
-        if refused.by_producer and refused.is_before(header):
+        if refused is not None and refused.by_producer and refused.is_before(header):
             raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
         admit(batch, header, log.config, now_ms, is_own=is_own)
         if header.attributes & TRANSACTIONAL:
@@ -106,7 +106,7 @@ class LeaderRole:
         except OSError as error:
             raise partition.directory.write_failed(error) from error
         if not appended.is_duplicate:
-            if refused.by_producer:
+            if refused is not None and refused.by_producer:
                 refused.closed(header)
             if header.attributes & TRANSACTIONAL:
                 self.verifications.appended(header.producer_id)

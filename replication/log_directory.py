@@ -71,6 +71,8 @@ class LogDirectory:
         self._discard_count = 0
         self._free_bytes_at_refusal: int | None = None
         self._failed = failed
+        self.discard: Callable[[str], None] = self._discard
+        """Renames a log file into the staging directory. One method object, which all logs here share."""
 
     @property
     def is_offline(self) -> bool:
@@ -82,7 +84,7 @@ class LogDirectory:
             self.error = error
             self._failed(self)
 
-    def discard(self, path: str) -> None:
+    def _discard(self, path: str) -> None:
         """Rename a log file into the staging directory. Raises OSError.
 
         Unlinking blocks until the file's blocks are freed: `remove_discarded` does it in a thread, or the next start.

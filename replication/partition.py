@@ -65,7 +65,8 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = self.is_checkpoint_locked = self.must_be_compacted = False
         self.context = context
-        self.refused_sequences = RefusedSequences(context.now, log)
+        self.refused_sequences: RefusedSequences | None = None
+        """None until a batch is refused: most of many partitions have never refused one."""
         self.flush_mark = directory.flushed_offsets.mark(place.topic_id, place.partition)
         self._durable_in_memory = 0
         """End of the records that counted as durable when the flush policy changed, on disk or not."""
@@ -186,6 +187,8 @@ class Partition:
             leading = self.leading or self.leader
             appended = leading.append(batch, header, now_ms, must_be_safe, budget, guard, is_own)
         except (PartitionRefused, OutOfResources):
+            if self.refused_sequences is None:
+                self.refused_sequences = RefusedSequences(self.context.now, self.log)
             self.refused_sequences.opened(header)
             raise
         except StorageError:

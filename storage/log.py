@@ -5,7 +5,7 @@ Appends go to the page cache. `begin_flush` returns what to sync, and `flushed` 
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from cordwood.storage.aborted_index import AbortedTransaction, aborted_between
@@ -86,7 +86,7 @@ class Log:
         """Whether the disk may still have truncated batches, and whether the running group commit removes them."""
         self._positions = CachedPositions()
         self.opened = opened or OpenSegments()
-        self.discard = disk.remove
+        self.discard: Callable[[str], None] = disk.remove
         """Removes the file of a truncated segment, or moves it away."""
 
     @property
@@ -285,7 +285,7 @@ class Log:
             segment.end_offset = min(segment.end_offset, end)
         elif not self.must_roll:
             segment.truncate(position, end)
-            self._unsynced.files[segment.path] = segment.file
+            self._unsynced.wrote(segment.path, segment.file)
         self._unsynced.changed(self.directory)
         self._positions.clear()
         self.log_end = end
@@ -335,7 +335,7 @@ class Log:
             self._roll()
         dropped, self.segments = self.segments[:count], self.segments[count:]
         for segment in dropped:
-            self._unsynced.files.pop(segment.path, None)
+            self._unsynced.removed(segment.path)
         self._positions.clear()
         if not self.config.is_archived and self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
@@ -408,7 +408,7 @@ class Log:
             if not active.is_sealed:
                 active.close_interval()
                 active.seal()
-                self._unsynced.files[active.path] = active.file
+                self._unsynced.wrote(active.path, active.file)
             pending = self.begin_flush()
             for syncable in (*pending.files, *pending.directories):
                 syncable.sync()
@@ -471,7 +471,9 @@ class Log:
         now_ms: int,
         marker: EndTransactionMarker | None,
     ) -> None:
-        self._unsynced.files[segment.path] = segment.file
+        if (unsynced := self._unsynced.files) is None:
+            unsynced = self._unsynced.files = {}
+        unsynced[segment.path] = segment.file
         self.uncheckpointed_bytes += header.size
         self.epochs.assign(leader_epoch, base)
         if header.attributes & TRANSACTIONAL:
@@ -493,7 +495,7 @@ class Log:
         return self.segments[max(place - 1, 0)]
 
     def _remove(self, segment: Segment) -> None:
-        self._unsynced.files.pop(segment.path, None)
+        self._unsynced.removed(segment.path)
         segment.truncations += 1
         segment.release()
         for path in filter(self.disk.exists, segment.paths()):

@@ -209,7 +209,7 @@ class LogCopy:
             _rename(active, destination)
             active.aborted.undecided = old[-1].aborted.undecided
             active.aborted.replace(rows)
-            unsynced.files[active.path] = active.file
+            unsynced.wrote(active.path, active.file)
         for before, after in zip(old, taken, strict=True):
             after.first_timestamp, after.decoded_to = before.first_timestamp, before.decoded_to
         log.moved(destination, taken, unsynced)

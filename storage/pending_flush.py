@@ -25,15 +25,26 @@ class UnsyncedEntries:
     __slots__ = ("_directories", "_removals_of", "files")
 
     def __init__(self) -> None:
-        self.files: dict[str, File] = {}
-        """Files with new bytes, by path."""
-        self._directories: dict[str, None] = {}
+        self.files: dict[str, File] | None = None
+        """Files with new bytes, by path; None if there are none, as in most of many logs."""
+        self._directories: tuple[str, ...] = ()
         """By path: a directory is opened only for its sync."""
         self._removals_of: str | None = None
 
     def changed(self, *directories: str) -> None:
         """Record directories with new entries."""
-        self._directories.update(dict.fromkeys(directories))
+        self._directories = tuple(dict.fromkeys((*self._directories, *directories)))
+
+    def wrote(self, path: str, file: File) -> None:
+        """Record a file with new bytes."""
+        if self.files is None:
+            self.files = {}
+        self.files[path] = file
+
+    def removed(self, path: str) -> None:
+        """Forget a file that is gone."""
+        if self.files is not None:
+            self.files.pop(path, None)
 
     def may_lack_removals(self, directory: str) -> None:
         """Sync this directory with the first write: an earlier process may have removed files without a sync."""
@@ -46,9 +57,9 @@ class UnsyncedEntries:
             self._removals_of = None
         directories = open_directories(disk, self._directories) if self._directories else []
         # Nothing fails from here on: everything that leaves the two collections is synced.
-        files = list(self.files.values())
-        self.files, self._directories = {}, {}
+        files = [] if self.files is None else list(self.files.values())
+        self.clear()
         return files, directories
 
     def clear(self) -> None:
-        self.files, self._directories = {}, {}
+        self.files, self._directories = None, ()

@@ -11,19 +11,20 @@ class CachedPositions:
     __slots__ = ("_places", "_start_boundary")
 
     def __init__(self) -> None:
-        self._places: dict[int, tuple[Segment, int]] = {}
+        self._places: dict[int, tuple[Segment, int]] | None = None
         self._start_boundary = (-1, -1)
         """An offset within a batch, and the base offset of that batch."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return 0 if self._places is None else len(self._places)
 
     def __contains__(self, offset: int) -> bool:
-        return offset in self._places
+        return self._places is not None and offset in self._places
 
     def locate(self, segment: Segment, offset: int, *, wait: bool) -> int:
         """Return the position of the batch with `offset` as `Segment.locate`. Raises as that."""
-        place = self._places.get(offset)
+        places = self._places
+        place = None if places is None else places.get(offset)
         if place is not None and place[0] is segment:
             return place[1]
         return segment.locate(offset, wait=wait)
@@ -40,11 +41,13 @@ class CachedPositions:
 
         Only on the event loop, which also truncates: a thread could add a position that no longer exists.
         """
-        if len(self._places) >= CACHED_POSITIONS_MAX:
-            oldest, *_ = self._places
-            self._places.pop(oldest, None)
-        self._places[offset] = (segment, position)
+        if (places := self._places) is None:
+            places = self._places = {}
+        elif len(places) >= CACHED_POSITIONS_MAX:
+            oldest, *_ = places
+            places.pop(oldest, None)
+        places[offset] = (segment, position)
 
     def clear(self) -> None:
-        self._places.clear()
+        self._places = None
         self._start_boundary = (-1, -1)

@@ -130,9 +130,9 @@ class Producers:
 
     def __init__(self) -> None:
         self._by_id: dict[int, ProducerStateEntry] = {}
-        self._frozen: Mapping[int, ProducerStateEntry | None] = {}
+        self._frozen: Mapping[int, ProducerStateEntry | None] | None = None
         """Entries of a snapshot that may still be encoded: a batch replaces such an entry and does not change it."""
-        self._of_one_batch: dict[int, None] = {}
+        self._of_one_batch: dict[int, None] | None = None
         self.transactions = LogTransactions()
 
     def __len__(self) -> int:
@@ -330,7 +330,7 @@ class Producers:
 
     def encoded(self) -> None:
         """Record that the last snapshot is not needed any more."""
-        self._frozen = {}
+        self._frozen = None
 
     @classmethod
     def decode(cls, content: bytes, *, has_transactions: bool = True) -> "Producers":
@@ -376,10 +376,12 @@ class Producers:
 
     def _remember_of_one_batch(self, producer_id: int) -> None:
         """Add a producer of one batch, and evict the oldest one: the same one on every replica."""
-        self._of_one_batch[producer_id] = None
-        if len(self._of_one_batch) > ONE_BATCH_PRODUCERS_MAX:
-            first = next(iter(self._of_one_batch))
-            del self._of_one_batch[first], self._by_id[first]
+        if (of_one_batch := self._of_one_batch) is None:
+            of_one_batch = self._of_one_batch = {}
+        of_one_batch[producer_id] = None
+        if len(of_one_batch) > ONE_BATCH_PRODUCERS_MAX:
+            first = next(iter(of_one_batch))
+            del of_one_batch[first], self._by_id[first]
 
     def _forget_oldest(self, newest: int) -> None:
         """Remove the producers whose last batch or marker is the oldest in the log: the same ones on every replica."""
@@ -394,7 +396,7 @@ class Producers:
 
     def _recall_of_one_batch(self) -> None:
         """Collect the producers of one batch again; all producers are kept in order of arrival."""
-        self._of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH}
+        self._of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH} or None
 
 
 def before_transactions(snapshot: bytes) -> bytes | None:

@@ -14,7 +14,7 @@ class ReplacedSegments:
     __slots__ = ("_segments", "least_generation", "must_sync_names")
 
     def __init__(self) -> None:
-        self._segments: list[Segment] = []
+        self._segments: tuple[Segment, ...] = ()
         self.must_sync_names = False
         """Whether the names of rewritten segments have to be synced before a manifest lists them."""
         self.least_generation = 0
@@ -22,13 +22,13 @@ class ReplacedSegments:
 
     def add(self, segments: Sequence[Segment]) -> None:
         """Add segments that a rewritten one, whose files have just got their names, has replaced."""
-        self._segments += segments
+        self._segments = (*self._segments, *segments)
         self.must_sync_names = True
 
     def take(self, segments: Sequence[Segment]) -> list[Segment]:
         """Return and forget those of the segments that still have files: the caller deletes them."""
         taken = [segment for segment in segments if segment in self._segments]
-        self._segments = [segment for segment in self._segments if segment not in taken]
+        self._segments = tuple([segment for segment in self._segments if segment not in taken])
         return taken
 
     def truncated(self, segments: Iterable[Segment], end: int) -> list[Segment]:

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "no-segment-sync",
         "storage/log.py",
-        "        self._unsynced.files[segment.path] = segment.file\n        self.uncheckpointed_bytes",
+        "        unsynced[segment.path] = segment.file\n        self.uncheckpointed_bytes",
         "        self.uncheckpointed_bytes",
         "A batch counts as flushed only after its segment is synced.",
         LOST,
