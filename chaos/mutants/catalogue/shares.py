@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         "done-records-are-counted-late",
         "cluster/share/share_partition.py",
-        "if run.start >= start and run.final_state in FINAL)",
-        "if run.start >= start and run.state in FINAL)",
+        "complete += run.count if state in FINAL else 0\n",
+        "complete += run.count if run.state in FINAL else 0\n",
         "The lag of a share group counts the records that are done.",
         "A share group seems to lag although it is done with everything.",
         Scenario.SHARES,
@@ -252,8 +252,8 @@ MUTANTS = (
     Mutant(
         "restored-changes-are-lost-with-the-next-failover",
         "cluster/share/state.py",
-        "            batches=merged(self.batches, update.changed, start),\n            changed=update.changed,\n",
-        "            batches=merged(self.batches, update.changed, start),\n",
+        "            changed=merged((), update.changed, start),\n",
+        "",
         "Each update of a share state has all that has changed since its snapshot.",
         AGAIN,
         Scenario.SHARES,
