@@ -267,7 +267,7 @@ class EffectRunner:
         contents: Sequence[Content],
         saving: SavedValue | None,
     ) -> ErrorCode:
-        """Append a change of a group's kind. If that fails, the group goes on as it was."""
+        """Append a change of a group's kind. If that fails, the group goes on as it was (group rule 4)."""
         group_id = group.group_id
         try:
             await self._state_store.append_records(shard, contents)

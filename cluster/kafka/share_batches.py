@@ -64,7 +64,7 @@ def find_batches(partition: Partition, wanted: WantedRange, records_max: int) ->
         at = 0
         for header in islice(_headers(piece), BATCHES_MAX - len(batches)):
             start, end = header.base_offset, header.end
-            # Asked first, and about each batch: it has to see the markers.
+            # Share rule 9. `is_aborted` is asked first, and about each batch: it has to see the markers.
             is_passed_over = is_aborted(header) or header.is_control or not header.record_count
             batches.append(LogBatch(start, end, is_passed_over))
             at += header.size

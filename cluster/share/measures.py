@@ -12,6 +12,8 @@ class ShareMeasures:
     """Records that were acquired, and not for the first time."""
     acknowledged: int = 0
     released: int = 0
+    rejected: int = 0
+    """Records that a member has rejected. They are archived, too."""
     archived: int = 0
     """Records that were rejected or undeliverable, or that no member could get."""
     expired_locks: int = 0

@@ -118,6 +118,8 @@ class WriteOutcome(NamedTuple):
     released: int = 0
     archiving: int = 0
     archived: int = 0
+    rejected: int = 0
+    """Of the archiving and archived records, those that a member has rejected."""
 
 
 class SharePartition:
@@ -186,7 +188,7 @@ class SharePartition:
         batch_size: int = 0,
         is_strict: bool = False,
     ) -> list[AcquiredBatch]:
-        """Lock available records of these batches of the log for a member. Return them in ranges.
+        """Lock available records of these batches of the log for a member (share rule 1). Return them in ranges.
 
         `batches` are all batches of the log from the offset `fetched_from` on. At least `records_max` records are
         acquired, up to the end of a batch of the log; with `is_strict` at most so many. No range has more than
@@ -214,8 +216,9 @@ class SharePartition:
     def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], now: float) -> int:
         """Acknowledge records that the member has acquired: all of them or none. Return how many must be written.
 
-        Records before the start offset are done already. Raises Refused: INVALID_RECORD_STATE for records that the
-        member has not locked, INVALID_REQUEST for records that were never acquired.
+        They stay locked until that is done (share rule 2). Records before the start offset are done already. Raises
+        Refused: INVALID_RECORD_STATE for records that the member has not locked, INVALID_REQUEST for records that were
+        never acquired.
         """
         self.check_acknowledgements(member, batches)
         changed = 0
@@ -231,12 +234,12 @@ class SharePartition:
         return changed
 
     def check_acknowledgements(self, member: str, batches: Iterable[AcknowledgementBatch]) -> None:
-        """Check acknowledgements of a member. Raises Refused as `acknowledge`."""
+        """Check acknowledgements of a member (share rule 1). Raises Refused as `acknowledge`."""
         for batch in batches:
             self._check_acknowledgement(member, batch)
 
     def expire(self, now: float) -> int:
-        """Release the records whose locks have ended. Return how many there are."""
+        """Release the records whose locks have ended (share rule 5). Return how many there are."""
         return self._release([run for run in self._locked() if run.deadline <= now])
 
     def release_member(self, member: str) -> int:
@@ -247,7 +250,7 @@ class SharePartition:
         return self._release([run for run in self._locked() if run.member == member])
 
     def archived(self, start: int, end: int) -> int:
-        """Archive records that the dead-letter queue has. Return how many there are."""
+        """Archive records that the dead-letter queue has (share rule 7). Return how many there are."""
         changed = 0
         for run in self._carved(max(start, self.start_offset), min(end, self.end_offset)):
             if run.state is RecordState.ARCHIVING and run.target is None:
@@ -275,7 +278,7 @@ class SharePartition:
         self._unwritten = 0
         batches: list[StateBatch] = []
         start: int | None = None
-        """The first record that is not done once this is written."""
+        """The first record that is not done once this is written (share rule 3)."""
         complete = 0
         for run in self._runs:
             state = run.state
@@ -296,9 +299,11 @@ class SharePartition:
 
     def committed(self) -> WriteOutcome:
         """Apply the changes of the write, which the share coordinator has stored."""
-        counts = dict.fromkeys(RecordState, 0)
+        counts, rejected = dict.fromkeys(RecordState, 0), 0
         for run in self._end_write():
             assert run.target is not None, "a run in a write has a target"
+            if run.is_rejected and run.state is RecordState.ACQUIRED:
+                rejected += run.count
             run.state, run.delivery_count = run.target, run.target_count
             run.target, run.member = None, NO_MEMBER
             counts[run.state] += run.count
@@ -308,10 +313,11 @@ class SharePartition:
             counts[RecordState.AVAILABLE],
             counts[RecordState.ARCHIVING],
             counts[RecordState.ARCHIVED],
+            rejected,
         )
 
     def failed(self) -> None:
-        """Withdraw the changes of the write. Locks go on as they were."""
+        """Withdraw the changes of the write. Locks go on as they were (share rule 2)."""
         for run in self._end_write():
             run.target, run.is_rejected = None, False
 
@@ -330,7 +336,7 @@ class SharePartition:
         return self.end_offset - self.start_offset < self.rules.records_max
 
     def _after(self, run: Run, state: RecordState) -> RecordState:
-        """Return the state that records take which are released or rejected, by the rules of the group."""
+        """Return the state that released or rejected records take, by the rules of the group (share rule 4)."""
         if state is RecordState.AVAILABLE and run.delivery_count >= self.rules.delivery_count_limit:
             state = RecordState.ARCHIVING
         is_plain = state is RecordState.ARCHIVING and not self.rules.has_dead_letters

@@ -348,6 +348,7 @@ class SharePartitions:
     def _note(self, outcome: WriteOutcome) -> None:
         self.measures.acknowledged += outcome.acknowledged
         self.measures.released += outcome.released
+        self.measures.rejected += outcome.rejected
         self.measures.archived += outcome.archived
 
     def _copy_soon(self, led: LedSharePartition) -> None:

@@ -66,8 +66,8 @@ class SharePartitionState:
     ) -> "SharePartitionState":
         """Return the state after a write of the leader. Raises Refused: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
 
-        Within one state epoch a write that arrives late takes nothing back: the start offset rises only, and of two
-        states of a record the one with more deliveries counts, then the one that is nearer to the end.
+        Within one state epoch a write that arrives late takes nothing back (share rule 6): the start offset rises
+        only, and of two states of a record the one with more deliveries counts, then the one that is nearer to the end.
         """
         self._check_leader(leader_epoch)
         if state_epoch < self.state_epoch:

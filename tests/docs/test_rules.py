@@ -13,6 +13,7 @@ KINDS = {
     "promise": "promise",
     "rule": "rule",
     "group rule": "group rule",
+    "share rule": "share rule",
     "transaction rule": "transaction rule",
     "disk rule": "disk rule",
     "Archive rule": "archive rule",
@@ -20,7 +21,8 @@ KINDS = {
 }
 """The first heading of each table, and its citation form in lower case."""
 CITATION = re.compile(
-    r"\b((?:transaction |group |disk |archive |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE
+    r"\b((?:transaction |group |share |disk |archive |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?",
+    re.IGNORECASE,
 )
 NAME = re.compile(r"`([\w/.-]+)`")
 FOLDERS = ("bench", "chaos", "client", "cluster", "columnar", "docs", "replication", "spark", "storage", "tests")
@@ -55,6 +57,7 @@ def citations(text: str) -> set[tuple[str, int]]:
         ("Raft rule 6", {("raft rule", 6)}),
         ("transaction rule 5", {("transaction rule", 5)}),
         ("archive rule 1", {("archive rule", 1)}),
+        ("share rule 2", {("share rule", 2)}),
         ("rule-11, the ruler 5", set()),
     ],
 )

@@ -295,4 +295,22 @@ MUTANTS = (
         "Altered start offsets have no effect.",
         Scenario.SHARE_GROUPS,
     ),
+    Mutant(
+        "failed-writes-count",
+        "cluster/share/share_partitions.py",
+        "            led.state.failed()\n",
+        "            led.state.committed()\n",
+        "An acknowledgement that could not be stored changes nothing.",
+        LOST,
+        Scenario.SHARE_GROUPS,
+    ),
+    Mutant(
+        "failed-writes-stay-aimed",
+        "cluster/share/share_partition.py",
+        "            run.target, run.is_rejected = None, False\n",
+        "            pass\n",
+        "After a failed write the records are locked as before.",
+        STUCK,
+        Scenario.SHARES,
+    ),
 )

@@ -48,7 +48,7 @@ def names_of_ids(partitions: Partitions, topics: TopicMap) -> PartitionsByName:
 
 
 def members_of_classic(group: "ClassicGroup", topics: TopicMap) -> list[ConsumerMember]:
-    """Return the members of a classic group, in its generation and with its assignments. Raises Refused.
+    """Return the members of a classic group, in its generation and with its assignments (group rule 4). Raises Refused.
 
     An assignor of a client may have given a partition to two members: the first one keeps it.
     """

@@ -1,7 +1,7 @@
 """Share states of one group's partitions: initialized, being initialized, or being deleted.
 
-A partition is assigned once its share state is initialized. The group's record has what may exist, so that another
-coordinator that deletes the group finds it.
+A partition is assigned once its share state is initialized (share rule 8). The group's record has what may exist, so
+that another coordinator that deletes the group finds it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -17,6 +17,7 @@ def _records(watched: Watched) -> Iterator[Row]:
         yield ("redelivered",), counts.redelivered
         yield ("acknowledged",), counts.acknowledged
         yield ("released",), counts.released
+        yield ("rejected",), counts.rejected
         yield ("archived",), counts.archived
         yield ("lock_timeout",), counts.expired_locks
 
@@ -41,7 +42,7 @@ FAMILIES: tuple[Family, ...] = (
     counters(
         "share_records",
         "Records of share groups, by what happened to them: acquired by members, redelivered (acquired again),"
-        " acknowledged, released, archived (rejected, or delivered too often), or lock_timeout.",
+        " acknowledged, released, rejected, archived (rejected, or delivered too often), or lock_timeout.",
         ("event",),
         _records,
     ),

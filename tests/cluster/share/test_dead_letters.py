@@ -43,6 +43,7 @@ def test_rejected_records_are_copied_with_their_origin() -> None:
         }
         assert group.view(1).start_offset == 2, "the group is done with them"
         assert group.measures.dead_letters == 2
+        assert (group.measures.rejected, group.measures.archived) == (2, 2)
 
     with_members(story, errors_deadletterqueue_topic_name=QUEUE, errors_deadletterqueue_copy_record_enable="true")
 

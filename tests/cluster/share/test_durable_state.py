@@ -167,6 +167,21 @@ def test_records_at_offsets_that_the_log_has_lost_are_delivered() -> None:
     with_members(story)
 
 
+def test_what_could_not_be_stored_is_delivered_again() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b")
+        worker = group.member()
+        await worker.fetch()
+        await group.configure_topic("__share_group_state", **{"max.message.bytes": "1"})
+        assert await worker.acknowledge(0, 0) is ErrorCode.unknown_server_error
+        assert await worker.acknowledge(1, 1, REJECT) is ErrorCode.unknown_server_error
+        await group.configure_topic("__share_group_state", **{"max.message.bytes": "10000"})
+        assert (await group.member().fetch(wait_s=60)).acquired == [(0, 1, 2)]
+        assert (group.measures.acknowledged, group.measures.rejected) == (0, 0)
+
+    with_members(story)
+
+
 def test_the_states_of_a_deleted_topic_are_deleted() -> None:
     async def story(group: ShareFixture) -> None:
         await group.produce("a")

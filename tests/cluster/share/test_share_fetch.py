@@ -104,8 +104,21 @@ def test_a_record_is_archived_after_the_last_delivery() -> None:
             assert fetched.acquired == [(0, 0, count)]
             assert await worker.acknowledge(0, 0, RELEASE) is E.none
         assert (await worker.fetch()).values == [b"good"]
+        assert (group.measures.rejected, group.measures.archived) == (0, 1)
 
     with_members(story, share_delivery_count_limit="2")
+
+
+def test_rejected_records_are_counted_apart() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b", "c")
+        worker = group.member()
+        await worker.fetch()
+        assert await worker.acknowledge(0, 2, REJECT, RELEASE, REJECT) is E.none
+        measures = group.measures
+        assert (measures.rejected, measures.archived, measures.released) == (2, 2, 1)
+
+    with_members(story)
 
 
 def test_a_lock_that_ends_lets_others_have_the_record() -> None:

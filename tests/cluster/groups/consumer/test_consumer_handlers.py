@@ -8,6 +8,9 @@ import pytest
 from groups_fixture import FLIGHTS_ID, GROUP, GroupsFixture
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.groups.any_group import GroupKind
+from cordwood.cluster.groups.formats import encode_group_key
 from cordwood.cluster.kafka.handlers import (
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -205,13 +208,56 @@ def test_a_restarted_coordinator_knows_its_members(groups: GroupsFixture) -> Non
     assert (found.group_state, found.group_epoch, len(found.members)) == ("Reconciling", 2, 2)
 
 
-def test_a_classic_group_is_upgraded_and_back(groups: GroupsFixture) -> None:
+def upgrade(groups: GroupsFixture) -> str:
+    """Have a member with the consumer protocol join a classic group with one member. Return the id of that one."""
     metadata = b"\x00\x01\x00\x00\x00\x01\x00\x07flights\xff\xff\xff\xff\x00\x00\x00\x00"
     protocols = ({"name": "range", "metadata": metadata},)
-    member_id = groups.join(protocols=protocols).member_id
+    member_id: str = groups.join(protocols=protocols).member_id
     groups.join(member_id=member_id, protocols=protocols)
     groups.sync(member_id, assignments=({"member_id": member_id, "assignment": b""},))
     assert heartbeat(groups, 0).member_epoch == 2
+    return member_id
+
+
+def kind_of(groups: GroupsFixture) -> GroupKind:
+    group = groups.services.groups.group(GROUP)
+    assert group is not None
+    return group.kind
+
+
+def committed(groups: GroupsFixture) -> int:
+    """Return the committed offset of `flights`."""
+    return groups.services.groups.offsets_of(GROUP)["flights", 0].offset
+
+
+def test_an_upgrade_deletes_the_record_of_the_classic_group(groups: GroupsFixture) -> None:
+    upgrade(groups)
+    partition = partition_of(GROUP, groups.topic.partition_count)
+    newest = {record.key: record.value for record in groups.topic.records(partition)}
+    assert newest[encode_group_key(GROUP)] is None
+
+
+def test_offsets_are_kept_by_conversions(groups: GroupsFixture) -> None:
+    assert groups.commit(5, 9) is ErrorCode.none
+    member_id = upgrade(groups)
+    as_classic = {"member_id": member_id, "generation_id_or_member_epoch": 1}
+    assert committed(groups) == 5
+    assert groups.commit(6, 8, **as_classic) is ErrorCode.none, "in the generation of the classic group"
+    heartbeat(groups, -1)
+    assert kind_of(groups) is GroupKind.CLASSIC
+    assert committed(groups) == 6
+    assert groups.commit(7, 8, **as_classic) is ErrorCode.none, "before it has joined again"
+
+
+def test_a_conversion_that_cannot_be_written_leaves_the_group_as_it_was(groups: GroupsFixture) -> None:
+    upgrade(groups)
+    groups.topic.refusal = ErrorCode.not_enough_replicas
+    assert heartbeat(groups, -1).error_code is not ErrorCode.none
+    assert kind_of(groups) is GroupKind.CONSUMER
+
+
+def test_a_classic_group_is_upgraded_and_back(groups: GroupsFixture) -> None:
+    upgrade(groups)
     (found,) = groups.ask(consumer_group_describe, 1, group_ids=(GROUP,)).groups
     assert {member.member_type for member in found.members} == {0, 1}
     groups.restart()
