@@ -13,6 +13,7 @@ import urllib.request
 from typing import Any
 
 QUEUE = os.environ.get("QUEUE_URL", "http://127.0.0.1:8080/v1/queues/workers")
+TOPICS = sys.argv[1:] or sys.exit("usage: worker.py TOPIC…")
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
@@ -23,12 +24,14 @@ def call(action: str, **body: Any) -> Any:
             return json.load(response)
     except urllib.error.HTTPError as refused:
         logging.warning("%s: %s", action, refused.read().decode())
-        time.sleep(1)
-        return {"records": []}
+    except OSError as lost:  # The broker is away: a record whose acknowledgement is lost is delivered again.
+        logging.warning("%s: %s", action, lost)
+    time.sleep(1)
+    return {"records": []}
 
 
 while True:
-    for record in call("take", topics=sys.argv[1:], max_records=10, wait_ms=20_000)["records"]:
+    for record in call("take", topics=TOPICS, max_records=10, wait_ms=20_000)["records"]:
         try:
             logging.info("%s", record["value"])  # Work on the record here.
         except Exception:
