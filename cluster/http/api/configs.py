@@ -1,4 +1,4 @@
-"""Topic and broker configs over HTTP: DescribeConfigs and IncrementalAlterConfigs."""
+"""Topic, broker and group configs over HTTP: DescribeConfigs and IncrementalAlterConfigs."""
 
 from typing import Annotated
 
@@ -16,8 +16,10 @@ from cordwood.cluster.http.refusal import check
 from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
 from cordwood.cluster.http.security.rights import (
     ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
     ALTER_TOPIC_CONFIGS,
     DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
     DESCRIBE_TOPIC_CONFIGS,
 )
 from cordwood.cluster.kafka.handlers.incremental_alter_configs import ConfigOperation
@@ -35,7 +37,8 @@ class Config(msgspec.Struct, frozen=True):
     value: str | None
     """Null if nothing is set, and for secrets."""
     source: str
-    """The source of the value: dynamic_topic, dynamic_broker, dynamic_all_brokers, static_broker or default."""
+    """The source of the value: dynamic_topic, dynamic_broker, dynamic_all_brokers, dynamic_group, static_broker or
+    default."""
     default: str | None
     type: str
     is_read_only: bool
@@ -45,7 +48,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 class Configs(msgspec.Struct, frozen=True):
-    """All configs of a topic or a broker, by name."""
+    """All configs of a topic, a broker or a group, by name."""
 
     configs: list[Config]
 
@@ -82,6 +85,16 @@ async def describe_broker_configs(asked: ApiRequest[Nothing, Nothing]) -> Config
 async def alter_broker_configs(asked: ApiRequest[DryRun, ConfigChanges]) -> ChangedConfigs:
     """Set or reset configs of a broker."""
     return await _alter(asked, ResourceType.BROKER, str(asked.context.broker(asked.path["broker_id"]).id))
+
+
+async def describe_group_configs(asked: ApiRequest[Nothing, Nothing]) -> Configs:
+    """Describe the configs of a group, which need not exist yet."""
+    return await _describe(asked.context, None, ResourceType.GROUP, asked.path["group"])
+
+
+async def alter_group_configs(asked: ApiRequest[DryRun, ConfigChanges]) -> ChangedConfigs:
+    """Set or reset configs of a group, which need not exist yet."""
+    return await _alter(asked, ResourceType.GROUP, asked.path["group"])
 
 
 def text_of(value: ConfigValue) -> str:
@@ -129,6 +142,7 @@ def _change(name: str, value: ConfigValue | None) -> AlterableConfig:
 
 
 _OF_A_TOPIC, _OF_A_BROKER = "/v1/topics/{topic}/configs", "/v1/brokers/{broker_id}/configs"
+_OF_A_GROUP = "/v1/groups/{group}/configs"
 
 ROUTES = (
     Route(
@@ -170,5 +184,25 @@ ROUTES = (
         ChangedConfigs,
         requires=(ALTER_CLUSTER_CONFIGS,),
         refusals=(404, 503),
+    ),
+    Route(
+        "GET",
+        _OF_A_GROUP,
+        describe_group_configs,
+        Nothing,
+        Nothing,
+        Configs,
+        requires=(DESCRIBE_GROUP_CONFIGS,),
+        refusals=(503,),
+    ),
+    Route(
+        "PATCH",
+        _OF_A_GROUP,
+        alter_group_configs,
+        DryRun,
+        ConfigChanges,
+        ChangedConfigs,
+        requires=(ALTER_GROUP_CONFIGS,),
+        refusals=(503,),
     ),
 )

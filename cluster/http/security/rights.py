@@ -41,6 +41,8 @@ ALTER_TOPIC_CONFIGS = RouteRight(_Op.ALTER_CONFIGS, _On.TOPIC, "topic")
 DESCRIBE_GROUP = RouteRight(_Op.DESCRIBE, _On.GROUP, "group")
 READ_GROUP = RouteRight(_Op.READ, _On.GROUP, "group")
 DELETE_GROUP = RouteRight(_Op.DELETE, _On.GROUP, "group")
+DESCRIBE_GROUP_CONFIGS = RouteRight(_Op.DESCRIBE_CONFIGS, _On.GROUP, "group")
+ALTER_GROUP_CONFIGS = RouteRight(_Op.ALTER_CONFIGS, _On.GROUP, "group")
 DESCRIBE_TRANSACTION = RouteRight(_Op.DESCRIBE, _On.TRANSACTIONAL_ID, "transactional_id")
 
 CODES = {

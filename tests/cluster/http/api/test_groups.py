@@ -1,4 +1,4 @@
-"""Consumer groups over HTTP: members, lag, offset reset and deletion."""
+"""Groups over HTTP: members, lag, configs, offset reset and deletion."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,3 +98,23 @@ def test_a_deleted_group_is_forgotten(api: HttpClient) -> None:
     assert api.delete(path).json == {"group": name}
     api.get(path).refused(404, name)
     api.delete(path).refused(404, "The group does not exist")
+
+
+def test_a_groups_configs_are_set_before_it_exists(api: HttpClient) -> None:
+    path = "/v1/groups/later/configs"
+
+    def lock() -> tuple[str, str, str]:
+        configs = {row["name"]: row for row in api.get(path).json["configs"]}
+        row = configs["share.record.lock.duration.ms"]
+        return row["value"], row["source"], row["default"]
+
+    assert lock() == ("30000", "default", "30000")
+    changes = {"configs": {"share.record.lock.duration.ms": 20_000}}
+    assert api.patch(f"{path}?dry_run=true", changes).status == 200
+    assert lock() == ("30000", "default", "30000")
+    assert api.patch(path, changes).json == {"changed": ["share.record.lock.duration.ms"]}
+    assert lock() == ("20000", "dynamic_group", "30000")
+    assert api.patch(path, {"configs": {"share.record.lock.duration.ms": None}}).status == 200
+    assert lock() == ("30000", "default", "30000")
+    api.patch(path, {"configs": {"share.record.lock.duration.ms": 1}}).refused(400, "share.record.lock.duration.ms")
+    api.patch(path, {"configs": {"retention.ms": 1}}).refused(400, "retention.ms")
