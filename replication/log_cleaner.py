@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ _events = structlog.get_logger("log_cleaner")
 
 
 class CleanerLimits(NamedTuple):
-    """What the log cleaner may use."""
+    """What the log cleaner may use. Each may change at any time."""
 
     threads: int
     """Logs that are compacted at a time."""
@@ -86,7 +87,7 @@ class LogCleaner:
         replicas: Replicas,
         log_maintenance: LogMaintenance,
         wall_clock: Callable[[], int],
-        limits: CleanerLimits,
+        limits: Callable[[], CleanerLimits],
         rng: random.Random,
         coordinated: Mapping[str, Callable[[Bytes], Bytes]] = EMPTY,
     ) -> None:
@@ -102,11 +103,17 @@ class LogCleaner:
         self._above: dict[Partition, _CleanAbove] = {}
         self._due = 0.0
         self._tasks = Tasks()
+        self._workers = 0
         self.measures = CleanerMeasures()
 
     def start(self) -> None:
-        for number in range(self._limits.threads):
-            self._tasks.repeat(self._clean_next, f"log cleaner {number}")
+        self._add_workers(1)
+
+    def _add_workers(self, count: int) -> None:
+        """Have at least so many workers. One is always there: it follows the limits, also if these allow no thread."""
+        for number in range(self._workers, count):
+            self._workers += 1
+            self._tasks.repeat(partial(self._clean_next, number), f"log cleaner {number}")
 
     async def close(self) -> None:
         """Stop after the step that is under way."""
@@ -119,8 +126,10 @@ class LogCleaner:
             await self._clean(partition)
         return self.measures.rounds - before
 
-    async def _clean_next(self) -> None:
-        partition = await self._choose()
+    async def _clean_next(self, worker: int) -> None:
+        threads = self._limits().threads
+        self._add_workers(threads)
+        partition = await self._choose() if worker < threads else None
         if partition is None:
             await asyncio.sleep(self._pause_s())
         else:
@@ -128,7 +137,8 @@ class LogCleaner:
 
     def _pause_s(self) -> float:
         is_coordinator = any(self._replicas.has_topic(topic) for topic in self._coordinated)
-        return min(self._limits.backoff_s, COORDINATED_BACKOFF_S) if is_coordinator else self._limits.backoff_s
+        backoff_s = self._limits().backoff_s
+        return min(backoff_s, COORDINATED_BACKOFF_S) if is_coordinator else backoff_s
 
     async def _choose(self) -> Partition | None:
         """Seal what is to be sealed, and return the dirtiest log that is due, if any."""
@@ -237,7 +247,8 @@ class LogCleaner:
         return is_complete
 
     def _round(self, partition: Partition, directory: str) -> CleaningRound:
-        now_ms, buffer_bytes = self._wall_clock(), self._limits.buffer_bytes // self._limits.threads
+        now_ms, limits = self._wall_clock(), self._limits()
+        buffer_bytes = limits.buffer_bytes // max(limits.threads, 1)
         end, counted = self._dirtiness(partition, now_ms).end, self._coordinated.get(partition.topic, all_counted)
         seed, log = self._rng.randbytes(SEED_BYTES), partition.log
         above = (log.pinned.end, self._clean_end(partition)) if log.pinned.end else None
@@ -259,7 +270,7 @@ class LogCleaner:
     async def _keep_to_the_rate(self, size: int) -> None:
         """Sleep to keep the rate of all workers together."""
         now = self._now()
-        self._due = max(self._due, now - LATE_S) + size / self._limits.bytes_per_second
+        self._due = max(self._due, now - LATE_S) + size / self._limits().bytes_per_second
         # Also without a limit, other work goes on in between.
         await asyncio.sleep(max(self._due - now, 0))
 
@@ -299,7 +310,7 @@ class LogCleaner:
         self._postpone(partition)
 
     def _postpone(self, partition: Partition) -> None:
-        self._retry_at[partition] = self._now() + self._limits.backoff_s
+        self._retry_at[partition] = self._now() + self._limits().backoff_s
 
     def _give_up(self, partition: Partition, reason: str) -> None:
         """Leave a log alone until the broker restarts. It grows."""

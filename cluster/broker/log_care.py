@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from cordwood.cluster.config.rows import BrokerConfig
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.replay import without_copies
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -29,18 +30,23 @@ def log_maintenance_of(settings: Settings, replicas: Replicas, wall_clock: Calla
 
 
 def log_cleaner_of(
-    settings: Settings,
+    config: Callable[[], BrokerConfig],
     replicas: Replicas,
     log_maintenance: LogMaintenance,
     wall_clock: Callable[[], int],
     rng: random.Random,
 ) -> LogCleaner:
-    limits = CleanerLimits(
-        threads=settings.log_cleaner_threads if settings.log_cleaner_enable else 0,
-        buffer_bytes=settings.log_cleaner_dedupe_buffer_size,
-        bytes_per_second=settings.log_cleaner_io_max_bytes_per_second,
-        backoff_s=settings.log_cleaner_backoff_ms / 1000,
-    )
+    """Return the log cleaner, whose limits are those of the broker's config at each moment."""
+
+    def limits() -> CleanerLimits:
+        now = config()
+        return CleanerLimits(
+            threads=int(now.number("log.cleaner.threads")) if now.settings.log_cleaner_enable else 0,
+            buffer_bytes=int(now.number("log.cleaner.dedupe.buffer.size")),
+            bytes_per_second=now.number("log.cleaner.io.max.bytes.per.second"),
+            backoff_s=now.number("log.cleaner.backoff.ms") / 1000,
+        )
+
     coordinated = dict.fromkeys((CONSUMER_OFFSETS, TRANSACTION_STATE), without_copies)
     return LogCleaner(replicas, log_maintenance, wall_clock, limits, rng, coordinated)
 

@@ -97,9 +97,7 @@ class DirectoryCare:
         await self._homes.close()
 
     def _bytes_per_second(self) -> int:
-        _, rate = broker_config(self._settings, self._quorum.image).found((MOVE_RATE,))
-        assert isinstance(rate, int), f"{MOVE_RATE} is a number"
-        return max(rate, 1)
+        return max(int(broker_config(self._settings, self._quorum.image).number(MOVE_RATE)), 1)
 
     def _is_cordoned(self, directory: LogDirectory) -> bool:
         return directory.path in cordoned_directories(self._quorum.image, self._me)

@@ -83,16 +83,11 @@ class ThrottleRates:
         shares = {
             follower: rate if rate >= UNLIMITED else rate / leaders[follower]
             for follower in followers
-            for rate in (_rate(BrokerConfig(self._settings, image.configs_of_broker(follower), of_all), FOLLOWER_RATE),)
+            for layers in (BrokerConfig(self._settings, image.configs_of_broker(follower), of_all),)
+            for rate in (int(layers.number(FOLLOWER_RATE)),)
         }
-        own_rate = _rate(broker_config(self._settings, image), LEADER_RATE)
+        own_rate = int(broker_config(self._settings, image).number(LEADER_RATE))
         self._throttle.set_rates(own_rate, shares, asyncio.get_running_loop().time())
-
-
-def _rate(config: BrokerConfig, key: str) -> int:
-    _, rate = config.found((key,))
-    assert isinstance(rate, int), f"{key} is a number"
-    return rate
 
 
 def _changed_partitions(

@@ -25,6 +25,9 @@ class AuthenticationSettings(LinkSettings):
         words(),
         "Names of the listeners without TLS on which PLAIN is allowed. Anyone on the network can read its passwords.",
     )
+    sasl_kerberos_min_time_before_relogin: int = setting(
+        60 * SECOND_MS, long(), "Kept for Kafka's tools. There is no GSSAPI.", dynamic=True
+    )
     connections_max_reauth_ms: int = setting(
         0,
         long(0),

@@ -18,28 +18,34 @@ class CleanerSettings(ArchiveSettings):
     log_cleaner_enable: bool = setting(
         True, boolean(), "Whether logs are compacted. Without it, compacted topics only grow, internal ones too."
     )
-    log_cleaner_threads: int = setting(1, integer(1, 64), "Logs of each log directory that are compacted at a time.")
+    log_cleaner_threads: int = setting(1, integer(1, 64), "Logs that are compacted at a time.", dynamic=True)
     log_cleaner_dedupe_buffer_size: int = setting(
         64 * MIB,
         long(MIB),
         "Memory for the newest offsets of the keys, for all threads together: 24 bytes a key. A log with more keys is"
         " compacted in several rounds. Kafka's default is 128 MiB.",
+        dynamic=True,
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
         sys.float_info.max,
         decimal(1, sys.float_info.max),
         "The rate at which the log cleaner reads and writes, all threads together.",
+        dynamic=True,
     )
     log_cleaner_io_buffer_size: int = setting(
-        512 << 10, integer(0), "Kept for Kafka's tools. The log cleaner reads about 1 MiB at a time."
+        512 << 10, integer(0), "Kept for Kafka's tools. The log cleaner reads about 1 MiB at a time.", dynamic=True
     )
     log_cleaner_io_buffer_load_factor: float = setting(
-        0.9, decimal(0, 1), "Kept for Kafka's tools. The log cleaner fills its buffer as far as its own table allows."
+        0.9,
+        decimal(0, 1),
+        "Kept for Kafka's tools. The log cleaner fills its buffer as far as its own table allows.",
+        dynamic=True,
     )
     log_cleaner_backoff_ms: int = setting(
         15 * SECOND_MS,
         long(1),
         "How long the log cleaner waits when no log is due, and before it tries a failed log again.",
+        dynamic=True,
     )
     log_cleaner_min_cleanable_ratio: float = topic_default(
         0.5, decimal(0, 1), "The ratio of superseded bytes at which a log is compacted."

@@ -80,6 +80,12 @@ class BrokerConfig:
                 return key, value
         return keys[0], None
 
+    def number(self, key: str) -> float:
+        """Return the value of a key whose values are numbers."""
+        _, value = self.found((key,))
+        assert isinstance(value, int | float), f"{key} is a number"
+        return value
+
     def rows(self) -> list[ConfigRow]:
         """Return a row for every setting of the broker, sorted by key."""
         return [self._row(key) for key in sorted(SETTINGS)]

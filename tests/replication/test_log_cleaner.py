@@ -332,3 +332,31 @@ def test_without_threads_nothing_is_compacted() -> None:
         await broker.cleaner.close()
 
     tell(story, limits=UNLIMITED._replace(threads=0))
+
+
+def test_limits_that_change_take_effect_after_a_pause() -> None:
+    """Threads, backoff and rate are those of the moment, as dynamic configs of Kafka's log cleaner are."""
+
+    async def story(broker: CleanerFixture) -> None:
+        backoff_s = UNLIMITED.backoff_s
+        await broker.fill()
+        broker.cleaner.start()
+        await asyncio.sleep(backoff_s)
+        assert not broker.cleaner.measures.rounds
+        broker.limits = UNLIMITED._replace(threads=2, bytes_per_second=100.0)
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(backoff_s)
+        assert not broker.cleaner.measures.rounds
+        while not broker.cleaner.measures.rounds:
+            await asyncio.sleep(1)
+        measures = broker.cleaner.measures
+        assert asyncio.get_running_loop().time() - began >= (measures.bytes_read + measures.bytes_written) / 100 - 1
+        broker.limits = UNLIMITED._replace(threads=0)
+        await asyncio.sleep(backoff_s)
+        await broker.fill()
+        rounds = measures.rounds
+        await asyncio.sleep(10 * backoff_s)
+        assert measures.rounds == rounds
+        await broker.cleaner.close()
+
+    tell(story, limits=UNLIMITED._replace(threads=0))

@@ -33,7 +33,7 @@ class CleanerFixture(ReplicaFixture):
             self.replicas,
             self.log_maintenance,
             lambda: self.now_ms,
-            self.limits,
+            lambda: self.limits,
             random.Random(1),
             {"internal": lambda batches: batches},
         )
