@@ -38,7 +38,6 @@ from cordwood.cluster.config.listeners import (
     inter_broker_listener,
     listeners_of,
 )
-from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import RACK_AWARE, Settings
 from cordwood.cluster.http.watched import Pauses, Watched
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
@@ -367,9 +366,7 @@ class Broker:
         self._leader_connections = LeaderConnections(leader_connection)
         self._log_maintenance = maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
         self._directories = DirectoryCare(quorum, settings, self._replicas, maintenance)
-        self._log_cleaner = log_cleaner_of(
-            lambda: broker_config(settings, quorum.image), self._replicas, maintenance, self._wall_clock, self._rng
-        )
+        self._log_cleaner = log_cleaner_of(settings, quorum, self._replicas, maintenance, self._wall_clock, self._rng)
         self._repairs = Repairs(
             quorum,
             settings.node_id,

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from cordwood.cluster.config.rows import BrokerConfig
+from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.replay import without_copies
+from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.replication.log_cleaner import CleanerLimits, LogCleaner
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
@@ -30,18 +31,19 @@ def log_maintenance_of(settings: Settings, replicas: Replicas, wall_clock: Calla
 
 
 def log_cleaner_of(
-    config: Callable[[], BrokerConfig],
+    settings: Settings,
+    quorum: Quorum,
     replicas: Replicas,
     log_maintenance: LogMaintenance,
     wall_clock: Callable[[], int],
     rng: random.Random,
 ) -> LogCleaner:
-    """Return the log cleaner, whose limits are those of the broker's config at each moment."""
+    """Return the log cleaner, whose limits follow the broker's dynamic config."""
 
     def limits() -> CleanerLimits:
-        now = config()
+        now = broker_config(settings, quorum.image)
         return CleanerLimits(
-            threads=int(now.number("log.cleaner.threads")) if now.settings.log_cleaner_enable else 0,
+            threads=int(now.number("log.cleaner.threads")) if settings.log_cleaner_enable else 0,
             buffer_bytes=int(now.number("log.cleaner.dedupe.buffer.size")),
             bytes_per_second=now.number("log.cleaner.io.max.bytes.per.second"),
             backoff_s=now.number("log.cleaner.backoff.ms") / 1000,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cordwood.cluster.config.authentication_settings import SECOND_MS
 from cordwood.cluster.config.cleaner_settings import CleanerSettings
 from cordwood.cluster.config.setting import setting
-from cordwood.cluster.metadata.config_values import integer, string
+from cordwood.cluster.metadata.config_values import boolean, integer, string
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -29,6 +29,12 @@ class ShareGroupSettings(CleanerSettings):
     )
     share_coordinator_write_timeout_ms: int = setting(
         5 * SECOND_MS, integer(1), "How long a partition leader tries to store what members have acknowledged."
+    )
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(
+        False,
+        boolean(),
+        "Whether a share group's dead-letter queue is created if it does not exist, with num.partitions and"
+        " default.replication.factor.",
     )
     errors_deadletterqueue_topic_name_prefix: str = setting(
         "dlq.",

@@ -60,7 +60,7 @@ class DeadLetterTopics(Protocol):
     """The topics of dead-letter queues, and appends to them."""
 
     def is_usable(self, topic: str) -> bool:
-        """Return whether a topic exists and may be a dead-letter queue."""
+        """Return whether a topic may be a dead-letter queue: it exists, or is created by the first append."""
         ...
 
     def batch_bytes_max(self, topic: str) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from kio.schema.errors import ErrorCode
 from share_fixture import GROUP, TOPIC, ShareFixture, with_members
 
@@ -102,6 +103,38 @@ def test_a_compacted_topic_is_no_queue() -> None:
         assert group.view(1).start_offset == 1, "the record is archived all the same"
 
     with_members(story, errors_deadletterqueue_topic_name=QUEUE)
+
+
+def test_a_queue_is_created_where_the_brokers_permit_it() -> None:
+    async def story(group: ShareFixture) -> None:
+        await rejected(group, "bad", "worse")
+        topic = group.broker.image.topics_by_name[QUEUE]
+        assert len(topic.partitions) == 3
+        assert (topic.configs["errors.deadletterqueue.group.enable"], topic.configs["cleanup.policy"]) == (
+            "true",
+            "delete",
+        )
+        assert [copy.value for copy in group.records_of(QUEUE, 1)] == [b"bad", b"worse"]
+        assert group.view(1).start_offset == 2
+
+    settings = {"errors_deadletterqueue_auto_create_topics_enable": True, "num_partitions": 3}
+    configs = {"errors_deadletterqueue_topic_name": QUEUE, "errors_deadletterqueue_copy_record_enable": "true"}
+    with_members(story, settings, **configs)
+
+
+@pytest.mark.parametrize(
+    ("queue", "is_permitted"),
+    [(QUEUE, False), ("payments", True), ("dlq.with a blank", True)],
+    ids=["not permitted", "without the prefix", "no valid name"],
+)
+def test_a_queue_is_not_created_otherwise(queue: str, is_permitted: bool) -> None:
+    async def story(group: ShareFixture) -> None:
+        await rejected(group, "bad")
+        assert queue not in group.broker.image.topics_by_name
+        assert group.view(1).start_offset == 1, "the record is archived all the same"
+
+    settings = {"errors_deadletterqueue_auto_create_topics_enable": is_permitted}
+    with_members(story, settings, errors_deadletterqueue_topic_name=queue)
 
 
 def test_records_wait_in_archiving_while_the_queue_cannot_be_written() -> None:
