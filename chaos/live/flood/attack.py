@@ -54,11 +54,15 @@ def flood(
     is_over: Callable[[], bool],
     sent: Callable[[], None],
 ) -> SentShots:
-    """Send shots for `seconds`, or until `is_over` returns true. `sent` is called while the flood goes on."""
-    end_s = time.monotonic() + seconds
+    """Send shots for `seconds`, or until `is_over` returns true. `sent` is called while the flood goes on.
+
+    The time begins once the attackers' processes run: on a loaded machine they need seconds to start.
+    """
     shots: list[Shot] = []
-    chunks = _chunks(aims, seed, end_s)
     with _processes(processes) as attackers:
+        wait([attackers.submit(_started) for _ in range(processes)])
+        end_s = time.monotonic() + seconds
+        chunks = _chunks(aims, seed, end_s)
         under_way: set[Future[list[Shot]]] = {attackers.submit(send_chunk, next(chunks)) for _ in range(processes)}
         while under_way:
             ended, under_way = wait(under_way, PATIENCE_S, FIRST_COMPLETED)
@@ -72,6 +76,10 @@ def flood(
 
 def _processes(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), os.nice, (NICE,))
+
+
+def _started() -> None:
+    """Return once the process has loaded this module, with all that it sends."""
 
 
 def _chunk(aims: tuple[FloodTarget, ...], seed: int, number: int, shots: range) -> ShotRange:
