@@ -1,5 +1,6 @@
 """Shard: the groups and offsets of one partition of `__consumer_offsets`, in memory."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ class Shard(CoordinatorShard):
         super().__init__(leadership)
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = Offsets()
+        self.appending = asyncio.Lock()
+        """Held while many records of a group are appended in several batches."""
         self._context = context
         self._saved: dict[str, list[SavedValue]] = {}
         """The value of each classic group in the log, and after it the values that are being written, in order."""

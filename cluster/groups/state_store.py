@@ -37,11 +37,26 @@ class GroupStateStore(ShardStore[Shard]):
         await self._write_all(shard, [(key, None) for key in keys], dict.fromkeys(offsets))
 
     async def append_records(self, shard: Shard, contents: Sequence[Content]) -> None:
-        """Append records of groups, up to GROUP_RECORDS_PER_BATCH_MAX as one batch. Raises Refused."""
-        for chunk in chunks(contents, GROUP_RECORDS_PER_BATCH_MAX):
-            await self.append(shard, chunk)
+        """Append records of groups, up to GROUP_RECORDS_PER_BATCH_MAX as one batch, and wait until they are committed.
+
+        Many records are encoded in turns. What is appended here later comes after all of them: the newest value of a
+        record is the last one in the log. Raises Refused.
+        """
+        if not contents:
+            return
+        *former, last = chunks(contents, GROUP_RECORDS_PER_BATCH_MAX)
+        async with shard.appending:
+            for chunk in former:
+                self.submit(shard, chunk)
+                await self._turns.turn()
+        # Before the next suspension, and so before those that waited.
+        await self.append(shard, last)
 
     async def _write_all(self, shard: Shard, contents: Sequence[Content], changes: Changes) -> None:
+        if contents and changes:
+            # The batch with the first offsets has all of these records.
+            async with shard.appending:
+                pass
         for chunk in chunks(changes.items(), RECORDS_PER_BATCH_MAX):
             await self._write_offsets(shard, contents, dict(chunk))
             contents = ()

@@ -2,17 +2,20 @@
 
 import asyncio
 
+import pytest
 import uvloop
 from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
 from virtual_time import run
 
 from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import ClassicMembership
 from cordwood.cluster.groups.exchange import Join, Leaver, MemberProtocol, Sync
 from cordwood.cluster.groups.formats import decode_group
 from cordwood.cluster.groups.pace import REPLIES_PER_ITERATION_MAX, ReplyPace
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
+from cordwood.cluster.groups.state_store import GROUP_RECORDS_PER_BATCH_MAX
 from cordwood.cluster.resources.turns import SLICE_STEPS, at_once
 
 NAMES = [f"member {number}" for number in range(SLICE_STEPS + 50)]
@@ -121,3 +124,48 @@ def test_a_deadline_that_is_now_has_a_timer_in_the_loop_of_brokers() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(story())
+
+
+def test_no_later_record_comes_between_those_of_one_write() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.commit(5)
+        store = groups.coordinator._state_store
+        shard = store.find(GROUP)
+        assert shard is not None
+        first = [(b"\x00\x05%d" % number, b"old") for number in range((SLICE_STEPS + 2) * GROUP_RECORDS_PER_BATCH_MAX)]
+        last_key = first[-1][0]
+        groups.topic.hold()
+        writes = [asyncio.ensure_future(store.append_records(shard, first))]
+        await asyncio.sleep(0)
+        writes.append(asyncio.ensure_future(store.append_records(shard, [(last_key, b"new")])))
+        offset = next(iter(shard.offsets.keys_of(GROUP)))
+        writes.append(asyncio.ensure_future(store.delete(shard, [offset], [last_key], None)))
+        await asyncio.sleep(1)
+        assert not any(write.done() for write in writes)
+        groups.topic.release()
+        await asyncio.gather(*writes)
+        records = groups.topic.records(groups.partition)
+        assert [record.value for record in records if record.key == last_key] == [b"old", b"new", None]
+
+    run(story())
+
+
+def test_a_lost_leadership_ends_a_write_between_two_batches() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture(brokers=2)
+        await groups.commit(5)
+        store = groups.coordinator._state_store
+        shard = store.find(GROUP)
+        assert shard is not None
+        count = (SLICE_STEPS + 2) * GROUP_RECORDS_PER_BATCH_MAX
+        contents = [(b"\x00\x05%d" % number, b"value") for number in range(count)]
+        write = asyncio.ensure_future(store.append_records(shard, contents))
+        await asyncio.sleep(0)
+        assert not write.done()
+        groups.leave_without_leader()
+        with pytest.raises(Refused, match="not_coordinator"):
+            await write
+        assert not shard.appending.locked()
+
+    run(story())
