@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.coordination.shard import Content
+from cordwood.cluster.resources.turns import Steps, at_once, in_order
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -53,14 +54,23 @@ class ChangedRecords(Generic[KeyT]):
 
     def take(self, value_of: Callable[[KeyT], bytes | None]) -> tuple[Content, ...]:
         """Return the records to write, and forget that they changed."""
-        if not self._changed:
-            return ()
-        values = {key: value_of(key) for key in self._changed}
+        return at_once(self.take_in_steps(value_of)) if self._changed else ()
+
+    def take_in_steps(self, value_of: Callable[[KeyT], bytes | None]) -> Steps[tuple[Content, ...]]:
+        """Return the records to write, and forget that they changed. Nothing may change between the steps."""
+        changed = list(self._changed)
         self._changed.clear()
+        values: dict[KeyT, bytes | None] = {}
+        for key in changed:
+            values[key] = value_of(key)
+            yield
         gone = [key for key, value in values.items() if value is None and key in self.in_log]
         gone.sort(key=self._order, reverse=True)
-        kept = [key for key, value in values.items() if value is not None]
-        kept.sort(key=self._order)
+        kept = yield from in_order([key for key, value in values.items() if value is not None], self._order)
         self.in_log.difference_update(gone)
         self.in_log.update(kept)
-        return tuple((self._encode_key(self._group_id, key), values[key]) for key in (*gone, *kept))
+        contents = []
+        for key in (*gone, *kept):
+            contents.append((self._encode_key(self._group_id, key), values[key]))
+            yield
+        return tuple(contents)

@@ -25,8 +25,9 @@ PRODUCER = ProducerIdAndEpoch(7, 0)
 class CoordinatorFixture:
     """Group coordinators and their clients; needs a running loop. `restart` keeps only what was appended."""
 
-    def __init__(self, brokers: int = 1, **settings: int) -> None:
+    def __init__(self, brokers: int = 1, context: GroupContext | None = None, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
+        self.context = GroupContext(self.settings) if context is None else context
         self.topic = OffsetsInMemory()
         self.topics = {"flights", "planes"}
         self.rng = random.Random(1)
@@ -53,7 +54,7 @@ class CoordinatorFixture:
 
     def open(self, broker: int = FIRST) -> None:
         self.coordinators[broker] = GroupCoordinator(
-            context=GroupContext(self.settings),
+            context=self.context,
             topic=self.topic.seen_by(broker),
             topic_exists=self.topics.__contains__,
             wall_clock=self.wall_clock,

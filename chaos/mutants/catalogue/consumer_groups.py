@@ -200,8 +200,8 @@ MUTANTS = (
     Mutant(
         "upgrades-begin-in-the-first-epoch",
         "cluster/groups/consumer_groups.py",
-        "        group.adopt(members_of_classic(classic, self._context.topics()), classic.generation)\n",
-        "        group.adopt(members_of_classic(classic, self._context.topics()), 0)\n",
+        "        yield from group.adopt(members, generation)\n",
+        "        yield from group.adopt(members, 0)\n",
         "A consumer group goes on in the generation of the classic group that it was.",
         MOVED,
         Scenario.CONSUMER_GROUPS,

@@ -1,6 +1,7 @@
 """Conversion of a classic group of consumers to a consumer group, and back."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -8,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.consumer.embedded import (
+    EmbeddedSubscription,
     MalformedConsumer,
     PartitionsByName,
     encode_assignment,
@@ -22,10 +24,22 @@ from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
+from cordwood.cluster.resources.turns import Steps
 
 if TYPE_CHECKING:
     from cordwood.cluster.groups.consumer.state import ConsumerGroupState
     from cordwood.cluster.groups.group import ClassicGroup
+
+_converted_of = attrgetter(
+    "id",
+    "instance_id",
+    "client_id",
+    "client_host",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "protocols",
+    "assignment",
+)
 
 
 def ids_of_names(partitions: PartitionsByName, topics: TopicMap) -> Partitions:
@@ -47,27 +61,45 @@ def names_of_ids(partitions: Partitions, topics: TopicMap) -> PartitionsByName:
     }
 
 
-def members_of_classic(group: "ClassicGroup", topics: TopicMap) -> list[ConsumerMember]:
+def converted_state(group: "ClassicGroup") -> tuple[object, ...]:
+    """Return all of a classic group that a conversion takes over, to see later whether it has changed."""
+    return (group.protocol, group.generation, [_converted_of(member) for member in group.members])
+
+
+def members_of_classic(group: "ClassicGroup", topics: TopicMap) -> Steps[list[ConsumerMember]]:
     """Return the members of a classic group, in its generation and with its assignments (group rule 4). Raises Refused.
 
-    An assignor of a client may have given a partition to two members: the first one keeps it.
+    An assignor of a client may have given a partition to two members: the first one keeps it. The group may change
+    between the steps: see `converted_state`.
     """
-    protocol = group.protocol or group.members.select_protocol()
+    protocol, generation = group.protocol or group.members.select_protocol(), group.generation
     taken: dict[UUID, set[int]] = {}
+    subscriptions: dict[bytes, EmbeddedSubscription] = {}
+    members = []
     try:
-        return [_of_classic(member, protocol, group.generation, topics, taken) for member in group.members]
+        for member in list(group.members):
+            metadata = member.metadata(protocol)
+            subscription = subscriptions.get(metadata)
+            if subscription is None:
+                subscription = subscriptions[metadata] = read_subscription(metadata)
+            members.append(_of_classic(member, subscription, generation, topics, taken))
+            yield
     except MalformedConsumer as error:
         message = (
             f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded consumer"
             " protocol is malformed."
         )
         raise Refused(ErrorCode.group_id_not_found, message) from error
+    return members
 
 
 def _of_classic(
-    member: Member, protocol: str, generation: int, topics: TopicMap, taken: dict[UUID, set[int]]
+    member: Member,
+    subscription: EmbeddedSubscription,
+    generation: int,
+    topics: TopicMap,
+    taken: dict[UUID, set[int]],
 ) -> ConsumerMember:
-    subscription = read_subscription(member.metadata(protocol))
     assigned = {}
     for topic_id, indexes in ids_of_names(read_assignment(member.assignment), topics).items():
         known = taken.setdefault(topic_id, set())

@@ -21,6 +21,7 @@ from cordwood.cluster.groups.exchange import HeartbeatAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
+from cordwood.cluster.resources.turns import Steps, at_once
 
 SUBSCRIPTION_BYTES_MAX = 64 << 20
 """Memory of all subscriptions above which a group admits no new member."""
@@ -46,9 +47,13 @@ class ConsumerGroup(ClassicMembers):
 
     def begin_sessions(self, now_ms: int) -> None:
         """Start the sessions of restored members, and the time for their revocations."""
+        at_once(self.begin_sessions_in_steps(now_ms))
+
+    def begin_sessions_in_steps(self, now_ms: int) -> Steps[None]:
         for member in self.members:
             self._restart_session(member, now_ms)
             self._time_revocation(member, now_ms)
+            yield
 
     def tick(self, now_ms: int) -> None:
         """Remove the members whose session, or whose time to revoke, join or sync, is over.

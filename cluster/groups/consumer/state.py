@@ -241,9 +241,9 @@ class ConsumerGroupState(ClassicMembership):
 
     def restore_member(self, member: ConsumerMember, target: Partitions | None) -> None:
         """Add a member of the log. Call `restore_regexes` after all members."""
-        shared = replace(member, topics=self.members.shared(member.topics))
-        self._put(shared)
-        self.topics.add(shared.topics)
+        topics = self.members.shared(member.topics)
+        self._put(member if topics is member.topics else replace(member, topics=topics))
+        self.topics.add(topics)
         if target is not None:
             self.targets[member.id] = target
 
@@ -253,16 +253,22 @@ class ConsumerGroupState(ClassicMembership):
             if regex in self.members.regexes:
                 self.topics.resolve(regex, resolved)
 
-    def adopt(self, members: Iterable[ConsumerMember], epoch: int) -> None:
+    def adopt(self, members: Iterable[ConsumerMember], epoch: int) -> Steps[None]:
         """Begin with the members of a classic group, their assignments as targets, in its generation."""
         self.group_epoch = self.assignment_epoch = epoch
         for member in members:
             self.restore_member(member, member.assigned)
             for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
                 self._change(kind, member.id)
+            yield
         self.metadata_hash = self.topics.hash
         self._change(RecordType.GROUP_METADATA)
         self._change(RecordType.TARGET_METADATA)
+
+    def append_adopted(self) -> Steps[None]:
+        """Have the records of the adopted members appended before those of any request."""
+        contents = yield from self.records.take_in_steps(self._value_of)
+        self._effects.append(AppendRecords(contents))
 
     def replace_classic(self) -> None:
         """Delete the record of the classic group that this one was."""

@@ -98,7 +98,8 @@ def classic_group(group: ConsumerGroupScenario, *members: str, **fields: Any) ->
 def upgraded(group: ConsumerGroupScenario, *members: str) -> ConsumerGroup:
     made = ConsumerGroup("group", group.context)
     classic = classic_group(group, *members)
-    made.adopt(members_of_classic(classic, group.context.topics()), classic.generation)
+    members = at_once(members_of_classic(classic, group.context.topics()))
+    at_once(made.adopt(members, classic.generation))
     made.begin_sessions(group.now_ms)
     group.group = made
     return made
@@ -249,7 +250,7 @@ def test_a_partition_that_two_classic_members_have_stays_with_the_first(group: C
         SavedMember(name, None, "old", "/h", 20_000, 10_000, subscription({}, "flights"), everything)
         for name in ("c1", "c2")
     )
-    members = members_of_classic(classic_group(group, "c1", "c2", members=saved), group.context.topics())
+    members = at_once(members_of_classic(classic_group(group, "c1", "c2", members=saved), group.context.topics()))
     assert [len(member.assigned) for member in members] == [1, 0]
 
 
