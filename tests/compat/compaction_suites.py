@@ -31,13 +31,14 @@ EARLIEST, LATEST, EARLIEST_LOCAL, LATEST_TIERED = "-2", "-1", "-4", "-5"
 class Librdkafka(Suite):
     """Tests by number."""
 
-    name, version = "librdkafka", LibrdkafkaRunner.version
+    name = "librdkafka"
     settings: ClassVar = {"log_cleaner_backoff_ms": "1000", "auto_create_topics_enable": "true"}
     NUMBERS: ClassVar = ("0011", "0077")
 
     def __init__(self) -> None:
         # Later tools refuse segments as small as those of the tests.
         self._tools, self._runner = JavaTools("3.9.2"), LibrdkafkaRunner()
+        self.version = self._runner.version
 
     def prepare(self) -> None:
         self._tools.fetch()

@@ -14,10 +14,12 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class LibrdkafkaRunner:
-    """The tests by number."""
+    """The tests by number. A test is skipped if it is for a later version of Kafka than `kafka_version`."""
 
-    version = "2.14.2"
     BUILD_S, TEST_S = 1800, 420
+
+    def __init__(self, version: str = "2.14.2", kafka_version: str = "3.9.0") -> None:
+        self.version, self._kafka_version = version, kafka_version
 
     @functools.cached_property
     def _folder(self) -> Path:
@@ -34,18 +36,27 @@ class LibrdkafkaRunner:
                 raise Unmet(Requirement.CC, f"librdkafka could not be built.\n{output.read_text()[-2000:]}")
 
     def outcome(
-        self, number: str, config: Path, log: Path, output: Path, environment: Mapping[str, str] = NOTHING
+        self,
+        number: str,
+        config: Path,
+        log: Path,
+        output: Path,
+        environment: Mapping[str, str] = NOTHING,
+        *,
+        is_quick: bool = False,
     ) -> str:
         """Run one test with a configuration file, and return the outcome. Appends what it prints to `output`."""
         ended = run_command(
-            ["./test-runner", "-p1", "-K"],
+            ["./test-runner", "-p1", "-K", *(["-Q"] if is_quick else [])],
             log,
             self.TEST_S,
             cwd=self._folder / "tests",
             environment={
+                # Not the library of the system.
+                "LD_LIBRARY_PATH": "../src:../src-cpp",
                 "TESTS": number,
                 "RDKAFKA_TEST_CONF": str(config),
-                "TEST_KAFKA_VERSION": "3.9.0",
+                "TEST_KAFKA_VERSION": self._kafka_version,
                 **environment,
             },
         )

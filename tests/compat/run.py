@@ -21,6 +21,7 @@ from group_answers_suite import GroupAnswers
 from kafka_groups_suite import KafkaGroups
 from kafka_python_suite import KafkaPython
 from kafka_tools_suite import KafkaTools
+from librdkafka_groups_suite import LibrdkafkaGroups, LibrdkafkaShareGroups
 from requirements import required
 from secured_clients_suite import SecuredClients
 from secured_suites import SecuredAiokafka, SecuredConfluent, SecuredFranzGo, SecuredKafkaPython, SecuredLibrdkafka
@@ -37,6 +38,8 @@ SUITES: Sequence[Suite] = (
     FranzGoGroups(),
     KafkaGroups("4.3.1"),
     ConfluentGroups(),
+    LibrdkafkaGroups(),
+    LibrdkafkaShareGroups(),
     GroupAnswers(),
     SecuredKafkaPython(),
     SecuredAiokafka(),

@@ -167,7 +167,7 @@ class SecuredFranzGo(SecuredSuite):
 class SecuredLibrdkafka(SecuredSuite):
     """Tests by number, with each mechanism that a test is for."""
 
-    name, version = "secured_librdkafka", LibrdkafkaRunner.version
+    name = "secured_librdkafka"
     settings: ClassVar = {
         "connections_max_reauth_ms": "8000",
         # The tests of ACLs have anonymous clients, and deny them.
@@ -183,6 +183,7 @@ class SecuredLibrdkafka(SecuredSuite):
 
     def __init__(self) -> None:
         self._tools, self._runner = JavaTools("4.3.1"), LibrdkafkaRunner()
+        self.version = self._runner.version
 
     def prepare(self) -> None:
         self._tools.fetch()
