@@ -281,8 +281,10 @@ class SimulatedShareMember:
     async def _fetch(self, address: Address, session: _Session, partitions: Sequence[int], told: Told) -> None:
         """Fetch from a leader, with acknowledgements. Raises OSError."""
         client, api = self._client, ApiKey.SHARE_FETCH
-        epochs = {partition: client.leader_epochs.get(partition, NO_EPOCH) for partition in partitions}
-        gone = tuple(sorted(session.partitions - set(partitions) - {partition for partition, *_ in told}))
+        # A partition that is only acknowledged enters the session too.
+        asked = {*partitions, *(partition for partition, *_ in told)}
+        gone = tuple(sorted(session.partitions - asked))
+        epochs = {partition: client.leader_epochs.get(partition, NO_EPOCH) for partition in session.partitions | asked}
         request = message(
             api,
             FETCH_VERSION,
@@ -310,17 +312,17 @@ class SimulatedShareMember:
         finally:
             self._write_told(session, told, codes, invoked_ns)
             if not is_answered:
-                for partition in sorted(session.partitions.union(partitions)):
+                for partition in sorted(epochs):
                     times = invoked_ns, client.now_ns
                     self._write(session, partition, (0, 0), 0, times, outcome=Outcome.INFO)
         if not is_answered:
             if answer.error_code in (ErrorCode.share_session_not_found, ErrorCode.invalid_share_session_epoch):
                 client.did("share-session-lost")
             raise OSError(answer.error_code.name)
-        session.partitions = session.partitions.difference(gone).union(partitions)
+        session.partitions = asked
         session.advance()
         lock_ms = round(answer.acquisition_lock_timeout.total_seconds() * 1000)
-        for partition in partitions:
+        for partition in sorted(asked):
             self._take(session, partition, rows.get(partition), (invoked_ns, lock_ms, epochs[partition]))
         if any(row.error_code is not ErrorCode.none for row in rows.values()):
             await client.refresh_patiently()
