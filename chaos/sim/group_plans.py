@@ -10,13 +10,18 @@ SHARE_GROUP, SHARE_GROUP_NUMBER = "share-group", 200
 DELIVERY_LIMIT = 5
 LOCK_MS = 2000
 
+TOMBSTONE_SETTINGS: dict[str, object] = {"log_cleaner_delete_retention_ms": 24 * 3600 * 1000}
+"""A member that leaves is a tombstone, and brokers are away for longer than the shortest retention of other plans: a
+deleted member may come back then, which `docs/guarantees.md` does not promise away."""
 CONSUMER_SETTINGS: dict[str, object] = {
+    **TOMBSTONE_SETTINGS,
     "group_consumer_min_session_timeout_ms": 1000,
     "group_consumer_session_timeout_ms": 3000,
     "group_consumer_min_heartbeat_interval_ms": 100,
     "group_consumer_heartbeat_interval_ms": 300,
 }
 SHARE_SETTINGS: dict[str, object] = {
+    **TOMBSTONE_SETTINGS,
     "group_share_min_session_timeout_ms": 1000,
     "group_share_session_timeout_ms": 3000,
     "group_share_min_heartbeat_interval_ms": 100,
