@@ -151,7 +151,10 @@ class SimulatedShareMember:
                     by_leader[address].append(partition)
             for address, partitions in by_leader.items():
                 await self._use(address, partitions)
-            if not by_leader:
+            if sum(map(len, by_leader.values())) < len(self._assigned):
+                # As clients do, until each partition has a leader.
+                await self._client.refresh_patiently()
+            elif not by_leader:
                 await asyncio.sleep(IDLE_S)
         except OSError:
             await self._client.refresh_patiently()
