@@ -163,6 +163,16 @@ class LogDirectory:
         path = self.topic_path(topic_id)
         return self.disk.exists(path) and not self.disk.list_directory(path)
 
+    def sync_topic(self, topic_id: UUID) -> None:
+        """Flush the removal of a partition's directory, in a thread. Raises OSError.
+
+        The topic's directory may have been removed meanwhile, with the last orphan in it.
+        """
+        try:
+            sync_directory(self.disk, self.topic_path(topic_id))
+        except FileNotFoundError:
+            sync_directory(self.disk, f"{self.path}/{TOPICS}")
+
     def found(self) -> list[tuple[UUID, int]]:
         """Return the partitions with files here. Directories of other names are logged, and left unchanged."""
         places = []

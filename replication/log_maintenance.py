@@ -13,7 +13,6 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
-from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull, OutOfResources, StorageError, change_failed
 from cordwood.storage.log_copy import remove_mark
 from cordwood.storage.segment import Segment
@@ -321,7 +320,7 @@ class LogMaintenance:
             has_moved_on = partition.is_deleted or partition.flusher is None or partition.log.directory != home
             if not has_moved_on and not directory.disk.exists(path):
                 # First: a power cut must not bring the files back when the other copy has no mark any more.
-                await directory.run_blocking(sync_directory, directory.disk, directory.topic_path(partition.topic_id))
+                await directory.run_blocking(directory.sync_topic, partition.topic_id)
                 await partition.directory.run_blocking(remove_mark, partition.log.disk, home)
         except OSError as error:
             _log_failure("removal of a moved replica", directory, error)

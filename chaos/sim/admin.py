@@ -16,7 +16,12 @@ KNOWN_S = 0.5
 """The time in which all brokers know a config, before any fault."""
 OF_GROUP, SET = 32, 0
 """A resource type and an operation of IncrementalAlterConfigs."""
-DEAD_LETTERS = "errors.deadletterqueue.group.enable"
+DEAD_LETTER_TOPIC = {
+    "errors.deadletterqueue.group.enable": "true",
+    "cleanup.policy": "delete",
+    "remote.storage.enable": "false",
+}
+"""Configs of a dead-letter queue. The checker looks for its records on the replicas' disks."""
 """The config that a topic needs to be a dead-letter topic."""
 
 
@@ -38,7 +43,7 @@ async def prepare(
             group_configs = {"share.auto.offset.reset": "earliest"}
             if has_dead_letters:
                 name = dead_letter_topic_of(group)
-                own = {**configs, DEAD_LETTERS: "true", "cleanup.policy": "delete"}
+                own = {**configs, **DEAD_LETTER_TOPIC}
                 await _create(client, _topic(name, 1, replication_factor, own))
                 group_configs["errors.deadletterqueue.topic.name"] = name
             while not await _is_configured(client, group, group_configs):

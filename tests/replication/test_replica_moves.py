@@ -275,6 +275,33 @@ def test_an_empty_replica_moves() -> None:
     run(scenario())
 
 
+def test_a_former_home_may_go_with_the_last_orphan_of_its_topic() -> None:
+    """The directory of a topic is removed with the last orphan in it, also before the removal of a copy is synced."""
+
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)))
+        partition, former = broker.open(), broker.directories[0]
+        await broker.load(30, "before")
+
+        async def remove_vacant_topic() -> None:
+            while not former.is_vacant(TOPIC_ID):
+                await asyncio.sleep(0.001)
+            broker.disk.remove_tree(former.topic_path(TOPIC_ID))
+
+        removal = asyncio.create_task(remove_vacant_topic())
+        broker.moves.move(partition, broker.directories[1])
+        await broker.settled()
+        await removal
+        await asyncio.sleep(1)
+        assert not former.is_offline
+        assert not [file for file in broker.disk.files() if file.endswith("/moved")], "the move is over"
+        await broker.load(10, "after")
+        await broker.settled()
+        assert broker.values() == broker.acknowledged
+
+    run(scenario())
+
+
 def test_a_cancelled_move_leaves_nothing() -> None:
     async def scenario() -> None:
         broker = MovingBroker(SimulatedDisk(random.Random(1)), rate=1000.0)

@@ -45,8 +45,7 @@ MUTANTS = (
     Mutant(
         "former-copies-come-back",
         "replication/log_maintenance.py",
-        "                await directory.run_blocking(sync_directory, directory.disk,"
-        " directory.topic_path(partition.topic_id))\n",
+        "                await directory.run_blocking(directory.sync_topic, partition.topic_id)\n",
         "",
         "The mark of a copy is removed after the removal of the former one is on disk (disk rule 9).",
         "A power cut brings back the former copy, which lacks what came later.",
