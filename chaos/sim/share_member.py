@@ -285,9 +285,11 @@ class SimulatedShareMember:
         """Fetch from a leader, with acknowledgements. Raises OSError."""
         client, api = self._client, ApiKey.SHARE_FETCH
         # A partition that is only acknowledged enters the session too.
-        asked = {*partitions, *(partition for partition, *_ in told)}
-        gone = tuple(sorted(session.partitions - asked))
-        epochs = {partition: client.leader_epochs.get(partition, NO_EPOCH) for partition in session.partitions | asked}
+        entered = {*partitions, *(partition for partition, *_ in told)}
+        gone = tuple(sorted(session.partitions - entered))
+        epochs = {
+            partition: client.leader_epochs.get(partition, NO_EPOCH) for partition in session.partitions | entered
+        }
         request = message(
             api,
             FETCH_VERSION,
@@ -322,10 +324,10 @@ class SimulatedShareMember:
             if answer.error_code in (ErrorCode.share_session_not_found, ErrorCode.invalid_share_session_epoch):
                 client.did("share-session-lost")
             raise OSError(answer.error_code.name)
-        session.partitions = asked
+        session.partitions = entered
         session.advance()
         lock_ms = round(answer.acquisition_lock_timeout.total_seconds() * 1000)
-        for partition in sorted(asked):
+        for partition in sorted(entered):
             self._take(session, partition, rows.get(partition), (invoked_ns, lock_ms, epochs[partition]))
         if any(row.error_code is not ErrorCode.none for row in rows.values()):
             await client.refresh_patiently()

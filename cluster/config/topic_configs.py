@@ -212,8 +212,7 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
     policies = value_of("cleanup.policy", configs, broker)
     assert isinstance(policies, tuple), "cleanup.policy is a list"
     has_own_delay = _row(DELETE_DELAY, TOPIC_CONFIGS[DELETE_DELAY], configs, broker).source < Source.STATIC_BROKER
-    _, producer_expiry_ms = broker.found(("producer.id.expiration.ms",))
-    assert isinstance(producer_expiry_ms, int), "producer.id.expiration.ms is a number"
+    producer_expiry_ms = int(broker.number("producer.id.expiration.ms"))
     dirty_ratio = value_of("min.cleanable.dirty.ratio", configs, broker)
     assert isinstance(dirty_ratio, float), "min.cleanable.dirty.ratio is a number"
     is_compacted = "compact" in policies

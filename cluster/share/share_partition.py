@@ -26,6 +26,7 @@ from cordwood.cluster.share.states import (
     AcquiredBatch,
     RecordState,
     StateBatch,
+    append_joined,
 )
 
 NO_MEMBER = ""
@@ -292,7 +293,7 @@ class SharePartition:
             if start is not None:
                 complete += run.count if state in FINAL else 0
                 if run.is_in_write:
-                    _add(batches, StateBatch(run.start, run.end, state, run.target_count))
+                    append_joined(batches, StateBatch(run.start, run.end, state, run.target_count))
         if not self._is_writing:
             return None
         return StateWrite(self.end_offset if start is None else start, tuple(batches), complete)
@@ -534,14 +535,6 @@ def _may_join(one: Run, other: Run) -> bool:
     if one.state in FINAL:
         return True
     return one.state is RecordState.AVAILABLE and one.delivery_count == other.delivery_count
-
-
-def _add(batches: list[StateBatch], batch: StateBatch) -> None:
-    """Add a batch, neighbours of one state and delivery count as one."""
-    if batches and batches[-1].end == batch.start and batches[-1][2:] == batch[2:]:
-        batches[-1] = batches[-1]._replace(end=batch.end)
-    else:
-        batches.append(batch)
 
 
 def _size(runs: Iterable[Run]) -> int:

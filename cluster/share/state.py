@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.share.states import StateBatch
+from cordwood.cluster.share.states import StateBatch, append_joined
 
 UNINITIALIZED = -1
 """The start offset of a share partition from which no member has fetched: the group's configs will give it."""
@@ -128,7 +128,7 @@ def merged(known: Sequence[StateBatch], new: Iterable[StateBatch], start_offset:
 def _put(result: list[StateBatch], batch: StateBatch) -> None:
     """Merge one batch into ordered ones."""
     if not result or batch.start >= result[-1].end:
-        _append(result, batch)
+        append_joined(result, batch)
         return
     first = bisect_left(result, (batch.start,))
     if first and result[first - 1].end > batch.start:
@@ -139,25 +139,18 @@ def _put(result: list[StateBatch], batch: StateBatch) -> None:
     position = batch.start
     for known in result[first:stop]:
         if known.start < position:
-            _append(joined, known._replace(end=position))
+            append_joined(joined, known._replace(end=position))
         elif known.start > position:
-            _append(joined, batch._replace(start=position, end=known.start))
+            append_joined(joined, batch._replace(start=position, end=known.start))
         start, position = max(known.start, position), min(known.end, batch.end)
-        _append(joined, max(known, batch, key=_precedence)._replace(start=start, end=position))
+        append_joined(joined, max(known, batch, key=_precedence)._replace(start=start, end=position))
         if known.end > position:
-            _append(joined, known._replace(start=position))
+            append_joined(joined, known._replace(start=position))
     if position < batch.end:
-        _append(joined, batch._replace(start=position))
+        append_joined(joined, batch._replace(start=position))
     for known in result[stop:right]:
-        _append(joined, known)
+        append_joined(joined, known)
     result[left:right] = joined
-
-
-def _append(result: list[StateBatch], batch: StateBatch) -> None:
-    if result and result[-1].end == batch.start and result[-1][2:] == batch[2:]:
-        result[-1] = result[-1]._replace(end=batch.end)
-    else:
-        result.append(batch)
 
 
 def _precedence(batch: StateBatch) -> tuple[int, int]:

@@ -82,6 +82,14 @@ class AcquiredBatch(NamedTuple):
     delivery_count: int
 
 
+def append_joined(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Append a batch to ordered ones; a neighbour of the same state and delivery count becomes one with it."""
+    if batches and batches[-1].end == batch.start and batches[-1][2:] == batch[2:]:
+        batches[-1] = batches[-1]._replace(end=batch.end)
+    else:
+        batches.append(batch)
+
+
 def parse_key(text: str) -> SharePartitionKey:
     """Return the share partition that `str` of a key names; the group id may have colons. Raises ValueError."""
     parts = text.rsplit(":", 2)

@@ -237,7 +237,7 @@ MUTANTS = (
         Scenario.TRANSACTIONS,
     ),
     Mutant(
-        "searched-blocks-outlive-a-truncation",
+        "searched-blocks-survive-a-truncation",
         "storage/aborted_index.py",
         "            del rows[self.count * ROW_BYTES :]\n            self._least = {}\n",
         "            del rows[self.count * ROW_BYTES :]\n",
