@@ -75,6 +75,8 @@ class LogCopy:
         """`directory` holds the unfinished copy, on the file system of the place that the log moves to."""
         self._log, self._directory = log, directory
         self._copies: dict[Segment, _SegmentCopy] = {}
+        self._outdated: list[Segment] = []
+        """Copies of segments that are gone, or were truncated. The next step removes their files."""
         self._mark: File | None = None
 
     @property
@@ -113,7 +115,7 @@ class LogCopy:
         current = set(log.segments)
         for old, copy in list(self._copies.items()):
             if old not in current or old.truncations != copy.truncations:
-                copy.new.release()
+                self._outdated.append(copy.new)
                 del self._copies[old]
         wanted = [_all_of(segment) for segment in log.segments]
         if not with_state:
@@ -129,6 +131,7 @@ class LogCopy:
 
         Raises OSError, and DamagedLog if the log is damaged, or truncated meanwhile.
         """
+        self._remove_outdated()
         for wanted in goal.wanted:
             copy = self._copies.get(wanted.segment)
             if copy is None:
@@ -221,14 +224,24 @@ class LogCopy:
 
     def abandon(self) -> None:
         """Remove the unfinished copy. Blocks on the disk. Raises OSError."""
-        for copy in self._copies.values():
-            copy.new.release()
+        for segment in (*self._outdated, *[copy.new for copy in self._copies.values()]):
+            segment.release()
         self._copies.clear()
+        self._outdated.clear()
         if self._mark is not None:
             self._mark.close()
             self._mark = None
         if self._log.disk.exists(self._directory):
             self._log.disk.remove_tree(self._directory)
+
+    def _remove_outdated(self) -> None:
+        """Remove what a restart would take for segments of the log."""
+        while self._outdated:
+            segment = self._outdated[-1]
+            segment.release()
+            for path in filter(self._log.disk.exists, segment.paths()):
+                self._log.disk.remove(path)
+            self._outdated.pop()
 
     def _size_of(self, segment: Segment) -> int:
         copy = self._copies.get(segment)

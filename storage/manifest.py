@@ -63,9 +63,12 @@ def lay_out(manifest: Manifest, files: Sequence[SegmentFile], log_start: int) ->
     there = set(files)
     sealed = [row for row in manifest if row.end_offset > log_start or (row.base_offset, row.generation) in there]
     covered_end = sealed[-1].end_offset if sealed else -1
-    others = [file for file in files if file.base_offset >= covered_end]
-    listed = {(row.base_offset, row.generation) for row in sealed}
-    unlisted = [file for file in files if file.base_offset < covered_end and file not in listed]
+    unread = [file for file in files if file.base_offset >= covered_end]
+    # The one that may have the log start offset, and all after it.
+    first = max([file.base_offset for file in unread if file.base_offset <= log_start], default=log_start)
+    others = [file for file in unread if file.base_offset >= first]
+    kept = {(row.base_offset, row.generation) for row in sealed}.union(others)
+    unlisted = [file for file in files if file not in kept]
     foreign = [file for file in unlisted if file.base_offset >= log_start and not _is_left_over(file, sealed)]
     due = max(covered_end, log_start)
     return Layout(

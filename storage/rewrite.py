@@ -20,11 +20,13 @@ def write_index_again(segment: Segment) -> None:
     if index.end < segment.size:
         raise DamagedLog(segment.path, index.end, "no valid batch from this position on")
     if segment.is_sealed:
-        last = index[len(index) - 1]
-        *_, (_, header) = segment.headers(last.position, last.end)
-        if header.end != segment.end_offset:
-            what = f"the segment ends at offset {header.end}, but {segment.end_offset} was expected"
-            raise DamagedLog(segment.path, last.position, what)
+        last = max(len(index) - 1, 0)
+        position, end = index.end_of_row(last - 1), segment.base_offset
+        for _, header in segment.headers(position, index.end):
+            end = header.end
+        if end != segment.end_offset:
+            what = f"the segment ends at offset {end}, but {segment.end_offset} was expected"
+            raise DamagedLog(segment.path, position, what)
 
 
 def sync_again(segments: Iterable[Segment], offset: int) -> None:

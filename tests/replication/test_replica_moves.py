@@ -120,6 +120,9 @@ class MovingBroker:
     def files_in(self, path: str) -> list[str]:
         return [file for file in self.disk.files() if file.startswith((f"{path}/topics/", f"{path}/moves/"))]
 
+    def segments_in(self, path: str) -> list[str]:
+        return [file for file in self.files_in(path) if file.endswith(".log")]
+
     async def _unrecord(self, partition: Partition) -> None:
         await asyncio.sleep(0)
         self.unrecorded.append(partition)
@@ -341,6 +344,33 @@ def test_a_truncation_while_it_is_copied_is_copied_too() -> None:
         await broker.settled()
         assert partition.directory is broker.directories[1]
         assert broker.values() == [*broker.acknowledged[:20], *broker.acknowledged[-10:]]
+        assert broker.segments_in("/data-b") == [segment.path for segment in partition.log.segments]
+
+    run(scenario())
+
+
+def test_a_log_that_begins_anew_while_it_is_copied_takes_no_segment_of_its_former_self_along() -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(random.Random(1))
+        broker = MovingBroker(disk, rate=4000.0)
+        partition = broker.open()
+        await broker.load(100, "before")
+        await broker.settled()
+        broker.moves.move(partition, broker.directories[1])
+        await asyncio.sleep(1.2)
+        partition.assigned(Assignment(ME + 1, 2, 2, (ME, ME + 1), frozenset({ME + 1}), 1))
+        partition.log.truncate_fully(500)
+        partition.truncated()
+        partition.directory.flusher.touch(partition)
+        await asyncio.sleep(0.1)
+        partition.assigned(Assignment(ME, 3, 3, (ME,), frozenset({ME}), 1))
+        await broker.load(10, "after")
+        await broker.settled()
+        assert broker.segments_in("/data-b") == [segment.path for segment in partition.log.segments]
+        again = MovingBroker(disk)
+        log = again.open(4).log
+        assert (log.damage, log.log_start, log.log_end) == ([], 500, 510)
+        assert again.values() == broker.acknowledged[-10:]
 
     run(scenario())
 

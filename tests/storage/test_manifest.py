@@ -221,6 +221,16 @@ def act_on(log: LogFixture, act: str) -> None:
             log.append(*OTHERS[:12]).flush().checkpoint()
 
 
+def test_a_file_below_the_log_start_that_no_manifest_lists_is_removed(filled: LogFixture) -> None:
+    base = filled.bases[1]
+    content = filled.disk.content(filled.path(base))
+    filled.truncate_fully(500).append("more").flush()
+    filled.disk.open(filled.path(base), create=True).pwrite([content], 0)
+    filled.reopen()
+    assert (filled.bases, filled.damage, filled.values()) == ([500], [], ["more"])
+    assert not filled.disk.exists(filled.path(base))
+
+
 @pytest.mark.parametrize("act", ["retention", "delete records", "truncation", "start over", "checkpoint"])
 @pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
 def test_what_removes_segments_may_die_at_any_step_and_leaves_no_damage(act: str, keep: float) -> None:

@@ -16,6 +16,8 @@ from cordwood.storage.scrub import (
     verify,
     view_of,
 )
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import SegmentFile
 
 MANY = [f"value-{number}" for number in range(60)]
 
@@ -103,6 +105,15 @@ def test_records_that_an_index_cannot_be_rebuilt_from_are_named(filled: LogFixtu
     # The rebuilt index marks the unreadable range as damage. The segment never serves it.
     with pytest.raises(DamagedLog, match=r"\.log is damaged"):
         segment.read(0, segment.size)
+
+
+def test_an_index_cannot_be_rebuilt_from_a_segment_without_bytes(filled: LogFixture) -> None:
+    base = filled.bases[0]
+    filled.disk.remove(filled.path(base, "index"))
+    filled.disk.open(filled.path(base)).truncate(0)
+    segment = Segment.sealed(filled.disk, DIRECTORY, SegmentFile(base, 0), filled.bases[1], 200, filled.log.opened)
+    with pytest.raises(DamagedLog, match="ends at offset 0"):
+        write_index_again(segment)
 
 
 UNDECODABLE = raw_batch(b"nothing that was ever compressed", 3, Compression.GZIP)
