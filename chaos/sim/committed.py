@@ -84,8 +84,8 @@ class CommittedBatches:
             # know epochs from their log start on, so that it is not truncated below that (KIP-101).
             return
         if is_compacted and header.base_offset < self._known_end:
-            if known is None and not header.record_count:
-                # A batch without records that closes a rewritten segment.
+            if not header.record_count and (known is None or header.producer_id == NO_PRODUCER):
+                # A batch without records that closes a rewritten segment. It may begin where a removed batch began.
                 return
             # Its records are compared with the whole log.
             batch = batch if known is None else (batch[0], batch[1], known[2], batch[3])
