@@ -141,6 +141,9 @@ class AnyGroup(ABC):
     def not_appended(self, append: AppendRecords, code: ErrorCode, now_ms: int) -> None:  # noqa: B027
         """Note that the records of an `AppendRecords` are not in the log. Its answers have been refused with `code`."""
 
+    def not_converted(self) -> None:  # noqa: B027
+        """Go on: the group that was to take the place of this one could not be written."""
+
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
         """Take the result of a `Compute`."""
         raise AssertionError("a group that asks for a computation takes its result")

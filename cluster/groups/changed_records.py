@@ -4,7 +4,7 @@ The state in memory is the truth: a change notes the keys of the records that sh
 values. A record that could not be written is noted again, and goes with the next write.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from cordwood.cluster.coordination.fields import FieldReader
@@ -17,10 +17,11 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 class ChangedRecords(Generic[KeyT]):
     """The keys of one group's records: those in the log, and those that have to be written.
 
-    `order` is the place of a record among those of one write; deletions come first, in the reverse order.
+    `order` is the place of a record among those of one write; deletions come first, in the reverse order, but for
+    those that `is_deleted_last`.
     """
 
-    __slots__ = ("_changed", "_encode_key", "_group_id", "_order", "_read_key", "in_log")
+    __slots__ = ("_changed", "_encode_key", "_group_id", "_is_deleted_last", "_order", "_read_key", "in_log")
 
     def __init__(
         self,
@@ -29,8 +30,10 @@ class ChangedRecords(Generic[KeyT]):
         read_key: Callable[[int, FieldReader], tuple[str, KeyT]],
         order: Callable[[KeyT], int],
         in_log: Iterable[KeyT] = (),
+        is_deleted_last: Callable[[KeyT], bool] = lambda _: False,
     ) -> None:
         self._group_id, self._encode_key, self._read_key, self._order = group_id, encode_key, read_key, order
+        self._is_deleted_last = is_deleted_last
         self.in_log: set[KeyT] = set(in_log)
         """Keys with a value in the log, or with one that is being written."""
         self._changed: dict[KeyT, None] = {}
@@ -48,9 +51,9 @@ class ChangedRecords(Generic[KeyT]):
             if value is None:
                 self.in_log.add(key)
 
-    def keys(self) -> list[bytes]:
-        """Return the encoded keys of all records in the log."""
-        return [self._encode_key(self._group_id, key) for key in self.in_log]
+    def encoded_keys(self) -> Iterator[bytes]:
+        """Yield the encoded keys of all records in the log."""
+        return (self._encode_key(self._group_id, key) for key in list(self.in_log))
 
     def take(self, value_of: Callable[[KeyT], bytes | None]) -> tuple[Content, ...]:
         """Return the records to write, and forget that they changed."""
@@ -69,8 +72,9 @@ class ChangedRecords(Generic[KeyT]):
         kept = yield from in_order([key for key, value in values.items() if value is not None], self._order)
         self.in_log.difference_update(gone)
         self.in_log.update(kept)
+        last = [key for key in gone if self._is_deleted_last(key)]
         contents = []
-        for key in (*gone, *kept):
+        for key in (*(key for key in gone if key not in last), *kept, *last):
             contents.append((self._encode_key(self._group_id, key), values[key]))
             yield
         return tuple(contents)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.shard_store import chunks
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.consumer.conversion import converted_state, members_of_classic
 from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, check_heartbeat
@@ -21,6 +22,9 @@ from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.resources.turns import Steps, Turns
+
+LEFTOVERS_PER_STEP_MAX = 64
+"""Largest number of records of a former consumer group that are noted in one step."""
 
 
 class ConsumerGroups:
@@ -44,6 +48,7 @@ class ConsumerGroups:
         if CONSUMER not in settings.protocols:
             raise Refused(ErrorCode.unsupported_version)
         check_heartbeat(group_id, request, settings.consumer_assignors)
+        await self._effect_runner.converted(self._state_store.find(group_id), group_id)
         if request.member_epoch == JOIN_EPOCH:
             shard = await self._state_store.find_or_create(group_id)
             group = await self._opened(shard, group_id)
@@ -78,6 +83,7 @@ class ConsumerGroups:
         self._effect_runner.perform(shard, known)
         self._effect_runner.replace(shard, known, group)
         shard.forget_saved(group_id)
+        shard.leftovers.pop(group_id, None)
         return group
 
     async def _converted(self, shard: Shard, classic: ClassicGroup) -> ConsumerGroup:
@@ -105,6 +111,9 @@ class ConsumerGroups:
         group = ConsumerGroup(group_id, self._context)
         if shard.is_saved(group_id):
             group.replace_classic()
+        for keys in chunks(shard.leftovers.get(group_id, ()), LEFTOVERS_PER_STEP_MAX):
+            group.records.change_again([(key, None) for key in keys])
+            yield
         if classic.state is State.EMPTY:
             return group
         may_be = settings.consumer_migration.may_upgrade and classic.protocol_type == CONSUMER

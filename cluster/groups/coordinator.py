@@ -21,6 +21,7 @@ from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
+from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
@@ -115,6 +116,7 @@ class GroupCoordinator:
     async def join(self, group_id: str, request: Join) -> JoinReply:
         """Return the reply when the group's next generation begins. Raises Refused for a join that no group accepts."""
         self._check_join(group_id, request)
+        await self._converted(group_id)
         if request.member_id == NO_MEMBER:
             shard = await self._state_store.find_or_create(group_id)
             group = shard.open(group_id)
@@ -132,6 +134,7 @@ class GroupCoordinator:
 
     async def sync(self, group_id: str, request: Sync) -> SyncReply:
         """Return the reply when the leader's assignment is on disk."""
+        await self._converted(group_id)
         found = self._find_classic(group_id)
         if found is None:
             return SyncReply(ErrorCode.unknown_member_id)
@@ -155,18 +158,20 @@ class GroupCoordinator:
         return found[1].heartbeat(member.member_id, member.instance_id, member.generation, now_ms)
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
-        """Return a code for each leaver. If no member is left, wait until that is on disk, or raise Refused.
+        """Return a code for each leaver.
 
-        Otherwise the next coordinator would restore the last leaver as a member, and other members would wait for it.
+        If no member is left, or in a consumer group, wait until that is on disk, or raise Refused. Otherwise the next
+        coordinator would restore the leaver as a member, and other members would wait for it.
         """
+        await self._converted(group_id)
         found = self._find_classic(group_id)
         if found is None:
             return [ErrorCode.unknown_member_id for _ in leavers]
         shard, group = found
         codes = group.leave(leavers, self._effect_runner.now_ms())
         self._effect_runner.perform(shard, group)
-        if not group.member_count:
-            code = await self._effect_runner.written(group)
+        if not group.member_count or not isinstance(group, ClassicGroup):
+            code = await self._written(shard, group)
             if code is not ErrorCode.none:
                 raise Refused(code)
         return codes
@@ -369,6 +374,18 @@ class GroupCoordinator:
             if refusal.code is ErrorCode.message_too_large:
                 raise Refused(ErrorCode.invalid_commit_offset_size, refusal.message) from refusal
             raise
+
+    async def _converted(self, group_id: str) -> None:
+        """Wait while the group is converted: a request must not change it meanwhile. Raises Refused."""
+        shard = self._state_store.find(_checked(group_id, needs_name=True))
+        await self._effect_runner.converted(shard, group_id)
+
+    async def _written(self, shard: Shard, group: AnyGroup) -> ErrorCode:
+        """Wait until a group's latest change is written, also if it becomes one of another kind. Return the code."""
+        await self._effect_runner.converted(shard, group.group_id)
+        if not self._state_store.holds(shard):
+            return ErrorCode.not_coordinator
+        return await self._effect_runner.written(shard.groups.get(group.group_id, group))
 
     def _find(self, group_id: str, *, needs_name: bool = False) -> tuple[Shard, AnyGroup] | None:
         shard = self._state_store.find(_checked(group_id, needs_name=needs_name))

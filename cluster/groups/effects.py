@@ -6,9 +6,10 @@ later leaves the timer as it is; the timer checks again when it fires.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count, islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -23,6 +24,7 @@ from cordwood.cluster.groups.exchange import (
     AppendRecords,
     Become,
     Compute,
+    Convert,
     Effect,
     HeartbeatAnswer,
     JoinAnswer,
@@ -44,7 +46,7 @@ from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_requests import ShareStateRequests
 from cordwood.cluster.groups.state_store import GroupStateStore
-from cordwood.cluster.resources.turns import FREE_STEPS, Turns, at_once
+from cordwood.cluster.resources.turns import FREE_STEPS, Steps, Turns, at_once
 from cordwood.replication.tasks import Tasks
 
 TICKS_PER_ITERATION_MAX = 50
@@ -55,6 +57,14 @@ REASON_CHARS_MAX = 500
 
 _ReplyT = TypeVar("_ReplyT")
 _events = structlog.get_logger("groups")
+
+
+class GroupWriteOutcome(NamedTuple):
+    """The outcome of a write of a group's records, and of the writes before it."""
+
+    code: ErrorCode = ErrorCode.none
+    lacking_until: int = 0
+    """The number of the last write that began without the records that could not be written; later ones have them."""
 
 
 class Waiting(Generic[_ReplyT]):
@@ -120,9 +130,13 @@ class EffectRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         """When the timer fires: uvloop has no `when` for a time that is now."""
-        self._writes: dict[AnyGroup, asyncio.Task[ErrorCode]] = {}
+        self._writes: dict[AnyGroup, asyncio.Task[GroupWriteOutcome]] = {}
+        """The newest write of each group that is being written."""
+        self._writes_begun = 0
         self._encodings: dict[AnyGroup, asyncio.Future[None]] = {}
         """The end of the last encoding of each group whose record is being encoded in turns."""
+        self._conversions: dict[AnyGroup, asyncio.Future[None]] = {}
+        """The ends of the conversions in turns, by the group that is converted."""
 
     def now_ms(self) -> int:
         """Return the time by which groups count their deadlines."""
@@ -137,7 +151,12 @@ class EffectRunner:
         shard.groups.clear()
 
     def perform(self, shard: Shard, group: AnyGroup) -> None:
-        """Execute the group's effects, and set the timer for its next deadline."""
+        """Execute the group's effects, and set the timer for its next deadline.
+
+        Those of a group that is being converted follow when that is over.
+        """
+        if group in self._conversions:
+            return
         for effect in group.take_effects():
             self._perform(shard, group, effect)
         if shard.groups.get(group.group_id) is not group:
@@ -155,8 +174,8 @@ class EffectRunner:
                 self._append(shard, group, effect)
             case Compute():
                 self._compute(shard, group, effect)
-            case Become():
-                self._become(shard, group, effect)
+            case Convert():
+                self._convert(shard, group, effect)
             case Store():
                 assert isinstance(group, ClassicGroup), "other kinds append records"
                 self._store(shard, group, effect)
@@ -184,7 +203,14 @@ class EffectRunner:
     async def written(self, group: AnyGroup) -> ErrorCode:
         """Wait until the group's latest record is written. Return the code of that write."""
         write = self._writes.get(group)
-        return ErrorCode.none if write is None else await asyncio.shield(write)
+        return ErrorCode.none if write is None else (await asyncio.shield(write)).code
+
+    async def converted(self, shard: Shard | None, group_id: str) -> None:
+        """Wait until no group of this id is being converted in turns."""
+        while shard is not None and (group := shard.groups.get(group_id)) in self._conversions:
+            await asyncio.shield(self._conversions[group])
+            # Thousands may have waited: all of them in one iteration would hold the event loop.
+            await self._turns.turn()
 
     def _answer(self, answer: AnyAnswer) -> None:
         match answer:
@@ -210,86 +236,138 @@ class EffectRunner:
             for answer in append.answers:
                 self._answer(answer)
             return
-        self._write(group, self._append_after(before, shard, group, append))
+        self._writes_begun += 1
+        self._write(group, self._append_after(before, shard, group, append, self._writes_begun))
 
-    def _write(self, group: AnyGroup, writing: Coroutine[Any, Any, ErrorCode]) -> None:
+    def _write(self, group: AnyGroup, writing: Coroutine[Any, Any, GroupWriteOutcome]) -> None:
         write = self._tasks.spawn(writing)
         self._writes[group] = write
         write.add_done_callback(lambda _: self._written(group, write))
 
     async def _append_after(
-        self, before: "asyncio.Task[ErrorCode] | None", shard: Shard, group: AnyGroup, append: AppendRecords
-    ) -> ErrorCode:
-        """Append the records. Reply once they are committed, and what the group appended before them."""
-        refusal = None
-        if shard.groups.get(group.group_id) is not group:
-            # The group was removed or converted meanwhile: its records must not come back.
-            refusal = Refused(ErrorCode.coordinator_not_available)
-        try:
-            if refusal is None:
-                await self._state_store.append_records(shard, append.contents)
-            code = ErrorCode.none if before is None else await asyncio.shield(before)
-            if code is not ErrorCode.none and not append.contents:
-                refusal = Refused(code)
-        except Refused as refused:
-            refusal = Refused(_code_of(refused))
-            _events.warning("group.not_written", group=group.group_id, error=str(refused))
-        if refusal is None:
+        self,
+        before: "asyncio.Task[GroupWriteOutcome] | None",
+        shard: Shard,
+        group: AnyGroup,
+        append: AppendRecords,
+        number: int,
+    ) -> GroupWriteOutcome:
+        """Append the records. Reply once they are committed, and what the group appended before them (group rule 2).
+
+        If an earlier write has failed meanwhile, its records are not in the log, and the replies may show them: they
+        are refused, although the records of this write are there. A write that begins later has the lacking records.
+        """
+        own = await self._append_now(shard, group, append)
+        outcome = GroupWriteOutcome() if before is None else await asyncio.shield(before)
+        if own.code is not ErrorCode.none:
+            return own if own.lacking_until > outcome.lacking_until else outcome
+        if outcome.lacking_until < number:
             for answer in append.answers:
                 self._answer(answer)
-            return ErrorCode.none
+            return GroupWriteOutcome()
         for answer in append.answers:
-            self._refuse(answer, refusal)
-        if shard.groups.get(group.group_id) is group:
-            group.not_appended(append, refusal.code, self.now_ms())
-            self.perform(shard, group)
-        return refusal.code
+            self._refuse(answer, Refused(outcome.code))
+        return outcome
 
-    def _become(self, shard: Shard, group: AnyGroup, become: Become) -> None:
+    async def _append_now(self, shard: Shard, group: AnyGroup, append: AppendRecords) -> GroupWriteOutcome:
+        """Append the records and wait until they are committed. If that fails, refuse the requests."""
+        try:
+            if shard.groups.get(group.group_id) is not group:
+                # The group was removed or converted meanwhile: its records must not come back.
+                raise Refused(ErrorCode.coordinator_not_available)
+            await self._state_store.append_records(shard, append.contents)
+        except Refused as refused:
+            outcome = GroupWriteOutcome(_code_of(refused), self._writes_begun)
+            _events.warning("group.not_written", group=group.group_id, error=str(refused))
+        else:
+            return GroupWriteOutcome()
+        for answer in append.answers:
+            self._refuse(answer, Refused(outcome.code))
+        # Also of a group that another one has replaced: if the change of kind fails, it goes on.
+        group.not_appended(append, outcome.code, self.now_ms())
+        if shard.groups.get(group.group_id) is group:
+            self.perform(shard, group)
+        return outcome
+
+    def _convert(self, shard: Shard, group: AnyGroup, convert: Convert) -> None:
+        steps = self._converted_in_steps(convert)
+        if convert.is_large or group in self._writes:
+            self._drop_deadline(group)
+            self._conversions[group] = self._loop.create_future()
+            self._tasks.spawn(self._convert_in_turns(shard, group, convert, steps))
+        else:
+            self._become(shard, group, *at_once(steps))
+
+    async def _convert_in_turns(
+        self, shard: Shard, group: AnyGroup, convert: Convert, steps: Steps[tuple[Become, bytes | None]]
+    ) -> None:
+        try:
+            # Until all writes of the group have ended it is unknown which of its records are in the log.
+            await self.written(group)
+            become, value = await self._turns.run(steps)
+        finally:
+            self._conversions.pop(group).set_result(None)
+        if shard.groups.get(group.group_id) is group:
+            self._become(shard, group, become, value)
+            return
+        # The shard was dropped meanwhile.
+        refusal = Refused(ErrorCode.not_coordinator)
+        self._refuse_waiting(become.successor, refusal)
+        for answer in (*convert.answers, *become.answers):
+            self._refuse(answer, refusal)
+
+    def _converted_in_steps(self, convert: Convert) -> Steps[tuple[Become, bytes | None]]:
+        """Return what a group becomes, and its encoded record."""
+        become = yield from convert.steps()
+        value = None
+        if become.saved is not None:
+            value = yield from encode_group(become.saved, self._wall_clock())
+        return replace(become, answers=(*convert.answers, *become.answers)), value
+
+    def _become(self, shard: Shard, group: AnyGroup, become: Become, value: bytes | None) -> None:
         successor, group_id = become.successor, group.group_id
-        before = self._writes.get(group)
         self.replace(shard, group, successor)
         contents, saving = list(become.contents), None
-        if become.saved is not None:
-            # At once: a conversion is rare, and nothing may come between the deletions and this record.
-            value = at_once(encode_group(become.saved, self._wall_clock()))
+        if value is not None:
             saving = shard.save(group_id, is_tombstone=False)
-            contents.append((encode_group_key(group_id), value))
-        self._write(successor, self._append_change(before, shard, group, become, contents, saving))
+            contents.insert(0, (encode_group_key(group_id), value))
+        self._write(successor, self._append_change(shard, group, become, contents, saving))
         self.perform(shard, successor)
 
     async def _append_change(
-        self,
-        before: "asyncio.Task[ErrorCode] | None",
-        shard: Shard,
-        group: AnyGroup,
-        become: Become,
-        contents: Sequence[Content],
-        saving: SavedValue | None,
-    ) -> ErrorCode:
-        """Append a change of a group's kind. If that fails, the group goes on as it was (group rule 4)."""
-        group_id = group.group_id
+        self, shard: Shard, group: AnyGroup, become: Become, contents: Sequence[Content], saving: SavedValue | None
+    ) -> GroupWriteOutcome:
+        """Append a change of a group's kind.
+
+        If that fails, the group goes on as it was (group rule 4). Once the first batch is in the log, a new coordinator
+        has the successor: then it stays, and the records that may not be deleted are left over.
+        """
+        group_id, has_begun = group.group_id, asyncio.Event()
+        outcome = GroupWriteOutcome()
         try:
-            await self._state_store.append_records(shard, contents)
-            if before is not None:
-                await asyncio.shield(before)
+            await self._state_store.append_records(shard, contents, has_begun.set)
         except Refused as refused:
-            refusal = Refused(_code_of(refused))
-            if saving is not None:
-                shard.not_saved(group_id, saving)
-            for answer in become.answers:
-                self._refuse(answer, refusal)
-            if shard.groups.get(group_id) is become.successor:
-                self._refuse_waiting(become.successor, refusal)
-                self.replace(shard, become.successor, group)
-                self.perform(shard, group)
+            outcome = GroupWriteOutcome(_code_of(refused), self._writes_begun)
             _events.warning("group.not_converted", group=group_id, error=str(refused))
-            return refusal.code
-        if saving is not None:
-            shard.saved(group_id, saving)
         for answer in become.answers:
-            self._answer(answer)
-        return ErrorCode.none
+            if outcome.code is ErrorCode.none:
+                self._answer(answer)
+            else:
+                self._refuse(answer, Refused(outcome.code))
+        if outcome.code is ErrorCode.none or has_begun.is_set():
+            if saving is not None:
+                shard.saved(group_id, saving)
+            if outcome.code is not ErrorCode.none:
+                shard.leftovers[group_id] = [key for key, _ in become.contents]
+            return GroupWriteOutcome()
+        if saving is not None:
+            shard.not_saved(group_id, saving)
+        if shard.groups.get(group_id) is become.successor:
+            self._refuse_waiting(become.successor, Refused(outcome.code))
+            self.replace(shard, become.successor, group)
+            group.not_converted()
+            self.perform(shard, group)
+        return outcome
 
     def replace(self, shard: Shard, group: AnyGroup, successor: AnyGroup) -> None:
         """Put a group in the place of another one of the same id."""
@@ -332,6 +410,7 @@ class EffectRunner:
     async def _compute_in_turns(self, shard: Shard, group: AnyGroup, compute: Compute, began: float) -> None:
         result = await self._turns.run(compute.steps())
         self.measures.assignments_s[group.kind].add(self._turns.now() - began)
+        await self.converted(shard, group.group_id)
         if shard.groups.get(group.group_id) is group:
             group.computed(compute, result, self.now_ms())
             self.perform(shard, group)
@@ -350,7 +429,7 @@ class EffectRunner:
         encoding = self._encoded(group, store, now_ms, before, ended)
         self._write(group, self._write_group(shard, group, store, encoding, saving))
 
-    def _written(self, group: AnyGroup, write: "asyncio.Task[ErrorCode]") -> None:
+    def _written(self, group: AnyGroup, write: "asyncio.Task[GroupWriteOutcome]") -> None:
         if self._writes.get(group) is write:
             del self._writes[group]
 
@@ -361,12 +440,12 @@ class EffectRunner:
         store: Store,
         encoding: Awaitable[bytes],
         saving: SavedValue,
-    ) -> ErrorCode:
+    ) -> GroupWriteOutcome:
         value = await encoding
         if shard.groups.get(group.group_id) is not group:
             # The group was deleted meanwhile: its record must not come back.
             shard.not_saved(group.group_id, saving)
-            return ErrorCode.none
+            return GroupWriteOutcome()
         code = ErrorCode.none
         try:
             await self._state_store.write(shard, {}, {group.group_id: value})
@@ -378,7 +457,8 @@ class EffectRunner:
         if shard.groups.get(group.group_id) is group:
             group.stored(store, code, self.now_ms())
             self.perform(shard, group)
-        return code
+        # Each record has the whole group: a later one lacks nothing.
+        return GroupWriteOutcome(code)
 
     async def _encoded(
         self,

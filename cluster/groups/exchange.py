@@ -203,15 +203,29 @@ class Compute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Become:
-    """The effect of a group that goes on as a group of another kind: `successor`, with the same id.
+    """The result of a conversion: the group goes on as a group of another kind, `successor`, with the same id.
 
-    `contents` delete the records of the former group. `saved` is the record of a classic successor, if it has one.
+    `contents` delete the records of the former group. `saved` is the record of a classic successor, if it has one,
+    which is written before them: from then on a new coordinator has the classic group.
     """
 
     successor: "AnyGroup"
     contents: tuple[Content, ...]
     saved: SavedGroup | None = None
     answers: tuple[AnyAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convert:
+    """The effect of a conversion to another kind in time slices beside the requests of other groups.
+
+    Requests that change this group wait until it is over, and so do its deadlines and the results of its computations.
+    """
+
+    steps: Callable[[], Steps[Become]]
+    answers: tuple[AnyAnswer, ...] = ()
+    """The replies once the conversion is written, besides those of its result."""
+    is_large: bool = True
 
 
 Effect = (
@@ -222,7 +236,7 @@ Effect = (
     | HeartbeatAnswer
     | AppendRecords
     | Compute
-    | Become
+    | Convert
     | Initialize
     | Discard
 )

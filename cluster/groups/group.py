@@ -5,7 +5,7 @@ milliseconds of one monotonic clock, passed in. `take_effects` returns the effec
 time of the next `tick`. The rebalance itself is in `rebalance.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode
 
@@ -70,11 +70,13 @@ class ClassicGroup(Rebalance, ClassicMembership):
                 group.members.leader = saved.leader
         return group
 
-    def keep_protocols(self, protocols: Mapping[str, tuple[MemberProtocol, ...]]) -> None:
-        """Set all protocols of restored members, of which a record has only the chosen one."""
-        for member_id, known in protocols.items():
+    def keep_protocols(self, protocols: Iterable[tuple[str, tuple[MemberProtocol, ...]]], now_ms: int) -> Steps[None]:
+        """Set all protocols of restored members, of which a record has only the chosen one. Start their sessions."""
+        for member_id, known in protocols:
             member = self.members.by_id[member_id]
             self.members.change(member, known, member.rebalance_timeout_ms)
+            self.members.restart_session(member, now_ms)
+            yield
 
     def rebalance(self, reason: str, now_ms: int) -> None:
         """Begin a rebalance of a stable group."""

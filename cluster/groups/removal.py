@@ -52,6 +52,9 @@ class Removal:
         is_saved = shard.is_saved(group_id)
         saving = shard.save(group_id, is_tombstone=True)
         try:
+            # First: without the record of the classic group they would be a consumer group.
+            await self._state_store.append_records(shard, [(key, None) for key in shard.leftovers.get(group_id, ())])
+            shard.leftovers.pop(group_id, None)
             await self._state_store.delete(shard, keys, group.record_keys(), group_id if is_saved else None)
         except Refused:
             shard.not_saved(group_id, saving)

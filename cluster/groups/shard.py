@@ -42,6 +42,11 @@ class Shard(CoordinatorShard):
         self.offsets = Offsets()
         self.appending = asyncio.Lock()
         """Held while many records of a group are appended in several batches."""
+        self.leftovers: dict[str, list[bytes]] = {}
+        """Keys of a consumer group's records that were not deleted when it became a classic group, by group id.
+
+        They may be in the log. The next conversion of the group, or its removal, deletes them.
+        """
         self._context = context
         self._saved: dict[str, list[SavedValue]] = {}
         """The value of each classic group in the log, and after it the values that are being written, in order."""
@@ -67,13 +72,24 @@ class Shard(CoordinatorShard):
         for kind in kinds:
             for group in kind.groups():
                 if group is not None:
-                    self.groups[group.group_id] = group
-                    if group.kind is GroupKind.CLASSIC:
-                        self._saved[group.group_id] = [SavedValue(is_tombstone=False)]
+                    self._restore_group(group)
                 yield
         for group_id in with_offsets:
             self.open(group_id)
             yield
+
+    def _restore_group(self, group: AnyGroup) -> None:
+        """Add a group of the log. With a record of a classic group, a conversion has not ended, or just begun.
+
+        The classic group has all members then, unlike the consumer group (group rule 4).
+        """
+        group_id = group.group_id
+        if group.kind is GroupKind.CLASSIC:
+            self._saved[group_id] = [SavedValue(is_tombstone=False)]
+        elif group.kind is GroupKind.CONSUMER and self.is_saved(group_id):
+            self.leftovers[group_id] = list(group.record_keys())
+            return
+        self.groups[group_id] = group
 
     def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> None:
         for producer_id, raw_key, written in transactions.values():

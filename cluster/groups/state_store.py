@@ -36,11 +36,13 @@ class GroupStateStore(ShardStore[Shard]):
         keys = [*records, *([] if classic is None else [encode_group_key(classic)])]
         await self._write_all(shard, [(key, None) for key in keys], dict.fromkeys(offsets))
 
-    async def append_records(self, shard: Shard, contents: Sequence[Content]) -> None:
+    async def append_records(
+        self, shard: Shard, contents: Sequence[Content], begun: Callable[[], None] = lambda: None
+    ) -> None:
         """Append records of groups, up to GROUP_RECORDS_PER_BATCH_MAX as one batch, and wait until they are committed.
 
         Many records are encoded in turns. What is appended here later comes after all of them: the newest value of a
-        record is the last one in the log. Raises Refused.
+        record is the last one in the log. `begun` is called once the first of several batches is there. Raises Refused.
         """
         if not contents:
             return
@@ -48,6 +50,7 @@ class GroupStateStore(ShardStore[Shard]):
         async with shard.appending:
             for chunk in former:
                 self.submit(shard, chunk)
+                begun()
                 await self._turns.turn()
         # Before the next suspension, and so before those that waited.
         await self.append(shard, last)

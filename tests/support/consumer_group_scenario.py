@@ -18,8 +18,8 @@ from cordwood.cluster.groups.consumer.loader import ConsumerLoader
 from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.groups.exchange import (
     AppendRecords,
-    Become,
     Compute,
+    Convert,
     HeartbeatAnswer,
     JoinAnswer,
     JoinReply,
@@ -220,10 +220,11 @@ class ConsumerGroupScenario:
             match effect:
                 case AppendRecords():
                     self._append(effect)
-                case Become(successor, contents, _, answers):
-                    self._store(contents)
-                    self._answer(answers)
-                    self.group = successor  # type: ignore[assignment]
+                case Convert(steps, answers):
+                    become = at_once(steps())
+                    self._store(become.contents)
+                    self._answer((*answers, *become.answers))
+                    self.group = become.successor
                 case Compute():
                     self.computes.append(effect)
                 case Rebalancing(reason):

@@ -69,6 +69,10 @@ class OffsetsInMemory:
         self.read_gate.set()
         self.slow_partition: int | None = None
         self.refusal: ErrorCode | None = None
+        self.accepts: int | None = None
+        """Number of appends after which all are refused; None without such a limit."""
+        self.bytes_max: int | None = None
+        """Size of a batch above which it is refused."""
         self.appends = 0
         self.appends_too_late = 0
         """Appends of brokers whose leadership was over."""
@@ -211,6 +215,12 @@ class OffsetsOfBroker:
         topic.appends += 1
         if topic.refusal is not None:
             raise Refused(topic.refusal)
+        if topic.bytes_max is not None and len(batch) > topic.bytes_max:
+            raise Refused(ErrorCode.message_too_large)
+        if topic.accepts is not None:
+            if topic.accepts == 0:
+                raise Refused(ErrorCode.coordinator_not_available)
+            topic.accepts -= 1
         log.append(batch)
         if not topic.is_held:
             log.commit()

@@ -7,6 +7,7 @@ it has then. When the last member with the consumer protocol leaves, the group b
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 
@@ -37,7 +38,7 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS
-from cordwood.cluster.resources.turns import at_once
+from cordwood.cluster.resources.turns import Steps, kept
 
 
 class ClassicMembers(ConsumerGroupState):
@@ -50,7 +51,7 @@ class ClassicMembers(ConsumerGroupState):
         if not self.members:
             classic = ClassicGroup(self.group_id, self.context.settings)
             classic.join(request, request_id, new_id, now_ms)
-            self._successor = Become(classic, tuple((key, None) for key in self.record_keys()))
+            self._conversion = partial(self._replaced, classic)
             return
         try:
             self._join(request, request_id, request.member_id or new_id, now_ms)
@@ -220,19 +221,33 @@ class ClassicMembers(ConsumerGroupState):
 
     def _maybe_downgrade(self, now_ms: int) -> bool:
         """Become a classic group if only classic members are left, and if the broker allows it."""
+        self._conversion = None
         settings, count = self.context.settings, len(self.members)
         is_classic = count > 0 and self.members.classic_count == count
         if not is_classic or not settings.consumer_migration.may_downgrade or count > settings.size_max:
             return False
-        for member_id in list(self._held):
-            self._refuse_held(member_id, ErrorCode.rebalance_in_progress, "The group becomes a classic group.")
-        saved = as_classic(self, self.context.topics())
-        successor = at_once(ClassicGroup.restore(self.group_id, saved, settings))
-        successor.keep_protocols({member.id: member.classic.protocols for member in self.members if member.classic})
-        successor.begin_sessions(now_ms)
-        successor.rebalance("The group has become a classic group.", now_ms)
-        self._successor = Become(successor, tuple((key, None) for key in self.record_keys()), saved)
+        self._conversion = partial(self._downgraded, now_ms)
         return True
+
+    def _replaced(self, classic: ClassicGroup) -> Steps[Become]:
+        """Return what deletes this group, which has no members, for a new classic group."""
+        contents = yield from kept((key, None) for key in self.records.encoded_keys())
+        return Become(classic, tuple(contents))
+
+    def _downgraded(self, now_ms: int) -> Steps[Become]:
+        """Return the classic group of these members, whose first rebalance has begun. Nothing may change meanwhile."""
+        saved = yield from as_classic(self, self.context.topics())
+        successor = yield from ClassicGroup.restore(self.group_id, saved, self.context.settings)
+        protocols = ((member.id, member.classic.protocols) for member in self.members if member.classic is not None)
+        yield from successor.keep_protocols(protocols, now_ms)
+        successor.rebalance("The group has become a classic group.", now_ms)
+        contents = yield from kept((key, None) for key in self.records.encoded_keys())
+        message = "The group becomes a classic group."
+        answers = yield from kept(
+            held.refuse(held.request_id, ErrorCode.rebalance_in_progress, message) for held in self._held.values()
+        )
+        self._held.clear()
+        return Become(successor, tuple(contents), saved, tuple(answers))
 
 
 def _subscription_of(request: Join) -> EmbeddedSubscription:

@@ -24,7 +24,7 @@ from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
-from cordwood.cluster.resources.turns import Steps
+from cordwood.cluster.resources.turns import Steps, kept
 
 if TYPE_CHECKING:
     from cordwood.cluster.groups.consumer.state import ConsumerGroupState
@@ -122,7 +122,7 @@ def _of_classic(
     )
 
 
-def as_classic(group: "ConsumerGroupState", topics: TopicMap) -> SavedGroup:
+def as_classic(group: "ConsumerGroupState", topics: TopicMap) -> Steps[SavedGroup]:
     """Return a consumer group of classic members alone as a classic group, with its targets as assignments.
 
     Its generation is that of the newest members, not the group epoch: they learn from REBALANCE_IN_PROGRESS that they
@@ -130,8 +130,8 @@ def as_classic(group: "ConsumerGroupState", topics: TopicMap) -> SavedGroup:
     """
     protocol = _common_protocol(group)
     generation = max(member.epoch for member in group.members) or group.group_epoch
-    members = tuple(_saved(member, protocol, group.targets, topics) for member in group.members)
-    return SavedGroup(CONSUMER, generation, protocol, members[0].member_id, members)
+    members = yield from kept(_saved(member, protocol, group.targets, topics) for member in group.members)
+    return SavedGroup(CONSUMER, generation, protocol, members[0].member_id, tuple(members))
 
 
 def _common_protocol(group: "ConsumerGroupState") -> str:

@@ -64,7 +64,6 @@ OF_GROUP = frozenset(
 )
 """The records of which a group has one. Of the others it has one for each member or regular expression."""
 _ORDER = (
-    RecordType.CLASSIC_GROUP,
     RecordType.MEMBER_METADATA,
     RecordType.REGULAR_EXPRESSION,
     RecordType.GROUP_METADATA,
@@ -72,8 +71,13 @@ _ORDER = (
     RecordType.TARGET_MEMBER,
     RecordType.TARGET_METADATA,
     RecordType.CURRENT_ASSIGNMENT,
+    RecordType.CLASSIC_GROUP,
 )
-"""The order in which Kafka replays a change: a member before its partitions, a target before its epoch."""
+"""The order in which Kafka replays a change: a member before its partitions, a target before its epoch.
+
+The record of a classic group is deleted after all others are written: until then a new coordinator has the classic
+group, with all its members (group rule 4).
+"""
 
 
 class RecordKey(NamedTuple):

@@ -35,7 +35,16 @@ from cordwood.cluster.groups.consumer.reconciliation import reconcile
 from cordwood.cluster.groups.consumer.topics import ReadTopics, ResolvedRegexes
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
-from cordwood.cluster.groups.exchange import AnyAnswer, AppendRecords, Become, Compute, Effect, Rebalancing, RequestId
+from cordwood.cluster.groups.exchange import (
+    AnyAnswer,
+    AppendRecords,
+    Become,
+    Compute,
+    Convert,
+    Effect,
+    Rebalancing,
+    RequestId,
+)
 from cordwood.cluster.groups.heartbeat import STATIC_LEAVE_EPOCH
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import (
@@ -46,7 +55,7 @@ from cordwood.cluster.groups.target_assignment import (
     encode_target,
     encode_target_epoch,
 )
-from cordwood.cluster.resources.turns import Steps, at_once
+from cordwood.cluster.resources.turns import FREE_STEPS, Steps, at_once
 
 RELEASED_AT_ONCE_MAX = 200
 """Largest number of requests that one event reconciles and replies to. The others follow in the next iterations."""
@@ -106,6 +115,7 @@ class ConsumerGroupState(ClassicMembership):
     __slots__ = (
         "_answers",
         "_computing",
+        "_conversion",
         "_deadlines",
         "_effects",
         "_encoded_targets",
@@ -114,7 +124,6 @@ class ConsumerGroupState(ClassicMembership):
         "_may_release",
         "_reconciled",
         "_renamed",
-        "_successor",
         "_unconfirmed",
         "assignment_epoch",
         "context",
@@ -134,7 +143,9 @@ class ConsumerGroupState(ClassicMembership):
         self.members = ConsumerMembers()
         self.targets: dict[str, Partitions] = {}
         self.topics = ReadTopics(context)
-        self.records = ChangedRecords(group_id, encode_key, read_key, place_of)
+        self.records = ChangedRecords(
+            group_id, encode_key, read_key, place_of, is_deleted_last=lambda key: key.type is RecordType.CLASSIC_GROUP
+        )
         self._reconciled: set[str] = set()
         """Members that hold their target assignment of `assignment_epoch`."""
         self._deadlines: Deadlines[TimerKey] = Deadlines()
@@ -149,7 +160,7 @@ class ConsumerGroupState(ClassicMembership):
         self._unconfirmed: set[str] = set()
         """Members that were sent their assignment, and have not shown that they know it."""
         self._may_describe: Callable[[str], bool] = lambda _: True
-        self._successor: Become | None = None
+        self._conversion: Callable[[], Steps[Become]] | None = None
         self._effects: list[Effect] = []
         self._answers: list[AnyAnswer] = []
 
@@ -197,10 +208,10 @@ class ConsumerGroupState(ClassicMembership):
         """Return the effects to execute, in order, and clear them."""
         answers = tuple(self._answers)
         self._answers.clear()
-        if self._successor is not None:
+        if self._conversion is not None:
             # The records stay noted: if the change of kind cannot be written, this group goes on.
-            self._effects.append(replace(self._successor, answers=answers))
-            self._successor = None
+            self._effects.append(Convert(self._conversion, answers, is_large=len(self.members) > FREE_STEPS))
+            self._conversion = None
         elif answers or _WRITE_AGAIN not in self._deadlines:
             self._deadlines.remove(_WRITE_AGAIN)
             contents = self.records.take(self._value_of)
@@ -214,7 +225,7 @@ class ConsumerGroupState(ClassicMembership):
         return (held.request_id for held in self._held.values())
 
     def record_keys(self) -> Sequence[bytes]:
-        return self.records.keys()
+        return list(self.records.encoded_keys())
 
     def next_deadline(self) -> int | None:
         return self._deadlines.next()
@@ -225,6 +236,11 @@ class ConsumerGroupState(ClassicMembership):
             self.records.change_again(append.contents)
             self._deadlines.put(_WRITE_AGAIN, now_ms + WRITE_AGAIN_MS)
 
+    def not_converted(self) -> None:
+        """Go on: compute again what may have ended while the group's successor was in its place."""
+        self._computing = None
+        self._advance()
+
     def topics_changed(self, names: frozenset[str]) -> None:
         self.topics.note_changed(names)
 
@@ -233,7 +249,9 @@ class ConsumerGroupState(ClassicMembership):
 
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:
         """Take a result, start what has to be computed next, and reply to the requests that waited for it."""
-        assert self._computing is compute, "one computation at a time"
+        if self._computing is not compute:
+            # A conversion that failed has begun another one.
+            return
         self._computing = None
         self._take(result)
         self._advance()

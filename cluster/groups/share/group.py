@@ -160,7 +160,7 @@ class ShareGroup(AnyGroup):
         return [one.request_id for one in self._waiting]
 
     def record_keys(self) -> Sequence[bytes]:
-        return self._records.keys()
+        return list(self._records.encoded_keys())
 
     def check_commit(
         self,

@@ -111,6 +111,6 @@ def test_partitions_of_a_classic_group_were_assigned_in_its_generation() -> None
     own = encode_assignment(0, {"flights": frozenset({0, 1})})
     saved = SavedMember("c", None, "old", "/h", 20_000, 10_000, metadata, own)
     classic = at_once(ClassicGroup.restore("group", SavedGroup("consumer", 5, "range", "c", (saved,)), GroupSettings()))
-    classic.keep_protocols({"c": (MemberProtocol("range", metadata),)})
+    at_once(classic.keep_protocols([("c", (MemberProtocol("range", metadata),))], 0))
     (member,) = at_once(members_of_classic(classic, group.context.topics()))
     assert member.assignment_epochs == {group.ids["flights"]: {0: 5, 1: 5}}
