@@ -6,8 +6,8 @@ that waits for a disk.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from cordwood.cluster.resources.memory import MemoryPool
@@ -63,6 +63,15 @@ class DecodeQueue:
         async with self._large_turn if size > SMALL_BYTES else nullcontext():
             await self._take(size)
         return await self._run(parts, size)
+
+    @asynccontextmanager
+    async def hold(self, size: int) -> AsyncIterator[None]:
+        """Count memory for data that is read to be decoded. Raises OutOfResources as `run_parts`."""
+        await self._take(size)
+        try:
+            yield
+        finally:
+            self._pool.used -= size
 
     async def _run(self, parts: Parts[Any], size: int) -> Any:
         try:

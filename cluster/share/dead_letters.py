@@ -13,7 +13,7 @@ import structlog
 
 from cordwood.cluster.config.group_configs import ShareConfig
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.decode_queue import SEARCH_BYTES, DecodeQueue
 from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import peek, split
@@ -34,6 +34,12 @@ READS_MAX = 4
 OVERHEAD_BYTES = 600
 """Room for the headers of a copy and the fields of a record: a group id has up to 255 characters."""
 RETRY_S, RETRY_MAX_S = 0.1, 10.0
+UNREADABLE_S = 600.0
+"""Time for which records could not be read after which their copies have no contents: the records may be gone for good.
+
+Archived records may be unreadable because the store does not answer. The copies name their offsets, so that they can be
+read later.
+"""
 
 _events = structlog.get_logger("share")
 
@@ -54,6 +60,13 @@ class Undeliverable(NamedTuple):
     end: int
     delivery_count: int
     cause: DeadLetterCause
+
+
+class Copied(NamedTuple):
+    """Records that are copied and committed: the offset after them, and how many copies lack the contents."""
+
+    end: int
+    without_contents: int = 0
 
 
 class DeadLetterTopics(Protocol):
@@ -82,16 +95,27 @@ class DeadLetters:
         self._topics, self._decoding, self._wall_clock = topics, decoding, wall_clock
         # A store that does not answer delays only the copies of archived records.
         self._room, self._archive_room = asyncio.Semaphore(READS_MAX), asyncio.Semaphore(READS_MAX)
+        self._unreadable_since: dict[SharePartitionKey, float] = {}
+        """The time of the first of the failed reads since the last that succeeded, by the loop's clock."""
 
     def is_usable(self, config: ShareConfig) -> bool:
         """Return whether undeliverable records of a group with these configs are copied."""
         return bool(config.dead_letter_topic) and self._topics.is_usable(config.dead_letter_topic)
 
-    async def copy(self, letters: Undeliverable, config: ShareConfig, is_wanted: Callable[[], bool]) -> int | None:
-        """Copy records, at least once each. Return the offset after the last one that is copied and committed.
+    async def copy(self, letters: Undeliverable, config: ShareConfig, is_wanted: Callable[[], bool]) -> Copied | None:
+        """Copy records, at least once each. Return up to where they are copied and committed.
 
         None if the dead-letter queue may not be used. Tries again until that, or until the copy is not wanted.
         """
+        try:
+            return await self._copy_until(letters, config, is_wanted)
+        finally:
+            if not is_wanted():
+                self._unreadable_since.pop(letters.key, None)
+
+    async def _copy_until(
+        self, letters: Undeliverable, config: ShareConfig, is_wanted: Callable[[], bool]
+    ) -> Copied | None:
         pause_s = RETRY_S
         while is_wanted():
             if not self.is_usable(config):
@@ -113,32 +137,65 @@ class DeadLetters:
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_MAX_S)
-        return letters.start
+        return Copied(letters.start)
 
-    async def _copy(self, letters: Undeliverable, config: ShareConfig) -> int:
+    async def _copy(self, letters: Undeliverable, config: ShareConfig) -> Copied:
         topic = config.dead_letter_topic
         end = min(letters.end, letters.start + RECORDS_MAX)
         size, bytes_max = 0, self._topics.batch_bytes_max(topic)
-        known: dict[int, Record] = {}
+        known: dict[int, Record] | None = {}
         if config.dead_letter_copy:
-            is_archived = letters.start < letters.partition.log.local_start
-            async with self._archive_room if is_archived else self._room:
-                known, end = await self._read(letters.partition, letters.start, end, max(bytes_max, 1))
+            known, end = await self._contents(letters, end, bytes_max)
+        is_unreadable, known = known is None, known or {}
         copies: list[Record] = []
+        lacking = 0
         for offset in range(letters.start, end):
             copy = self._copy_of(offset, known.get(offset), letters)
+            is_large = offset in known and _size(copy) > bytes_max
+            if is_large:
+                # Also alone in its batch it would be refused for ever.
+                copy = self._copy_of(offset, None, letters)
             size += _size(copy)
             if copies and size > bytes_max:
                 end = offset
                 break
             copies.append(copy)
+            lacking += is_large or is_unreadable
         await self._topics.append(topic, letters.key.partition, encode(copies))
-        return end
+        return Copied(end, lacking)
+
+    async def _contents(self, letters: Undeliverable, end: int, bytes_max: int) -> tuple[dict[int, Record] | None, int]:
+        """Return records by offset, and their end; None in their place if they have been unreadable for long.
+
+        Raises StorageError.
+        """
+        partition, now = letters.partition, asyncio.get_running_loop().time()
+        is_archived = letters.start < partition.log.local_start
+        # At least one batch is read, whatever its size.
+        size = min(max(READ_BYTES, partition.log.config.batch_bytes_max), SEARCH_BYTES)
+        try:
+            async with self._archive_room if is_archived else self._room, self._decoding.hold(size):
+                found = await self._read(partition, letters.start, end, max(bytes_max, 1))
+        except StorageError as error:
+            since = self._unreadable_since.setdefault(letters.key, now)
+            if now - since < UNREADABLE_S:
+                raise
+            _events.warning(
+                "share.dead_letters_without_contents",
+                share_partition=str(letters.key),
+                start=letters.start,
+                end=end,
+                reason=str(error),
+            )
+            return None, end
+        self._unreadable_since.pop(letters.key, None)
+        return found
 
     async def _read(self, partition: Partition, start: int, end: int, bytes_max: int) -> tuple[dict[int, Record], int]:
         """Return the records from `start` on by offset, up to `end` or until they have `bytes_max`, and their end.
 
-        Records that were deleted are left out. What the disk lacks is read from the archive. Raises StorageError.
+        Records that were deleted are left out. What the disk lacks is read from the archive. Raises StorageError if the
+        first one cannot be read; later ones are left to the next read then.
         """
         log, archive = partition.log, partition.context.archive
         decoding = self._decoding.of(partition.directory)
@@ -155,6 +212,10 @@ class DeadLetters:
                 if offset < max(log.log_start, log.local_start):
                     continue
                 return found, end
+            except StorageError:
+                if not found:
+                    raise
+                return found, offset
             if data:
                 offset, added = await decoding.run_parts(_decode(data, offset, end, bytes_max - size, found))
                 size += added

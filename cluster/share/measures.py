@@ -19,6 +19,8 @@ class ShareMeasures:
     expired_locks: int = 0
     dead_letters: int = 0
     """Records that were copied to a dead-letter queue."""
+    dead_letters_without_contents: int = 0
+    """Copies without key and value, of records that could not be read, or that were too large for the queue."""
     dead_letters_refused: int = 0
     """Records that were archived without a copy: the topic of the group's dead-letter queue may not be used."""
     writes: int = 0

@@ -18,7 +18,7 @@ from cordwood.cluster.config.offset_reset import EARLIEST, lookback_ms
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.share.coordinator import StateChange
-from cordwood.cluster.share.dead_letters import DeadLetterCause, DeadLetters, Undeliverable
+from cordwood.cluster.share.dead_letters import Copied, DeadLetterCause, DeadLetters, Undeliverable
 from cordwood.cluster.share.led import LedSharePartition
 from cordwood.cluster.share.lock_timers import LockTimers
 from cordwood.cluster.share.measures import ShareMeasures
@@ -367,22 +367,24 @@ class SharePartitions:
                 is_exhausted = not run.is_rejected and run.delivery_count >= config.delivery_count_limit
                 cause = DeadLetterCause.DELIVERY_COUNT if is_exhausted else DeadLetterCause.REJECTED
                 letters = Undeliverable(led.key, led.partition, run.start, run.end, run.delivery_count, cause)
-                end = await self._dead_letters.copy(letters, config, lambda: led.is_current)
+                copied = await self._dead_letters.copy(letters, config, lambda: led.is_current)
                 if not led.is_current:
                     return
-                self._count_copied(letters, end)
-                led.state.archived(letters.start, letters.end if end is None else end)
+                self._count_copied(letters, copied)
+                end = letters.end if copied is None else copied.end
+                led.state.archived(letters.start, end)
                 self._write_soon(led)
-                if end is not None and end < letters.end:
+                if end < letters.end:
                     pending = deque(led.state.archiving())
         finally:
             led.is_copying = False
 
-    def _count_copied(self, letters: Undeliverable, end: int | None) -> None:
-        if end is None:
+    def _count_copied(self, letters: Undeliverable, copied: Copied | None) -> None:
+        if copied is None:
             self.measures.dead_letters_refused += letters.end - letters.start
         else:
-            self.measures.dead_letters += end - letters.start
+            self.measures.dead_letters += copied.end - letters.start
+            self.measures.dead_letters_without_contents += copied.without_contents
 
     async def _sweep(self) -> None:
         """Drop unused share partitions."""

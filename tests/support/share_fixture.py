@@ -271,6 +271,11 @@ class ShareFixture:
     def _led(self, topic: str, partition: int = 0) -> Partition:
         return self.broker.broker._replicas.led(topic, partition)
 
+    def spoil(self, partition: int) -> None:
+        """Flip a bit of the records of a partition, on the disk and in the page cache."""
+        (segment,) = self._led(TOPIC, partition).log.segments
+        self.broker._host.disk.flip(segment.path, 70, 0)
+
     def member(self, group_id: str = GROUP, identity: Identity = ROOT) -> ShareMember:
         """Return a new member."""
         self._members += 1

@@ -52,6 +52,11 @@ FAMILIES: tuple[Family, ...] = (
         lambda measures: measures.dead_letters,
     ),
     _count(
+        "share_dead_letters_without_contents",
+        "Copies in dead-letter topics without key and value, because the record could not be read, or was too large.",
+        lambda measures: measures.dead_letters_without_contents,
+    ),
+    _count(
         "share_dead_letters_refused",
         "Records that were archived without a copy, because the group's dead-letter topic does not allow it.",
         lambda measures: measures.dead_letters_refused,

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from share_fixture import GROUP, TOPIC, ShareFixture, with_members
 
+from cordwood.cluster.share.dead_letters import UNREADABLE_S
 from cordwood.storage.records import Record
 
 REJECT, RELEASE = 3, 2
@@ -151,3 +152,36 @@ def test_records_wait_in_archiving_while_the_queue_cannot_be_written() -> None:
         assert group.view(1).start_offset == 1
 
     with_members(story, errors_deadletterqueue_topic_name=QUEUE)
+
+
+def test_copies_of_unreadable_records_have_no_contents() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 2, **ALLOWED)
+        await group.produce("lost", partition=1)
+        worker = group.member()
+        await worker.fetch(partitions=(1,))
+        await asyncio.sleep(1)
+        group.spoil(1)
+        await worker.ask(partitions=(1,), acks=[(0, 0, REJECT)])
+        await asyncio.sleep(UNREADABLE_S / 2)
+        assert group.records_of(QUEUE, 1) == [], "the record may be repaired"
+        assert group.view(1).start_offset == 0
+        await asyncio.sleep(UNREADABLE_S)
+        (copy,) = group.records_of(QUEUE, 1)
+        assert (copy.value, headers_of(copy)["__dlq.errors.offset"]) == (None, "0")
+        assert group.view(1).start_offset == 1
+        assert (group.measures.dead_letters, group.measures.dead_letters_without_contents) == (1, 1)
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE, errors_deadletterqueue_copy_record_enable="true")
+
+
+def test_a_copy_of_a_record_that_is_too_large_for_the_queue_has_no_contents() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.create(QUEUE, 2, **{**ALLOWED, "max.message.bytes": "2000"})
+        await rejected(group, "x" * 3000, "small")
+        large, small = group.records_of(QUEUE, 1)
+        assert (large.value, small.value) == (None, b"small")
+        assert group.view(1).start_offset == 2
+        assert group.measures.dead_letters_without_contents == 1
+
+    with_members(story, errors_deadletterqueue_topic_name=QUEUE, errors_deadletterqueue_copy_record_enable="true")
