@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from cordwood.archive.catalog import PartitionId
 from cordwood.columnar.errors import OffsetsGone
 from cordwood.columnar.ranges import EARLIEST, LATEST, OffsetRange
-from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
+from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.errors import WrongOption, nearest
 from cordwood.spark.offsets import Offsets
 from cordwood.spark.positions import OffsetPosition, Position, TimestampPosition
 from cordwood.spark.read_options import NoRecordSoLate, ReadOptions
 from cordwood.spark.subscription import ByPartition, wanted_places, wanted_topics
-from cordwood.storage.types import TopicPartition
+from cordwood.storage.types import NO_OFFSET, TopicPartition
 
 HOW_TO_GO_ON = "set failOnDataLoss to false to continue with the remaining records"
 

@@ -5,7 +5,6 @@ from cordwood.storage.batch import (
     CONTROL,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
-    NO_PRODUCER,
     BatchHeader,
     Compression,
 )
@@ -16,6 +15,7 @@ from cordwood.storage.contents import Examination, ExaminationInParts, examine, 
 from cordwood.storage.decompression import Content, whole_body
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp, KeysMissing
+from cordwood.storage.types import NO_PRODUCER_ID
 
 
 def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, is_own: bool = False) -> None:
@@ -37,7 +37,7 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, 
         raise InvalidRecord(f"unknown codec {header.attributes & CODEC_MASK}")
     if header.attributes & CONTROL:
         raise InvalidRecord("only brokers may write control batches")
-    if header.producer_id != NO_PRODUCER and (
+    if header.producer_id != NO_PRODUCER_ID and (
         header.producer_id < 0 or (header.base_sequence < 0 and not is_own) or header.producer_epoch < 0
     ):
         raise InvalidRecord("an idempotent batch needs an epoch and a sequence number")

@@ -30,7 +30,6 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 """The base timestamp is the time from which on the log cleaner removes tombstones and markers (ADR 39)."""
 
-NO_PRODUCER = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 

@@ -14,7 +14,6 @@ from cordwood.storage.batch import (
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
-    NO_PRODUCER,
     NO_SEQUENCE,
     Compression,
     check,
@@ -23,6 +22,7 @@ from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.decompression import FRONT_BYTES, GROWTH, XERIAL_MAGIC, Body, Content, unpack
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.types import NO_PRODUCER_ID
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 KEPT_BYTES_MAX = 1 << 20
@@ -49,7 +49,7 @@ def encode(
     *,
     base_offset: int = 0,
     leader_epoch: int = 0,
-    producer_id: int = NO_PRODUCER,
+    producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
     compression: Compression = Compression.NONE,

@@ -10,6 +10,7 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 
 NO_EPOCH = LeaderEpoch(-1)
 NO_OFFSET = Offset(-1)
+NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 
 
 class TopicPartition(NamedTuple):

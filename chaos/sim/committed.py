@@ -9,8 +9,9 @@ from cordwood.chaos.compacted import CompactedContents, losses
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.raw import Cursor, batches
 from cordwood.replication.partition import Partition
-from cordwood.storage.batch import NO_PRODUCER, BatchHeader, peek
+from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.types import NO_PRODUCER_ID
 
 Batch = tuple[int, int, int, int]
 """Base offset, end, checksum and leader epoch."""
@@ -84,7 +85,7 @@ class CommittedBatches:
             # know epochs from their log start on, so that it is not truncated below that (KIP-101).
             return
         if is_compacted and header.base_offset < self._known_end:
-            if not header.record_count and (known is None or header.producer_id == NO_PRODUCER):
+            if not header.record_count and (known is None or header.producer_id == NO_PRODUCER_ID):
                 # A batch without records that closes a rewritten segment. It may begin where a removed batch began.
                 return
             # Its records are compared with the whole log.
@@ -105,7 +106,7 @@ class CommittedBatches:
 
     def _follow_sequence(self, header: BatchHeader) -> Iterator[tuple[str, str]]:
         """Rule 9, in log order."""
-        if header.producer_id == NO_PRODUCER or header.base_sequence < 0:
+        if header.producer_id == NO_PRODUCER_ID or header.base_sequence < 0:
             return
         key = (header.producer_id, header.producer_epoch)
         # After a gap, a producer may have any sequence.

@@ -20,8 +20,9 @@ from cordwood.cluster.groups.settings import GroupSettings, offsets_topic
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.storage.types import TopicPartition
 
-GROUP, PLACE = "group", ("flights", 0)
+GROUP, PLACE = "group", TopicPartition("flights", 0)
 OFFSETS_ID = UUID(int=8)
 SESSION_MS, REBALANCE_MS = 2_000, 3_000
 SETTINGS = GroupSettings(session_timeout_ms_min=1_000, new_member_join_timeout_ms=REBALANCE_MS)

@@ -20,6 +20,7 @@ from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication.partition import Partition
+from cordwood.storage.types import TopicPartition
 
 Place = tuple[UUID, int]
 """A partition: topic id and partition index."""
@@ -32,7 +33,7 @@ Found = Iterator[tuple[str, str]]
 class ObservedOffsets:
     """By group and partition: the leader epoch of the observation, and the committed offset (rule 10)."""
 
-    _offsets: dict[str, dict[tuple[str, int], tuple[int, int]]] = field(default_factory=dict)
+    _offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = field(default_factory=dict)
 
     def compare(self, broker: Watched, image: Image) -> Found:
         """Compare a coordinator's committed offsets with those of earlier leader epochs.

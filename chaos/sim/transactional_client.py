@@ -29,8 +29,9 @@ from cordwood.chaos.workload import AppendWorkload, PlannedRecord
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
+from cordwood.storage.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 
-NO_PRODUCER = (-1, -1)
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 ABORT_SHARE = 0.25
 TRANSACTIONS_OF_SESSION = range(3, 40)
 ROUNDS, RECORDS_OF_ROUND = (1, 1, 2, 3), range(1, 6)

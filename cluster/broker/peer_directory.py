@@ -3,12 +3,11 @@
 import asyncio
 from uuid import UUID
 
-from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.commands import NEVER_REGISTERED, BrokerId
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.replication.frames import Open
 from cordwood.replication.partition import Partition
 
-NO_EPOCH = -1
 PROBE_TIMEOUT_S = 0.5
 
 
@@ -48,7 +47,7 @@ class PeerDirectory:
         """Return the frame by which this broker introduces itself to a leader."""
         image = self._quorum.image
         me = image.brokers.get(self._me)
-        return Open(self._me, self._incarnation, NO_EPOCH if me is None else me.epoch, image.cluster_id)
+        return Open(self._me, self._incarnation, NEVER_REGISTERED if me is None else me.epoch, image.cluster_id)
 
     def why_not(self, hello: Open) -> str | None:
         """Return why a broker with this introduction may not follow (rule 6, KIP-903); None if it may.

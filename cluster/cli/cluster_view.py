@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
 from cordwood.cluster.cli.client import why_unreachable
 from cordwood.cluster.operations.view import (
-    NOBODY,
+    NO_LEADER,
     BrokerInfo,
     ClusterView,
     LogDirectoryInfo,
@@ -85,7 +85,7 @@ def _quorum(described: dict[str, Any]) -> QuorumInfo:
     partition = described["topics"][0]["partitions"][0]
     voters, observers = partition["current_voters"], partition["observers"]
     return QuorumInfo(
-        None if partition["leader_id"] == NOBODY else partition["leader_id"],
+        None if partition["leader_id"] == NO_LEADER else partition["leader_id"],
         partition["leader_epoch"],
         tuple(sorted(voter["replica_id"] for voter in voters)),
         {row["replica_id"]: row["log_end_offset"] for row in [*voters, *observers] if row["log_end_offset"] >= 0},
@@ -144,7 +144,7 @@ def _partitions(
             replicas = tuple(
                 _replica(broker_id, row, held.get((broker_id, name, index))) for broker_id in row["replica_nodes"]
             )
-            leader = None if row["leader_id"] == NOBODY else row["leader_id"]
+            leader = None if row["leader_id"] == NO_LEADER else row["leader_id"]
             # As in the broker: a topic of one replica needs no second one.
             size = min(min_isr.get(name, 1), len(replicas))
             yield PartitionInfo(name, index, leader, replicas, size, removing.get((name, index), 0))

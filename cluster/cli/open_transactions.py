@@ -12,7 +12,8 @@ from cordwood.cluster.cli.client import no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.output import note
 from cordwood.cluster.operations.hanging_transactions import CoordinatedTransaction, OpenTransaction
-from cordwood.storage.types import TopicPartition
+from cordwood.cluster.operations.view import NO_LEADER
+from cordwood.storage.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -23,8 +24,6 @@ ONE_BROKER_S = 5.0
 AT_ONCE_MAX = 500
 """Partitions or producer ids in one request."""
 TRANSACTION_STATE = "__transaction_state"
-NO_LEADER = -1
-NO_TRANSACTION = -1
 
 Leaders = dict[TopicPartition, int]
 T = TypeVar("T")
@@ -168,7 +167,7 @@ def _check_coordinators(admin: "KafkaAdminClient") -> None:
 def _open(place: TopicPartition, producers: "Sequence[ProducerState]") -> Iterator[OpenTransaction]:
     for each in producers:
         start_offset = each.current_transaction_start_offset
-        if start_offset != NO_TRANSACTION:
+        if start_offset != NO_OFFSET:
             yield OpenTransaction(
                 place, each.producer_id, each.producer_epoch, each.coordinator_epoch, start_offset, each.last_timestamp
             )

@@ -12,9 +12,7 @@ from typing import ClassVar
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, Join, Leaver, RequestId, Sync
-
-TopicPartition = tuple[str, int]
-"""A partition by the name of its topic."""
+from cordwood.storage.types import TopicPartition
 
 
 class GroupKind(Enum):

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.any_group import AnyGroup, ClassicMembership, TopicPartition
+from cordwood.cluster.groups.any_group import AnyGroup, ClassicMembership
 from cordwood.cluster.groups.consumer_groups import ConsumerGroups
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
@@ -33,7 +33,7 @@ from cordwood.cluster.groups.state_store import GroupStateStore, Verify
 from cordwood.cluster.metadata.image import Image, TopicImage, changed_topics
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.tasks import Tasks
-from cordwood.storage.types import ProducerIdAndEpoch
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 NAME_BYTES_MAX = 32_000
 """Largest length of ids and names that fits the records."""
@@ -245,10 +245,10 @@ class GroupCoordinator:
         if code is not ErrorCode.none:
             raise Refused(code)
         codes, keys = {}, []
-        for topic, partition in wanted:
-            is_read = group.reads(topic)
-            codes[topic, partition] = ErrorCode.group_subscribed_to_topic if is_read else ErrorCode.none
-            key = OffsetKey(group_id, topic, partition)
+        for place in wanted:
+            is_read = group.reads(place.topic)
+            codes[place] = ErrorCode.group_subscribed_to_topic if is_read else ErrorCode.none
+            key = OffsetKey(group_id, *place)
             if not is_read and shard.offsets.is_known(key):
                 keys.append(key)
         await self._state_store.write(shard, dict.fromkeys(keys))
@@ -353,11 +353,11 @@ class GroupCoordinator:
         now_ms = self._wall_clock()
         codes: Codes = {}
         changes: dict[OffsetKey, CommittedOffset] = {}
-        for (topic, partition), commit in commits.items():
-            codes[topic, partition] = self._check_metadata(commit.metadata)
-            if codes[topic, partition] is ErrorCode.none:
-                key = OffsetKey(group_id, topic, partition)
-                changes[key] = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+        for place, commit in commits.items():
+            codes[place] = self._check_metadata(commit.metadata)
+            if codes[place] is ErrorCode.none:
+                committed = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+                changes[OffsetKey(group_id, *place)] = committed
         return codes, changes
 
     def _check_metadata(self, metadata: str) -> ErrorCode:
@@ -432,7 +432,7 @@ class GroupCoordinator:
 
 
 def _partitions_of(changes: Iterable[OffsetKey]) -> Iterator[TopicPartition]:
-    return ((key.topic, key.partition) for key in changes)
+    return (key.place for key in changes)
 
 
 def _changed_names(changes: Iterable[tuple[TopicImage | None, TopicImage | None]]) -> Iterator[str]:

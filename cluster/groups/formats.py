@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cordwood.cluster.coordination.fields import INT, LONG, SHORT, FieldReader, encode_bytes, encode_string
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.types import NO_EPOCH, TopicPartition
 
 _OFFSET_AND_EPOCH = struct.Struct(">hqi")
 
@@ -20,8 +21,6 @@ _OFFSET_KEY_WRITTEN = 1
 _VALUE_WRITTEN = 3
 _FIRST_FLEXIBLE = 4
 
-NO_EPOCH = -1
-
 
 class OffsetKey(NamedTuple):
     """The key of a committed offset."""
@@ -29,6 +28,10 @@ class OffsetKey(NamedTuple):
     group_id: str
     topic: str
     partition: int
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 class CommittedOffset(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.any_group import ClassicMembership, TopicPartition
+from cordwood.cluster.groups.any_group import ClassicMembership
 from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Join,
@@ -30,6 +30,7 @@ from cordwood.cluster.groups.rebalance import Rebalance, State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.types import TopicPartition
 
 METADATA_BYTES_MAX = 64 << 20
 """Metadata of all members above which a group admits no new member."""

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
 from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
+from cordwood.storage.types import TopicPartition
 
 Changes = Mapping[OffsetKey, CommittedOffset | None]
 """Changes of offsets; None removes one."""
 
-OffsetsByPartition = Mapping[tuple[str, int], CommittedOffset]
+OffsetsByPartition = Mapping[TopicPartition, CommittedOffset]
 """One group's offsets by topic and partition."""
 
 _NONE: OffsetsByPartition = MappingProxyType({})
@@ -30,19 +31,19 @@ class Offsets:
     """
 
     def __init__(self) -> None:
-        self._by_group: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        self._by_group: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._newest: dict[OffsetKey, _Newest] = {}
         self._open: OpenTransactions[OffsetKey, CommittedOffset] = OpenTransactions()
         """The positions are sequence numbers."""
-        self._pending_by_group: dict[str, dict[tuple[str, int], None]] = {}
+        self._pending_by_group: dict[str, dict[TopicPartition, None]] = {}
         self._sequence = 0
 
     def live_keys(self) -> Iterator[OffsetKey]:
         """Yield the keys of offsets that are committed or may become committed; some keys come twice."""
         yield from self.uncommitted_keys()
         for group_id, offsets in self._by_group.items():
-            for topic, partition in offsets:
-                yield OffsetKey(group_id, topic, partition)
+            for place in offsets:
+                yield OffsetKey(group_id, *place)
 
     def uncommitted_keys(self) -> Iterator[OffsetKey]:
         """Yield the keys of offsets that may become committed; some keys come twice."""
@@ -55,7 +56,7 @@ class Offsets:
 
     def keys_of(self, group_id: str) -> list[OffsetKey]:
         """Return the keys of offsets that one group has committed or is committing."""
-        committed = (OffsetKey(group_id, topic, partition) for topic, partition in self.of(group_id))
+        committed = (OffsetKey(group_id, *place) for place in self.of(group_id))
         pending = (OffsetKey(group_id, *place) for place in self._pending_by_group.get(group_id, ()))
         return [*committed, *pending, *(key for key in self._newest if key.group_id == group_id)]
 
@@ -64,7 +65,7 @@ class Offsets:
         is_known = group_id in self._by_group or group_id in self._pending_by_group
         return is_known or any(key.group_id == group_id for key in self._newest)
 
-    def pending_of(self, group_id: str) -> frozenset[tuple[str, int]]:
+    def pending_of(self, group_id: str) -> frozenset[TopicPartition]:
         """Return the partitions of which ongoing transactions have committed an offset."""
         return frozenset(self._pending_by_group.get(group_id, ()))
 
@@ -77,7 +78,7 @@ class Offsets:
         newest = self._newest.get(key)
         if newest is not None:
             return newest.committed
-        return self.of(key.group_id).get((key.topic, key.partition))
+        return self.of(key.group_id).get(key.place)
 
     def begin(self, changes: Changes) -> int:
         """Note changes that are being appended. Return the sequence number for `settle` or `abandon`."""
@@ -118,7 +119,7 @@ class Offsets:
     def restore_pending(self, producer_id: int, key: OffsetKey, written: WrittenValue[CommittedOffset] | None) -> None:
         """Note a pending offset, None if a later commit has replaced it, as `write_pending` does."""
         self._open.write(producer_id, key, written)
-        self._pending_by_group.setdefault(key.group_id, {})[key.topic, key.partition] = None
+        self._pending_by_group.setdefault(key.group_id, {})[key.place] = None
         if written is not None:
             self._sequence = max(self._sequence, written.position)
 
@@ -139,12 +140,12 @@ class Offsets:
         """Remove the key from the pending ones, unless another transaction has it."""
         places = self._pending_by_group.get(key.group_id)
         if places is not None and key not in self._open:
-            places.pop((key.topic, key.partition), None)
+            places.pop(key.place, None)
             if not places:
                 del self._pending_by_group[key.group_id]
 
     def put(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
-        place = (key.topic, key.partition)
+        place = key.place
         offsets = self._by_group.get(key.group_id)
         if committed is not None:
             if offsets is None:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.any_group import TopicPartition
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
@@ -15,6 +14,7 @@ from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_requests import ShareStateRequests, StateSummary
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.metadata.image import TopicImage
+from cordwood.storage.types import TopicPartition
 
 Outcomes = dict[TopicPartition, Refused | None]
 
@@ -54,7 +54,7 @@ class ShareGroups:
         self, group_id: str, wanted: Iterable[TopicPartition]
     ) -> dict[TopicPartition, StateSummary | Refused | None]:
         """Return the share state of each partition; None for one that does not exist."""
-        ids = {(name, index): self._partition_id(name, index) for name, index in wanted}
+        ids = {place: self._partition_id(*place) for place in wanted}
         found = await self._states.summarize(group_id, (one for one in ids.values() if one is not None))
         return {place: None if one is None else found[one] for place, one in ids.items()}
 
@@ -64,12 +64,12 @@ class ShareGroups:
         self._check_empty(shard, group)
         outcomes: Outcomes = dict.fromkeys(offsets)
         wanted: dict[SharePartitionId, int] = {}
-        for (name, index), offset in offsets.items():
-            partition = self._partition_id(name, index)
+        for place, offset in offsets.items():
+            partition = self._partition_id(*place)
             if partition is None:
-                outcomes[name, index] = _unknown()
+                outcomes[place] = _unknown()
             elif offset < 0:
-                outcomes[name, index] = Refused(ErrorCode.invalid_request, "A start offset must not be negative.")
+                outcomes[place] = Refused(ErrorCode.invalid_request, "A start offset must not be negative.")
             else:
                 wanted[partition] = offset
         names = {topic.id: topic.name for topic in self._topics(name for name, _ in offsets)}
@@ -82,7 +82,7 @@ class ShareGroups:
         group.initialized([one for one in starts if one not in refusals], list(refusals), self._effect_runner.now_ms())
         await self._write(shard, group)
         for (topic_id, index), refusal in refusals.items():
-            outcomes[names[topic_id], index] = refusal
+            outcomes[TopicPartition(names[topic_id], index)] = refusal
         return outcomes
 
     async def delete_offsets(self, group_id: str, names: Iterable[str]) -> dict[str, Refused | None]:

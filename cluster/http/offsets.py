@@ -14,13 +14,11 @@ from cordwood.cluster.http.places import Offsets, by_leader, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check
 from cordwood.cluster.kafka.cluster_client import ANSWER_S, Unanswered
 from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
-from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
+from cordwood.cluster.kafka.handlers.list_offsets import CONSUMER, DEBUGGER, EARLIEST, LATEST
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
 from cordwood.cluster.resources.turns import Steps
 from cordwood.storage.types import TopicPartition
 
-CONSUMER = -1
-"""The replica id of a consumer, which gets the end of the committed records as the end."""
 RETRIED_FOR_S, RETRY_S = 3.0, 0.1
 
 

@@ -3,11 +3,8 @@
 from collections.abc import Mapping
 
 from cordwood.cluster.kafka.call import Call
-from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
+from cordwood.cluster.metadata.commands import NO_BROKER, Assignment, BrokerId, Endpoint
 from cordwood.cluster.metadata.image import Image, PartitionImage
-
-NOBODY = -1
-"""The broker id that stands for no broker."""
 
 
 def reachable(image: Image, listener: str) -> dict[BrokerId, Endpoint]:
@@ -32,4 +29,4 @@ def controller_for(call: Call, reachable_brokers: Mapping[BrokerId, Endpoint]) -
     active = call.services.quorum.status().leader_id
     if active is not None and active in reachable_brokers:
         return active
-    return call.services.rng.choice(list(reachable_brokers)) if reachable_brokers else NOBODY
+    return call.services.rng.choice(list(reachable_brokers)) if reachable_brokers else NO_BROKER

@@ -13,11 +13,10 @@ from cordwood.client.cut_messages import DescribeCutsRequest
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.cluster_client import ANSWER_S, ClusterClient
 from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
+from cordwood.cluster.kafka.handlers.list_offsets import CONSUMER, EARLIEST, LATEST
 from cordwood.cluster.metadata.cuts import Cut
 from cordwood.cluster.metadata.image import NO_LEADER, Image, TopicImage
 
-CONSUMER = -1
-LATEST, EARLIEST = -1, -2
 PATIENCE_S, PAUSE_S = 5.0, 0.1
 
 Offsets = Mapping[tuple[str, int], int]

@@ -8,12 +8,11 @@ from kio.schema.list_offsets.v8.request import ListOffsetsPartition, ListOffsets
 from kio.schema.list_offsets.v8.response import ListOffsetsResponse
 
 from cordwood.cluster.kafka.cluster_client import ClusterClient, Unanswered
-from cordwood.cluster.kafka.handlers.list_offsets import LATEST
+from cordwood.cluster.kafka.fetch_request import READ_UNCOMMITTED
+from cordwood.cluster.kafka.handlers.list_offsets import CONSUMER, LATEST
 from cordwood.cluster.metadata.image import Image
+from cordwood.storage.types import TopicPartition
 
-CONSUMER, READ_UNCOMMITTED = -1, 0
-
-TopicPartition = tuple[str, int]
 Offsets = dict[TopicPartition, int]
 
 
@@ -48,7 +47,7 @@ class EndOffsets:
         except Unanswered:
             return {}
         return {
-            (topic.name, row.partition_index): row.offset
+            TopicPartition(topic.name, row.partition_index): row.offset
             for topic in response.topics
             for row in topic.partitions
             if row.error_code is ErrorCode.none

@@ -17,6 +17,7 @@ from cordwood.cluster.kafka.wire import (
     skip_tags,
 )
 from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.types import NO_EPOCH
 
 REPLICA_ID_UNTIL = 14
 SESSIONS_FROM = 7
@@ -25,7 +26,6 @@ LOG_START_FROM = 5
 RACK_FROM = 11
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
-NO_EPOCH = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Isolation levels."""
 REPLICA_STATE_TAG = 1

@@ -14,9 +14,10 @@ from cordwood.cluster.kafka.refusals import code_of
 from cordwood.cluster.kafka.transaction_verifier import TransactionProtocol, for_produce
 from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
 from cordwood.cluster.resources.turns import Steps, some
+from cordwood.storage.batch import NO_TIMESTAMP
 from cordwood.storage.errors import KeysMissing
+from cordwood.storage.types import NO_OFFSET
 
-NO_OFFSET = NO_TIME = -1
 STEPS_AT_ONCE = 32
 """A request of more steps is handled in slices of the loop's time."""
 PIECES_PER_STEP = 64
@@ -54,9 +55,9 @@ class ProduceOutcome:
     def __init__(self, pending: "PendingProduce", index: int) -> None:
         self.pending, self.index = pending, index
         self.code: int = ErrorCode.none
-        self.base_offset = NO_OFFSET
-        self.append_time = NO_TIME
-        self.log_start = NO_OFFSET
+        self.base_offset: int = NO_OFFSET
+        self.append_time = NO_TIMESTAMP
+        self.log_start: int = NO_OFFSET
         self.message: str | None = None
         self.refused_records: Sequence[int] = ()
         """Records of the batch for which it was refused (KIP-467)."""

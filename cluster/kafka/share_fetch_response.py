@@ -9,11 +9,13 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.wire import compact_string, uvarint
+from cordwood.cluster.metadata.image import NO_LEADER
 from cordwood.cluster.resources.turns import Steps
 from cordwood.cluster.share.share_sessions import PartitionId
 from cordwood.cluster.share.states import AcquiredBatch
 from cordwood.replication.channel import Chunk
 from cordwood.storage.slices import Slice
+from cordwood.storage.types import NO_EPOCH
 
 _NO_TAGS = b"\x00"
 _NULL = b"\x00"
@@ -23,7 +25,6 @@ _HEAD = struct.Struct(">ibih").pack
 _PARTITION = struct.Struct(">ih").pack
 _LEADER = struct.Struct(">iib").pack
 _ACQUIRED = struct.Struct(">qqhb").pack
-_NOBODY = -1
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ def _write(row: ShareFetchRow, texts: list[bytes], chunks: list[Chunk]) -> None:
         _text(row.message),
         _SHORT(row.acknowledge_code),
         _text(row.acknowledge_message),
-        _LEADER(_NOBODY, _NOBODY, 0) if leader is None else _LEADER(leader.broker_id, leader.epoch, 0),
+        _LEADER(NO_LEADER, NO_EPOCH, 0) if leader is None else _LEADER(leader.broker_id, leader.epoch, 0),
         uvarint(row.size + 1),
     )
     if isinstance(row.records, Slice):

@@ -24,7 +24,6 @@ TYPES_AT_ONCE = 250
 MEMBER_ID_CHARS_MAX = 36
 """A member id is a UUID."""
 NO_ID = UUID(int=0)
-NO_LEADER_EPOCH = -1
 
 
 Storing = asyncio.Future[Any]

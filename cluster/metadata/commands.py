@@ -24,6 +24,7 @@ from cordwood.cluster.metadata.cuts import CreateCut, DropCut
 from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, UpdateFeatures
 
 BrokerId = NewType("BrokerId", int)
+NO_BROKER = BrokerId(-1)
 
 VoterRow = tuple[BrokerId, str, str, int]
 """A voter of the metadata quorum: broker, id of its metadata directory, host and port."""

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.archive.manifest import PartitionArchive
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.client_quotas import Entity
-from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
+from cordwood.cluster.metadata.commands import NO_BROKER, Assignment, BrokerId, Endpoint
 from cordwood.cluster.metadata.config_values import integer
 from cordwood.cluster.metadata.credentials import DelegationToken, ScramCredential, ScramMechanism
 from cordwood.cluster.metadata.cuts import Cut
@@ -35,7 +35,7 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 ALL_BROKERS = ""
 """The resource name of the cluster-wide dynamic broker configs."""
 
-NO_LEADER = BrokerId(-1)
+NO_LEADER = NO_BROKER
 """The leader of a partition that has no leader."""
 
 MIN_ISR = "min.insync.replicas"

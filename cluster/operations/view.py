@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-NOBODY = -1
+NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class QuorumInfo:
 
     def lag(self, broker_id: int) -> int | None:
         """Return the number of metadata records that a broker lacks; None if it is not known."""
-        end, end_here = self.log_ends.get(NOBODY if self.leader is None else self.leader), self.log_ends.get(broker_id)
+        end = None if self.leader is None else self.log_ends.get(self.leader)
+        end_here = self.log_ends.get(broker_id)
         return None if end is None or end_here is None else max(end - end_here, 0)
 
 

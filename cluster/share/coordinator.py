@@ -18,9 +18,10 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.share.settings import ShareSettings
 from cordwood.cluster.share.shard import Changes, ShareShard, records
-from cordwood.cluster.share.state import NO_LEADER_EPOCH, SharePartitionState
+from cordwood.cluster.share.state import SharePartitionState
 from cordwood.cluster.share.states import SharePartitionKey, StateBatch
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.types import NO_EPOCH
 
 
 class StateRequest(Protocol):
@@ -167,7 +168,7 @@ class ShareCoordinator:
         """Return the states of share partitions without effect on their leaders."""
 
         def step(row: StateRead, current: SharePartitionState | None) -> SharePartitionState | None:
-            if current is not None and row.leader_epoch > NO_LEADER_EPOCH:
+            if current is not None and row.leader_epoch > NO_EPOCH:
                 current.read_by(row.leader_epoch)
             return current
 

@@ -22,9 +22,10 @@ from cordwood.cluster.share.coordinator import (
     StateRead,
     StateRequest,
 )
-from cordwood.cluster.share.state import NO_LEADER_EPOCH, SharePartitionState
+from cordwood.cluster.share.state import SharePartitionState
 from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.replication.tasks import Tasks, report
+from cordwood.storage.types import NO_EPOCH
 
 ROWS_MAX = 200
 """Share partitions in one request."""
@@ -114,7 +115,7 @@ class SharePersister:
     async def summarize(self, group_id: str, topic_id: UUID, partition: int) -> ShareSummary:
         """Return how far the group is on a partition."""
         key = SharePartitionKey(group_id, topic_id, partition)
-        state = await self._ask(StateRequestKind.SUMMARIZE, StateRead(key, NO_LEADER_EPOCH))
+        state = await self._ask(StateRequestKind.SUMMARIZE, StateRead(key, NO_EPOCH))
         return ShareSummary(state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count)
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:

@@ -12,8 +12,6 @@ from cordwood.cluster.share.states import StateBatch, append_joined
 UNINITIALIZED = -1
 """The start offset of a share partition from which no member has fetched: the group's configs will give it."""
 UNKNOWN_COUNT = -1
-NO_LEADER_EPOCH = -1
-"""The leader epoch in a request of a broker that is not the leader: it is not compared."""
 
 
 @dataclass(frozen=True, slots=True)

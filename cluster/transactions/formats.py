@@ -20,14 +20,13 @@ from cordwood.cluster.coordination.fields import (
 )
 from cordwood.cluster.transactions.states import TransactionState
 from cordwood.cluster.transactions.transaction import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     AddedPartition,
     Transaction,
     shared_partitions,
     shared_timeout,
 )
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 KEY_VERSION = 0
 VALUE_VERSION = 1

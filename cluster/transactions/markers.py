@@ -12,6 +12,7 @@ from typing import NamedTuple
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.metadata.image import NO_LEADER
 from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.replication.tasks import Tasks, report
 from cordwood.storage.types import ProducerIdAndEpoch
@@ -25,8 +26,6 @@ A request is answered when all of its markers are committed. So a slow partition
 
 RETRY_S, RETRY_MAX_S = 0.02, 1.0
 """Backoff after markers that were refused: twice as long each time, until none is left over."""
-
-NO_LEADER = -1
 
 _BY_NAME = operator.attrgetter("topic", "partition")
 _events = structlog.get_logger("transactions")

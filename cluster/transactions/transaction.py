@@ -23,13 +23,11 @@ from cordwood.cluster.transactions.states import (
     TransactionState,
     may_follow,
 )
-from cordwood.storage.types import ProducerIdAndEpoch
+from cordwood.storage.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 
 EPOCH_MAX = (1 << 15) - 1
 SHARED_PARTITIONS_MAX = 16
 """Partitions of a transaction that is worth sharing."""
-NO_PRODUCER_EPOCH = -1
-NO_PRODUCER_ID = -1
 NO_TIME = -1
 
 _S = TransactionState

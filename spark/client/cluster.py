@@ -25,8 +25,6 @@ from cordwood.storage.types import TopicPartition
 
 CONSUMER = -1
 TOPIC_RESOURCE = 2
-NO_OFFSET = -1
-"""The offset for a time later than all records of a partition."""
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from cordwood.storage.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
-    NO_PRODUCER,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     headers,
 )
@@ -25,10 +25,10 @@ from cordwood.storage.disk import Bytes, Disk
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.index import Interval
 from cordwood.storage.segment import Segment
+from cordwood.storage.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 WRITE_BYTES = 1 << 20
 """Bytes that are written at a time, and read at a time."""
-_NO_TIMESTAMP = -1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
 _place = struct.Struct(">qi11xi8xq").unpack_from
@@ -90,7 +90,7 @@ def intervals_of(data: bytes, base_offset: int, interval_bytes: int) -> tuple[li
     """Return the index rows of whole batches, with positions from 0 on, and the offset after the last batch."""
     view, found = memoryview(data), list[Interval]()
     position = start = first = end = 0
-    latest = _NO_TIMESTAMP
+    latest = NO_TIMESTAMP
     while position < len(data):
         offset, length, last_delta, timestamp = _place(data, position)
         after = position + LENGTH_PREFIX_BYTES + length
@@ -98,7 +98,7 @@ def intervals_of(data: bytes, base_offset: int, interval_bytes: int) -> tuple[li
             first = offset
         elif after - start > interval_bytes:
             found.append(Interval(first - base_offset, start, position - start, crc32c(view[start:position]), latest))
-            start, first, latest = position, offset, _NO_TIMESTAMP
+            start, first, latest = position, offset, NO_TIMESTAMP
         latest = max(latest, timestamp)
         position, end = after, offset + last_delta + 1
     found.append(Interval(first - base_offset, start, position - start, crc32c(view[start:position]), latest))
@@ -108,10 +108,9 @@ def intervals_of(data: bytes, base_offset: int, interval_bytes: int) -> tuple[li
 def closing_batch(base_offset: int, end: int, leader_epoch: int) -> bytes:
     """Return a batch without records that has the offsets from `base_offset` up to `end`."""
     length, delta = HEADER_BYTES - LENGTH_PREFIX_BYTES, end - base_offset - 1
-    times = _NO_TIMESTAMP, _NO_TIMESTAMP
-    batch = bytearray(
-        _HEADER.pack(base_offset, length, leader_epoch, MAGIC, 0, 0, delta, *times, NO_PRODUCER, -1, NO_SEQUENCE, 0)
-    )
+    times = NO_TIMESTAMP, NO_TIMESTAMP
+    producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+    batch = bytearray(_HEADER.pack(base_offset, length, leader_epoch, MAGIC, 0, 0, delta, *times, *producer, 0))
     _CRC.pack_into(batch, CRC_COVERS_FROM - _CRC.size, crc32c(batch[CRC_COVERS_FROM:]))
     return bytes(batch)
 

@@ -9,8 +9,9 @@ from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower_role import FollowerRole
 from cordwood.replication.frames import FlushReport, FollowRequest
 from cordwood.replication.partition import Partition, TopicIdPartition
-from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE, check, stamp
+from cordwood.storage.batch import NO_SEQUENCE, check, stamp
 from cordwood.storage.config import LogConfig
+from cordwood.storage.types import NO_PRODUCER_ID
 
 TOPIC = "t"
 TURNS = 12
@@ -106,7 +107,9 @@ class _Nobody:
     def leave(self, following: FollowerRole) -> None: ...
 
 
-def stamped(value: str, offset: int, epoch: int, *, producer: int = NO_PRODUCER, sequence: int = NO_SEQUENCE) -> bytes:
+def stamped(
+    value: str, offset: int, epoch: int, *, producer: int = NO_PRODUCER_ID, sequence: int = NO_SEQUENCE
+) -> bytes:
     """Return a batch of one record as the leader of an epoch stamps it, of an idempotent producer if one is given."""
-    batch = batch_of(value, producer, -1 if producer == NO_PRODUCER else 0, sequence)
+    batch = batch_of(value, producer, -1 if producer == NO_PRODUCER_ID else 0, sequence)
     return stamp(check(batch), offset, epoch) + batch[16:]

@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         "unstable-offsets-are-returned",
         "cluster/kafka/handlers/offset_fetch.py",
-        "        if (name, index) in pending:\n",
-        "        if False:\n",
+        "        if (place := TopicPartition(name, index)) in pending:\n",
+        "        if (place := TopicPartition(name, index)) is None:\n",
         "OffsetFetch with require_stable refuses pending offsets (KIP-447).",
         TWICE,
         Scenario.GROUPS,

@@ -10,7 +10,6 @@ from itertools import islice
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.any_group import TopicPartition
 from cordwood.cluster.groups.consumer.classic_members import ClassicMembers
 from cordwood.cluster.groups.consumer.exchange import UNCHANGED, ConsumerHeartbeat
 from cordwood.cluster.groups.consumer.formats import RecordType
@@ -22,6 +21,7 @@ from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LE
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 from cordwood.cluster.resources.turns import Steps, at_once
+from cordwood.storage.types import TopicPartition
 
 SUBSCRIPTION_BYTES_MAX = 64 << 20
 """Memory of all subscriptions above which a group admits no new member."""

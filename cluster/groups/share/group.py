@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.any_group import AnyGroup, GroupKind, TopicPartition
+from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
 from cordwood.cluster.groups.changed_records import ChangedRecords
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
@@ -47,6 +47,7 @@ from cordwood.cluster.groups.target_assignment import (
     encode_target_epoch,
 )
 from cordwood.cluster.metadata.image import TopicImage
+from cordwood.storage.types import TopicPartition
 
 PROTOCOL = "share"
 JOIN_WAIT_MS = 1_000

@@ -7,10 +7,9 @@ from cordwood import __version__
 from cordwood.cluster.http.metrics.family import Family, Row, counter, counters, gauge, gauge_over, gauges, histogram
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.changes import Cause
+from cordwood.cluster.metadata.commands import NO_BROKER
 from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
-
-NO_BROKER = -1
 
 
 def _version(_watched: Watched) -> tuple[Row, ...]:

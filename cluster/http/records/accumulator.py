@@ -20,9 +20,9 @@ from cordwood.cluster.kafka.cluster_client import ClusterClient, OutOfReach, Una
 from cordwood.cluster.kafka.handlers.produce import ACKS_LEADER
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.security.principal import Identity
-from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE
+from cordwood.storage.batch import NO_SEQUENCE
 from cordwood.storage.records import Record, encode
-from cordwood.storage.types import TopicPartition
+from cordwood.storage.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 COMMIT_S = 30.0
 ANSWER_S = COMMIT_S + 5
@@ -230,8 +230,8 @@ class PartitionQueue:
         once = parcels[0].once
         batch = encode(
             records,
-            producer_id=NO_PRODUCER if once is None else once.producer_id,
-            producer_epoch=-1 if once is None else 0,
+            producer_id=NO_PRODUCER_ID if once is None else once.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if once is None else 0,
             base_sequence=NO_SEQUENCE if once is None else once.sequence,
         )
         answer = await self._accumulator.produce(self.lane, batch, self._client)

@@ -22,6 +22,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
+from cordwood.storage.types import TopicPartition
 
 KEY, VERSIONS = ApiKey.ALTER_SHARE_GROUP_OFFSETS, range(1)
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
@@ -35,7 +36,7 @@ async def handle(request: AlterShareGroupOffsetsRequest, call: Call) -> AlterSha
         call.require(READ, GROUP, request.group_id)
         readable = await call.permitted(READ, TOPIC, (topic.topic_name for topic in request.topics))
         offsets = {
-            (topic.topic_name, partition.partition_index): int(partition.start_offset)
+            TopicPartition(topic.topic_name, partition.partition_index): int(partition.start_offset)
             for topic in request.topics
             if topic.topic_name in readable
             for partition in topic.partitions
@@ -52,7 +53,7 @@ async def handle(request: AlterShareGroupOffsetsRequest, call: Call) -> AlterSha
         name: str, partition: AlterShareGroupOffsetsRequestPartition
     ) -> AlterShareGroupOffsetsResponsePartition:
         index = partition.partition_index
-        refusal = outcomes.get((name, index)) if name in readable else refusal_of(TOPIC)
+        refusal = outcomes.get(TopicPartition(name, index)) if name in readable else refusal_of(TOPIC)
         return AlterShareGroupOffsetsResponsePartition(
             partition_index=index,
             error_code=ErrorCode.none if refusal is None else refusal.code,

@@ -23,13 +23,13 @@ from cordwood.cluster.kafka.rows import generated, rows
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
+from cordwood.storage.types import NO_OFFSET
 
 KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
 RIGHTS: Rights = (Right(DELETE, TOPIC),)
 
 HIGH_WATERMARK = -1
 """The requested offset that stands for the high watermark: delete all committed records."""
-NO_OFFSET = -1
 TIMEOUT_MIN_S, TIMEOUT_MAX_S = 1.0, 300.0
 """Bounds of the request's timeout. A client that asks for none does not wait for followers in Kafka, and gets an answer
 there if it needs none; here even a single replica has to flush its log start offset."""
@@ -55,7 +55,8 @@ class Deletions:
         self.codes: list[ErrorCode] = []
 
     def begin(self, topic: str, wanted: DeleteRecordsPartition, call: Call) -> None:
-        leader, start, code = None, NO_OFFSET, ErrorCode.none
+        leader, code = None, ErrorCode.none
+        start: int = NO_OFFSET
         try:
             call.require(DELETE, TOPIC, topic)
             role = call.services.replicas.led(topic, wanted.partition_index).leader

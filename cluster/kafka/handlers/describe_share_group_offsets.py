@@ -26,6 +26,7 @@ from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
+from cordwood.storage.types import TopicPartition
 
 KEY, VERSIONS = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, range(2)
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "left out of a list of all topics"))
@@ -34,8 +35,6 @@ ITEMS_MAX = 10_000
 
 UNKNOWN = -1
 _FIRST_WITH_LAG = 1
-
-TopicPartition = tuple[str, int]
 
 
 class _Place(NamedTuple):
@@ -71,7 +70,7 @@ async def _topics(
     is_all = group.topics is None
     asked = await call.turns.run(by_topic(_all(group.group_id, call) if is_all else _named(group)))
     permitted = await call.permitted(DESCRIBE, TOPIC, asked)
-    wanted = [(name, index) for name in asked if name in permitted for index in asked[name]]
+    wanted = [TopicPartition(name, index) for name in asked if name in permitted for index in asked[name]]
     shown = await _places(group.group_id, wanted, call)
     refused = refusal_of(TOPIC)
     hidden = _Place(code=refused.code, message=refused.message)

@@ -17,10 +17,10 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.client_endpoints import NOBODY, offline_replicas, reachable
+from cordwood.cluster.kafka.client_endpoints import offline_replicas, reachable
 from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, check_name
 from cordwood.cluster.resources.turns import Steps
 
@@ -92,7 +92,7 @@ class _Page:
         return DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.none,
             partition_index=index,
-            leader_id=int(partition.leader) if partition.leader in self._reachable else NOBODY,
+            leader_id=int(partition.leader) if partition.leader in self._reachable else NO_LEADER,
             leader_epoch=partition.leader_epoch,
             replica_nodes=partition.replicas,
             isr_nodes=partition.isr,

@@ -18,7 +18,7 @@ from cordwood.cluster.kafka import rights
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import CLUSTER_ACTION, DESCRIBE, TRANSACTIONAL_ID, Right, Rights
-from cordwood.cluster.metadata.commands import Endpoint
+from cordwood.cluster.metadata.commands import NO_BROKER, Endpoint
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from cordwood.cluster.resources.turns import distinct
 from cordwood.cluster.share.states import SharePartitionKey, parse_key
@@ -37,8 +37,7 @@ SHARE = 2
 
 _FIRST_WITH_KEYS = 4
 FIRST_WITH_SHARES = 6
-_NOBODY = -1
-_NOWHERE = Endpoint("", "", _NOBODY)
+_NOWHERE = Endpoint("", "", NO_BROKER)
 
 
 def upgrade_request(request: Any, version: int) -> FindCoordinatorRequest:
@@ -69,7 +68,8 @@ async def handle(request: FindCoordinatorRequest, call: Call) -> FindCoordinator
 
 
 async def _coordinator(key_type: int, key: str, call: Call) -> Coordinator:
-    code, message, broker_id, endpoint = ErrorCode.none, None, _NOBODY, _NOWHERE
+    code, message, endpoint = ErrorCode.none, None, _NOWHERE
+    broker_id: int = NO_BROKER
     try:
         broker_id, endpoint = await _find(key_type, key, call)
     except Refused as refusal:

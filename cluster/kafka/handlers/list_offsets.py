@@ -27,6 +27,8 @@ from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 KEY, VERSIONS = ApiKey.LIST_OFFSETS, range(1, 12)
 RIGHTS: Rights = (Right(DESCRIBE, TOPIC),)
 
+CONSUMER = -1
+"""The replica id of a consumer. Its end of a partition is that of the committed records."""
 DEBUGGER = -2
 """The replica id of a debugging consumer. It gets the log end offset instead of the high watermark, as in Kafka."""
 

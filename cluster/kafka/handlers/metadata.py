@@ -29,12 +29,12 @@ from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED, cluster_operations
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.client_endpoints import NOBODY, controller_for, offline_replicas, reachable
+from cordwood.cluster.kafka.client_endpoints import controller_for, offline_replicas, reachable
 from cordwood.cluster.kafka.named_topics import topic_name
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import CLUSTER, CREATE, DESCRIBE, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.metadata.image import Image, TopicImage
+from cordwood.cluster.metadata.image import NO_LEADER, Image, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
 from cordwood.cluster.resources.turns import distinct
 
@@ -255,7 +255,7 @@ class _Answer:
         if leader not in self._reachable:
             is_there = leader in self._image.brokers and self._version >= _FIRST_WITH_LISTENER_ERROR
             code = ErrorCode.listener_not_found if is_there else ErrorCode.leader_not_available
-            leader = NOBODY
+            leader = NO_LEADER
         return MetadataResponsePartition(
             error_code=code,
             partition_index=index,

@@ -16,7 +16,6 @@ from kio.schema.offset_commit.v9.request import OffsetCommitRequest, OffsetCommi
 from kio.schema.offset_commit.v10.response import OffsetCommitResponse, OffsetCommitResponsePartition
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.any_group import TopicPartition
 from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
@@ -25,6 +24,7 @@ from cordwood.cluster.kafka.named_topics import name_in, row_of
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import Image
+from cordwood.storage.types import TopicPartition
 
 KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 11)
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
@@ -59,7 +59,7 @@ async def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitRespon
         elif name is not None and name not in readable:
             code = ErrorCode.topic_authorization_failed
         elif name is not None:
-            code = codes.get((name, index), ErrorCode.unknown_topic_or_partition)
+            code = codes.get(TopicPartition(name, index), ErrorCode.unknown_topic_or_partition)
         return OffsetCommitResponsePartition(partition_index=index, error_code=code)
 
     def topic_row(topic: Any) -> Any:
@@ -92,7 +92,7 @@ async def _commits_to_known(
     asked = ((name_in(image, topic), topic.partitions) for topic in request.topics)
     async for name, partition in call.turns.within(asked):
         if name is not None and name in readable and image.has_partition(name, partition.partition_index):
-            commits[name, partition.partition_index] = Commit(
+            commits[TopicPartition(name, partition.partition_index)] = Commit(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )
     return commits

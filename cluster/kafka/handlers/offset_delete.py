@@ -20,6 +20,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DELETE, GROUP, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
+from cordwood.storage.types import TopicPartition
 
 KEY, VERSIONS = ApiKey.OFFSET_DELETE, range(1)
 RIGHTS: Rights = (Right(DELETE, GROUP), Right(READ, TOPIC))
@@ -35,7 +36,7 @@ async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteRespon
     image = call.services.quorum.image
     readable = await call.permitted(READ, TOPIC, (topic.name for topic in request.topics))
     asked = call.turns.within((topic.name, topic.partitions) for topic in request.topics)
-    places = ((name, partition.partition_index) async for name, partition in asked)
+    places = (TopicPartition(name, partition.partition_index) async for name, partition in asked)
     known = [place async for place in places if place[0] in readable and image.has_partition(*place)]
     codes: Codes = {}
     try:
@@ -50,7 +51,7 @@ async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteRespon
         index = partition.partition_index
         code = ErrorCode.topic_authorization_failed
         if topic in readable:
-            code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+            code = codes.get(TopicPartition(topic, index), ErrorCode.unknown_topic_or_partition)
         return OffsetDeleteResponsePartition(partition_index=index, error_code=code)
 
     def topic_row(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:

@@ -27,7 +27,7 @@ from kio.schema.offset_fetch.v10.response import (
 )
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.formats import NO_EPOCH, CommittedOffset
+from cordwood.cluster.groups.formats import CommittedOffset
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
@@ -39,6 +39,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.wire import Topic
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.resources.turns import Steps, at_once, in_order
+from cordwood.storage.types import NO_EPOCH, NO_OFFSET, TopicPartition
 
 KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 11)
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"))
@@ -49,11 +50,11 @@ _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_MANY = 8
 _FIRST_WITH_IDS = 10
 
-Places = frozenset[tuple[str, int]]
+Places = frozenset[TopicPartition]
 NONE_PENDING: Places = frozenset()
 Asked = Iterable[tuple[Topic | None, Iterable[int]]]
 
-NOTHING = CommittedOffset(offset=-1, leader_epoch=NO_EPOCH, metadata="", committed_ms=-1)
+NOTHING = CommittedOffset(offset=NO_OFFSET, leader_epoch=NO_EPOCH, metadata="", committed_ms=-1)
 """The result for a partition without a committed offset."""
 
 
@@ -165,9 +166,9 @@ def _wanted(
             return _partition(index, NOTHING, ErrorCode.unknown_topic_id)
         if not code and not access.may_describe(name, is_named=is_named):
             return _partition(index, NOTHING, ErrorCode.topic_authorization_failed)
-        if (name, index) in pending:
+        if (place := TopicPartition(name, index)) in pending:
             return _partition(index, NOTHING, ErrorCode.unstable_offset_commit)
-        return _partition(index, offsets.get((name, index), NOTHING), code)
+        return _partition(index, offsets.get(place, NOTHING), code)
 
     def topic_row(topic: Topic | None) -> TopicRow:
         name, topic_id = (topic, None) if isinstance(topic, str) else (topic_name(image, topic), topic)
@@ -182,17 +183,17 @@ def _topic(topic: Any) -> Topic | None:
     return topic.topic_id if named is None else named
 
 
-def _named(places: Iterable[tuple[str, int]]) -> Asked:
+def _named(places: Iterable[TopicPartition]) -> Asked:
     return ((name, (index,)) for name, index in places)
 
 
-def _with_ids(places: Iterable[tuple[str, int]], image: Image) -> Asked:
+def _with_ids(places: Iterable[TopicPartition], image: Image) -> Asked:
     """Yield the places by topic id, without those of deleted topics, which have none."""
     topics = image.topics_by_name
     return ((topics[name].id, (index,)) for name, index in places if name in topics)
 
 
-def _itself(place: tuple[str, int]) -> tuple[str, int]:
+def _itself(place: TopicPartition) -> TopicPartition:
     return place
 
 

@@ -13,7 +13,7 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.partition import Partition
-from cordwood.storage.types import NO_EPOCH
+from cordwood.storage.types import NO_EPOCH, NO_OFFSET
 
 KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
 RIGHTS: Rights = (
@@ -21,7 +21,7 @@ RIGHTS: Rights = (
     Right(CLUSTER_ACTION, CLUSTER, "or DESCRIBE on each topic"),
 )
 
-UNDEFINED = (NO_EPOCH, -1)
+UNDEFINED = (NO_EPOCH, NO_OFFSET)
 """The result for a leader epoch that does not exist yet, as in Kafka."""
 
 

@@ -34,14 +34,16 @@ from cordwood.cluster.kafka.share_lookup import (
     member_of,
     stored,
 )
+from cordwood.cluster.metadata.image import NO_LEADER
 from cordwood.cluster.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey
 from cordwood.cluster.share.states import AcknowledgementBatch
+from cordwood.storage.types import NO_EPOCH
 
 KEY, VERSIONS = ApiKey.SHARE_ACKNOWLEDGE, range(1, 3)
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
 
 NO_LOCK = timedelta(0)
-_NO_LEADER = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
+_NO_LEADER = LeaderIdAndEpoch(leader_id=NO_LEADER, leader_epoch=NO_EPOCH)
 
 
 async def handle(request: ShareAcknowledgeRequest, call: Call) -> ShareAcknowledgeResponse:

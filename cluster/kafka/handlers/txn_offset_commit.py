@@ -21,14 +21,13 @@ from kio.schema.txn_offset_commit.v5.response import (
 )
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.any_group import TopicPartition
 from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.transaction_verifier import UNREACHED, TransactionProtocol, Verification
-from cordwood.storage import types
+from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 KEY, VERSIONS = ApiKey.TXN_OFFSET_COMMIT, range(6)
 RIGHTS: Rights = (Right(WRITE, TRANSACTIONAL_ID), Right(READ, GROUP), Right(READ, TOPIC))
@@ -55,7 +54,7 @@ async def handle(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommit
         index = partition.partition_index
         code = refused or ErrorCode.topic_authorization_failed
         if topic in readable:
-            code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+            code = codes.get(TopicPartition(topic, index), ErrorCode.unknown_topic_or_partition)
         return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
 
     def topic_row(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
@@ -69,9 +68,9 @@ async def handle(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommit
 async def _commit(request: TxnOffsetCommitRequest, commits: dict[TopicPartition, Commit], call: Call) -> Codes:
     """Commit the offsets of existing partitions. Return an error code for each."""
     member = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
-    producer = types.ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
 
-    async def verify(place: types.TopicPartition) -> None:
+    async def verify(place: TopicPartition) -> None:
         verification = Verification(request.transactional_id, producer, (place,), _protocol(call.version))
         code = (await call.services.verifier.verify(verification))[place]
         if code in UNREACHED or (code is ErrorCode.concurrent_transactions and call.version < _FIRST_THAT_ADDS):
@@ -107,7 +106,7 @@ async def _commits_to_known(
     commits: dict[TopicPartition, Commit] = {}
     async for name, partition in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
         if name in readable and image.has_partition(name, partition.partition_index):
-            commits[name, partition.partition_index] = Commit(
+            commits[TopicPartition(name, partition.partition_index)] = Commit(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )
     return commits

@@ -16,6 +16,7 @@ from cordwood.cluster.groups.formats import decode_offset_key
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
 from cordwood.cluster.metadata.image import Image, TopicImage
+from cordwood.storage.types import TopicPartition
 
 DAY_S = 24 * 3600
 
@@ -209,7 +210,8 @@ def test_offsets_are_deleted_one_by_one() -> None:
         groups = CoordinatorFixture()
         await groups.commit(5)
         await groups.commit(6, topic="planes")
-        codes = await groups.coordinator.delete_offsets(GROUP, [("flights", 0), ("flights", 1)])
+        places = [TopicPartition("flights", partition) for partition in range(2)]
+        codes = await groups.coordinator.delete_offsets(GROUP, places)
         assert set(codes.values()) == {ErrorCode.none}
         assert groups.offsets() == {("planes", 0): 6}
         await groups.restart()
@@ -223,7 +225,7 @@ def test_offsets_that_are_read_are_not_deleted() -> None:
         groups = CoordinatorFixture()
         await groups.stabilize("anna")
         await groups.commit(5, "anna")
-        codes = await groups.coordinator.delete_offsets(GROUP, [("flights", 0)])
+        codes = await groups.coordinator.delete_offsets(GROUP, [TopicPartition("flights", 0)])
         assert codes == {("flights", 0): ErrorCode.group_subscribed_to_topic}
         assert groups.offsets() == {("flights", 0): 5}
 

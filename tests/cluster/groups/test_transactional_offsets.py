@@ -16,7 +16,7 @@ from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 OTHER = ProducerIdAndEpoch(8, 0)
-PLACE = ("flights", 0)
+PLACE = TopicPartition("flights", 0)
 DAY_MS = 24 * 3_600_000
 
 
@@ -370,7 +370,7 @@ class Model:
         self.written["flights", partition] = self.number, offset
 
     async def delete(self, partition: int, _: int) -> None:
-        place = ("flights", partition)
+        place = TopicPartition("flights", partition)
         if self.groups.coordinator.group(GROUP) is not None:
             await self.groups.coordinator.delete_offsets(GROUP, [place])
         for offsets in (self.written, *self.open.values()):

@@ -14,11 +14,11 @@ from topics import make_topic
 from cordwood.columnar.columns import Columns
 from cordwood.columnar.errors import OffsetsGone
 from cordwood.columnar.ranges import EARLIEST, LATEST, OffsetRange
-from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
+from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.settings import ClientSettings, addresses
 from cordwood.spark.errors import RequestRefused
 from cordwood.spark.range_reader import read_range
-from cordwood.storage.types import TopicPartition
+from cordwood.storage.types import NO_OFFSET, TopicPartition
 
 NOW_MS = 1_700_000_000_000
 
