@@ -145,6 +145,8 @@ class Log:
         # The usual case of small batches: one batch, which needs no groups.
         for group in (batches,) if len(batches) == 1 else in_groups(batches, self.config.segment_bytes):
             size, last = sum([header.size for header in group]), group[-1]
+            # Each segment that is rolled for these batches may have gaps.
+            self._has_gaps |= has_gaps
             segment = self._segment_for(size, max([header.max_timestamp for header in group]), last.end)
             rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
             segment.append((view[start : start + size],), rows, last.end)
@@ -152,7 +154,6 @@ class Log:
                 base, marker = header.base_offset, markers.get(header.base_offset) if markers else None
                 self._appended(segment, header, base, header.end, header.leader_epoch, now_ms, marker)
             start += size
-        self._has_gaps |= has_gaps
 
     def begin_flush(self) -> PendingFlush:
         """Take what has to be synced for all appends so far. The caller owns it, and calls `flushed` afterwards.
@@ -336,7 +337,6 @@ class Log:
         dropped, self.segments = self.segments[:count], self.segments[count:]
         for segment in dropped:
             self._unsynced.removed(segment.path)
-        self._positions.clear()
         if not self.config.is_archived and self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
         return dropped

@@ -1,8 +1,10 @@
 """Gaps between offsets in a compacted log: appends of a follower, recovery, truncations."""
 
+from dataclasses import replace
+
 import pytest
 from compacted_log import compact, nothing, remove_replaced
-from log_fixture import LogFixture
+from log_fixture import ALL_BYTES, SMALL, LogFixture
 
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import peek
@@ -55,6 +57,14 @@ def test_a_segment_without_gaps_has_the_usual_name_again() -> None:
     log.append(*MANY)
     generations = [segment.generation for segment in log.log.segments]
     assert (generations[0], generations[-1]) == (1, 0)
+
+
+def test_gaps_that_reach_over_several_segments_are_no_loss() -> None:
+    first = leader()
+    second = LogFixture(replace(SMALL, segment_bytes=200)).take_stamped(first.read(0, ALL_BYTES)).flush()
+    values = second.values()
+    assert len(second.bases) > 2
+    assert (values, second.reopen().damage, second.values()) == (first.values()[: len(values)], [], values)
 
 
 def test_a_flipped_bit_of_an_offset_is_no_gap() -> None:

@@ -158,4 +158,13 @@ MUTANTS = (
         "No segment is replaced between the checkpoint of a truncation and the truncation.",
         LOST,
     ),
+    Mutant(
+        "segments-of-one-append-forget-their-gaps",
+        "storage/log.py",
+        ("            self._has_gaps |= has_gaps\n            segment = self._segment_for("),
+        "            segment = self._segment_for(",
+        "A segment whose batches may have gaps between them has a generation.",
+        "Reads report damage where the leader's log has a gap.",
+        Scenario.LOGS,
+    ),
 )
