@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The tests wait as much as they work: four processes on two cores.
 SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 4 --dist loadfile $(ARGS)
-COVERAGE := $(BIN)/python tests/support/unit_coverage.py --numprocesses 2 --dist loadfile
+COVERAGE := $(BIN)/python tests/support/unit_coverage.py
 NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 
@@ -13,7 +13,7 @@ MINUTES ?= 60
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage check docs compat bench bench-compare growth profile malformed valid-flood fuzz-security chaos mutants chaos-live chaos-hundredth clean
+.PHONY: help demo test test-fast coverage check style types docs compat bench bench-compare growth profile malformed valid-flood fuzz-security chaos mutants chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,19 +24,27 @@ demo: $(READY) ## 336,776 flights through three brokers, one of them killed, whi
 test: $(READY) ## Run the tests; those that fail once more, alone
 	$(SUITE)
 
-test-fast: $(READY) ## Run the units only: no processes, no network, no simulator
+test-fast: $(READY) ## Run the short units only: no processes, no network, no simulator
 	$(BIN)/pytest --fast --numprocesses 2 --dist loadfile $(ARGS)
 
 coverage: $(READY) ## Run the units under branch coverage: a table by package, pages in build/coverage, and a floor
+	rm -f build/coverage.data*
+	$(BIN)/pytest --units --measure-units --numprocesses 2 --dist loadfile $(ARGS)
+	$(COVERAGE) --pages
+
+check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the tests, and the coverage of the units among them
+	$(MAKE) --jobs 2 style types
+	rm -f build/coverage.data*
+	$(SUITE) --measure-units
 	$(COVERAGE)
 
-check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the coverage of the units, the tests
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(COVERAGE)
-	$(SUITE)
+
+types: $(READY)
+	$(BIN)/mypy
 
 docs: $(READY) ## Build the documentation into build/site
 	$(BIN)/python docs/generate

@@ -22,7 +22,7 @@ for _flat in FLAT_NAMES:
 
 from broker_fixture import RunningBroker  # noqa: E402
 
-pytest_plugins = ["requirements", "results_log", "longest_first", "fast"]
+pytest_plugins = ["requirements", "results_log", "longest_first", "fast", "unit_coverage"]
 
 # Each run has the same examples, and none fails on a slow machine; `--hypothesis-profile default` searches for others.
 hypothesis.settings.register_profile(

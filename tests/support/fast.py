@@ -1,7 +1,8 @@
-"""`--fast`, a pytest plugin: unit tests only, for use between two edits.
+"""`--fast` and `--units`, a pytest plugin: unit tests only.
 
-Left out are files that import a module that starts processes, a Spark session or the simulator, tests with a broker,
-and files that took longer than `FILE_S_MAX` when their durations were recorded.
+A test with a broker is no unit, nor is any in a file that imports a module that starts processes, Spark or the simulator.
+`--fast`, for use between two edits, also leaves out files that took longer than `FILE_S_MAX` when their durations were
+recorded.
 """
 
 import ast
@@ -38,24 +39,27 @@ SLOW_FIXTURES = frozenset({"broker", "served", "shared", "spark", "browser"})
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--fast`."""
-    parser.getgroup("general").addoption("--fast", action="store_true", help="only units: no processes, no simulator")
+    group = parser.getgroup("general")
+    group.addoption("--units", action="store_true", help="only units: no processes, no simulator")
+    group.addoption("--fast", action="store_true", help=f"only units in files that take at most {FILE_S_MAX} s")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests."""
-    if not config.getoption("fast"):
-        return
-    known = durations()
-    slow = [
-        item
-        for item in items
-        if known.get(file_of(item.nodeid), 0.0) > FILE_S_MAX
-        or not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
-        or has_slow_imports(item.path)
-    ]
-    config.hook.pytest_deselected(items=slow)
-    left_out = set(slow)
-    items[:] = [item for item in items if item not in left_out]
+    """Leave out the tests that the options do not select."""
+    is_selected = is_fast if config.getoption("fast") else is_unit if config.getoption("units") else None
+    if is_selected is not None:
+        config.hook.pytest_deselected(items=[item for item in items if not is_selected(item)])
+        items[:] = [item for item in items if is_selected(item)]
+
+
+def is_fast(item: pytest.Item) -> bool:
+    """Return whether a test is a unit in a file that does not take long."""
+    return durations().get(file_of(item.nodeid), 0.0) <= FILE_S_MAX and is_unit(item)
+
+
+def is_unit(item: pytest.Item) -> bool:
+    """Return whether a test runs without processes and without the simulator."""
+    return SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) and not has_slow_imports(item.path)
 
 
 @cache

@@ -7,6 +7,7 @@ second session costs a gigabyte of memory. `--record-durations` writes the durat
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from statistics import mean
 
@@ -108,7 +109,8 @@ def file_of(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def durations() -> dict[str, float]:
-    """Return the seconds by file of the last recorded runs."""
+@cache
+def durations() -> Mapping[str, float]:
+    """Return the seconds by file of the last recorded runs, as they are when this is first called."""
     known: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     return known

@@ -1,34 +1,80 @@
-"""Branch coverage of the unit tests: a table by package, HTML pages in build/coverage, and the floor of pyproject.toml.
+"""Branch coverage of the unit tests, a pytest plugin, and its report: a table by package, HTML pages, and a floor.
 
-`python tests/support/unit_coverage.py [arguments of pytest]` runs the tests of `make test-fast`, without `LEFT_OUT`.
-The exit code is 1 if the coverage is below the floor. The floor is not checked after a failed test: that test covers
-less than it should, and `make test` decides whether it is flaky.
+With `--measure-units` the units, without `LEFT_OUT`, run under coverage.py, and the other tests run as they do without
+it: one run of the suite does both. `python tests/support/unit_coverage.py [--pages]` reports what the
+last run measured. The exit code is 1 if the coverage is below the floor of pyproject.toml.
 """
 
 import json
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from coverage import Coverage
+from fast import is_unit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-REPORT = ROOT / "build" / "coverage" / "coverage.json"
+CONFIG = ROOT / "pyproject.toml"
+DATA = ROOT / "build" / "coverage.data"
+"""The data of all processes of a run. Each writes to this name with a suffix; the report combines them."""
+PAGES = ROOT / "build" / "coverage"
 LEFT_OUT = (
-    *("tests/docs", "tests/test_*.py"),
+    *("tests/docs/*", "tests/test_*.py"),
     *("*/test_any_*.py", "*/test_log_against_a_list.py", "*/test_repetition.py"),
     *("*/test_repairs.py", "*/test_mirror_repair.py", "*/test_flipped_bits.py"),
 )
 """Tests of pages and of the test run, and tests of hundreds of random cases or flipped bits, which a tracer slows."""
-PYTEST = (
-    *(sys.executable, "-m", "pytest", "--fast", "--quiet", "--cov", "--cov-report=", "--cov-fail-under=0"),
-    *(f"--ignore-glob={ROOT}/{name}" for name in LEFT_OUT),
-)
-TESTS_FAILED = 1
-"""pytest's exit code. All larger ones mean that the tests did not run."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--measure-units`."""
+    parser.getgroup("general").addoption("--measure-units", action="store_true", help="run the units under coverage.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to measure if requested, in a process that runs tests: before it imports our modules."""
+    worker: Mapping[str, str] | None = getattr(config, "workerinput", None)
+    if config.getoption("measure_units") and (worker is not None or not config.getoption("numprocesses", None)):
+        name = worker["workerid"] if worker is not None else "alone"
+        config.pluginmanager.register(UnitCoverage(Coverage(data_file=DATA, data_suffix=name, config_file=str(CONFIG))))
+
+
+class UnitCoverage:
+    """Measures the imports of this process, and the unit tests that it runs."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        DATA.parent.mkdir(exist_ok=True)
+        self._coverage = coverage
+        self._coverage.start()
+
+    def pytest_collection_finish(self) -> None:
+        """Stop after the imports of the test files."""
+        self._coverage.stop()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Measure one test, its fixtures included, if it is a unit."""
+        if not is_measured(item):
+            return (yield)
+        with self._coverage.collect():
+            return (yield)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the data of this process."""
+        self._coverage.save()
+
+
+def is_measured(item: pytest.Item) -> bool:
+    """Return whether a test is a unit that a tracer does not slow too much."""
+    return is_unit(item) and not is_left_out(item.path)
+
+
+def is_left_out(path: Path) -> bool:
+    """Return whether a test file is one of `LEFT_OUT`."""
+    return any(path.relative_to(ROOT).match(name) for name in LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +127,30 @@ def table(figures: Mapping[str, Figure]) -> Iterator[str]:
         yield f"{name:<12}{figure.lines:>8}{lines:>8.1f}%{figure.branches:>10}{branches:>8.1f}%{figure.percent:>7.1f}%"
 
 
-def verdict(percent: float, floor: float, *, is_complete: bool) -> str | None:
-    """Return what is wrong, None if nothing is. `is_complete` is False after a failed test."""
-    if not is_complete or percent >= floor:
+def verdict(percent: float, floor: float) -> str | None:
+    """Return what is wrong, None if nothing is."""
+    if percent >= floor:
         return None
     return f"The units cover {percent:.1f} %, less than the floor of {floor:g} % (fail_under in pyproject.toml)."
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the units, write the reports and check the floor. Return the exit code."""
-    code = subprocess.run([*PYTEST, *arguments], cwd=ROOT).returncode
-    if code > TESTS_FAILED or code < 0:
-        return code
-    measured = Coverage(config_file=str(ROOT / "pyproject.toml"))
-    measured.load()
-    measured.html_report()
-    measured.json_report(outfile=str(REPORT))
-    figures = by_package(json.loads(REPORT.read_text()))
-    lines = [*table(figures), f"Pages: {REPORT.with_name('index.html').relative_to(ROOT)}"]
-    if code:
-        lines.append("A test failed, so the floor is not checked.")
+    """Write the reports and check the floor. Return the exit code."""
+    measured = Coverage(data_file=DATA, config_file=str(CONFIG))
+    measured.combine([str(DATA.parent)])
+    measured.save()
+    PAGES.mkdir(exist_ok=True)
+    report = PAGES / "coverage.json"
+    measured.json_report(outfile=str(report))
+    figures = by_package(json.loads(report.read_text()))
+    lines = list(table(figures))
+    if "--pages" in arguments:
+        measured.html_report()
+        lines.append(f"Pages: {(PAGES / 'index.html').relative_to(ROOT)}")
     sys.stdout.write("\n".join(lines) + "\n")
     floor = measured.get_option("report:fail_under")
     assert isinstance(floor, int | float)
-    if wrong := verdict(sum(figures.values(), Figure()).percent, floor, is_complete=code == 0):
+    if wrong := verdict(sum(figures.values(), Figure()).percent, floor):
         sys.stderr.write(wrong + "\n")
         return 1
     return 0
