@@ -1,6 +1,6 @@
 """`--fast` and `--units`, a pytest plugin: unit tests only.
 
-A test with a broker is no unit, nor is any in a file that imports a module that starts processes, Spark or the simulator.
+No unit is a test with a broker, nor one in a file that imports a module that starts processes, Spark or the simulator.
 `--fast`, for use between two edits, also leaves out files that took longer than `FILE_S_MAX` when their durations were
 recorded.
 """
