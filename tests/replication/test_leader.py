@@ -258,3 +258,35 @@ def test_a_follower_that_left_the_isr_after_its_connection_ended_is_not_watched(
     assert led.view.is_complete(led.log_end)
     led.follows(3, 100)
     assert not led.view.is_complete(led.log_end), "it is back and may join"
+
+
+def test_an_assignment_of_the_same_partition_epoch_decides_no_proposal() -> None:
+    """The min.insync.replicas of a topic change without a new partition epoch."""
+    led = Led(isr=(1, 2))
+    led.follows(2, 100)
+    led.follows(3, 100)
+    assert led.proposes() == {1, 2, 3}
+    led.min_isr = 1
+    led.learns((1, 2), 0)
+    assert led.view.proposed_isr == {1, 2, 3}
+    led.log_end = 120
+    led.view.flushed(120)
+    led.reports(2, 120)
+    assert led.high_watermark == 100
+
+
+def test_the_low_watermark_waits_for_every_in_sync_replica() -> None:
+    led = Led(isr=(1, 2))
+    assert led.view.low_watermark(7) == 0
+    led.follows(2, 100)
+    led.view.started(2, 5)
+    led.view.started(3, 1)
+    assert led.view.low_watermark(7) == 5
+    assert led.view.low_watermark(4) == 4
+
+
+def test_replicas_that_a_reassignment_removes_are_not_missed() -> None:
+    led = Led(isr=(1, 2))
+    assert led.view.is_under_replicated
+    led.view.assignment_changed(led.assignment((1, 2), 1)._replace(removing=1))
+    assert not led.view.is_under_replicated

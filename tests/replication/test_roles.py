@@ -1,5 +1,6 @@
 """Changes of a replica's role between leader and follower: no state of one role is left in the next."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from virtual_time import run
 
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.frames import FollowRequest, PushKind
+from cordwood.replication.frames import FollowRequest, PushKind, PushRow, Start
+from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.batch import headers
 from cordwood.storage.config import FlushPolicy, LogConfig
@@ -213,5 +215,110 @@ def test_a_follower_carries_on_the_producers_of_its_leaders() -> None:
         assert [(each.base_offset, each.is_duplicate) for each in again] == [(0, True), (1, True), (2, False)]
         epochs = [header.leader_epoch for header in headers(partition.log.read(0, 1 << 20, 3))]
         assert epochs == [1, 1, 2]
+
+    run(scenario())
+
+
+def watched(partition: Partition) -> list[Partition]:
+    """Return the partitions whose in-sync set is to be considered, from now on."""
+    found: list[Partition] = []
+    partition.context = replace(partition.context, wants_isr_change=found.append)
+    return found
+
+
+def test_a_follower_that_caught_up_during_another_change_is_considered_after_it() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1)
+        broker.follow()
+        await broker.turn()
+        assert partition.leader.propose_isr(lambda _: True) == set(BOTH)
+        wanted = watched(partition)
+        partition.leader.assignment_changed(Assignment(ME, 1, 2, BOTH, frozenset({ME}), 1))
+        assert wanted == [partition]
+
+    run(scenario())
+
+
+def test_a_follower_that_has_deleted_what_the_leader_has_is_considered_at_once() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1)
+        await broker.commit("a", "b")
+        partition.leader.delete_records(1)
+        broker.follow(end=2)
+        await broker.turn()
+        wanted = watched(partition)
+        broker.send(frames.encode_starts([Start(0, 1)]))
+        assert wanted == [partition]
+
+    run(scenario())
+
+
+def test_a_deletion_does_not_wait_for_who_has_left_the_isr() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.follow()
+        await broker.turn()
+        broker.append("a", "b")
+        await broker.sync()
+        broker.report(2)
+        partition.leader.delete_records(1)
+        await broker.save()
+        waiting = Waiting()
+        partition.leader._deletion_waiters.add(1, waiting)
+        partition.leader.low_watermark_moved()
+        assert waiting.outcome == "waits"
+        partition.assigned(Assignment(ME, 1, 2, BOTH, frozenset({ME}), 1))
+        assert waiting.outcome == "reached"
+
+    run(scenario())
+
+
+def test_a_deletion_reaches_a_follower_without_another_record() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.follow()
+        broker.append("a", "b")
+        await broker.sync()
+        broker.report(2)
+        await asyncio.sleep(1)
+        broker.channel.take()
+        partition.leader.delete_records(1)
+        await asyncio.sleep(1)
+        rows = [row for frame in broker.channel.take() for row, _ in frames.decode_push(frame)]
+        assert rows == [PushRow(0, PushKind.DATA, 2, 1)]
+
+    run(scenario())
+
+
+def test_both_kinds_of_acknowledgements_time_out() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1)
+        broker.append("a")
+        waiting = [Waiting(deadline=5.0), Waiting(deadline=5.0)]
+        partition.leader.when_committed(1, waiting[0])
+        partition.leader.when_durable(1, waiting[1])
+        partition.leader.expire_waiters(4.9)
+        assert [each.outcome for each in waiting] == ["waits", "waits"]
+        partition.leader.expire_waiters(5.0)
+        for each in waiting:
+            assert isinstance(each.outcome, PartitionRefused)
+            assert each.outcome.reason is Refusal.TIMED_OUT
+
+    run(scenario())
+
+
+def test_a_follower_takes_no_log_start_beyond_its_log() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        following = broker.begin_to_follow()
+        following.replicate(stamped("a", 0, 1), 5, 4, NOW_MS)
+        assert following.partition.log.log_start == 1
+        following.replicate(stamped("b", 1, 1), 5, 4, NOW_MS)
+        assert following.partition.log.log_start == 2
 
     run(scenario())

@@ -68,6 +68,15 @@ def test_what_may_not_be_deleted_does_not_age() -> None:
     assert dropped(HUNDREDS, replace(KEEP_ALL, deletable=False, retention_ms=500), now=NOW + 501) == 0
 
 
+def test_local_retention_is_the_topics_unless_it_has_its_own() -> None:
+    archived = replace(KEEP_ALL, is_archived=True, retention_bytes=200, local_retention_bytes=-2, local_retention_ms=-2)
+    assert droppable(HUNDREDS, archived, 0, 30, NOW, 30) == 1
+    assert droppable(HUNDREDS, replace(archived, local_retention_bytes=100), 0, 30, NOW, 30) == 2
+    aged = replace(archived, retention_bytes=-1, retention_ms=500)
+    assert droppable(HUNDREDS, aged, 0, 30, NOW + 501, 20) == 2
+    assert droppable(HUNDREDS, replace(aged, local_retention_ms=-1), 0, 30, NOW + 501, 20) == 0
+
+
 def test_records_without_a_time_are_not_taken_for_old_ones() -> None:
     untimed = [Segment(100, 10, -1), Segment(100, 20, -1)]
     assert dropped(untimed, replace(KEEP_ALL, retention_ms=500)) == 0

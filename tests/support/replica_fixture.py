@@ -83,9 +83,8 @@ class HeldSyncer:
 class Waiting:
     """A waiter for an offset, with its outcome."""
 
-    deadline = math.inf
-
-    def __init__(self) -> None:
+    def __init__(self, deadline: float = math.inf) -> None:
+        self.deadline = deadline
         self.outcome: str | Exception = "waits"
 
     def reached(self) -> None:

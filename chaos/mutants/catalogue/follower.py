@@ -134,4 +134,13 @@ MUTANTS = (
         "Producers wait for a replica that no longer exists.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "followers-take-any-log-start",
+        "replication/follower_role.py",
+        "log.raise_log_start(min(log_start, log.log_end))",
+        "log.raise_log_start(log_start)",
+        "The log start is within the log.",
+        "A follower behind the leader's log start asks again and again.",
+        Scenario.REPLICAS,
+    ),
 )

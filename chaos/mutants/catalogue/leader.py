@@ -188,4 +188,92 @@ MUTANTS = (
         "Nothing is committed for as long as a follower connects again and again.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "any-assignment-decides-a-proposal",
+        "replication/leader.py",
+        "        if assignment.partition_epoch > self.assignment.partition_epoch:",
+        "        if True:",
+        "Only a new partition epoch decides a proposal (rule 7).",
+        "A record is committed although a proposed member of the in-sync set lacks it.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "the-low-watermark-ignores-the-unheard",
+        "replication/leader.py",
+        "0 if view is None else view.log_start",
+        "own_start if view is None else view.log_start",
+        "DeleteRecords ends once every in-sync replica has the new log start.",
+        "The next leader brings deleted records back.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "leavers-of-a-move-are-missed",
+        "replication/leader.py",
+        "len(self.assignment.replicas) - self.assignment.removing",
+        "len(self.assignment.replicas)",
+        "Replicas that a reassignment removes are not missed.",
+        "A partition counts as under-replicated until its reassignment ends.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "who-caught-up-during-a-change-is-forgotten",
+        "replication/leader_role.py",
+        (
+            "        # A follower that caught up during another ISR change could not be proposed then.\n"
+            "        self.watch_followers()\n"
+        ),
+        "",
+        "A follower that has caught up is considered for the in-sync set at once.",
+        "A replica joins the in-sync set half a lag time too late.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "a-flushed-start-does-not-let-join",
+        "replication/leader_role.py",
+        ("        self.low_watermark_moved()\n        self._consider_growing(broker_id)\n\n    def _advance"),
+        ("        self.low_watermark_moved()\n\n    def _advance"),
+        "A follower that has caught up is considered for the in-sync set at once.",
+        "A replica joins the in-sync set half a lag time too late.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "deletions-wait-for-who-left-the-isr",
+        "replication/leader_role.py",
+        ("        self._advance_high_watermark()\n        self.low_watermark_moved()\n        # A follower"),
+        ("        self._advance_high_watermark()\n        # A follower"),
+        "DeleteRecords ends once every in-sync replica has the new log start.",
+        "DeleteRecords waits for a replica that is gone.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "deletions-are-not-pushed",
+        "replication/leader_role.py",
+        (
+            "            self.view.log_start = before\n"
+            "            for stream in self.streams:\n"
+            "                stream.committed()\n"
+        ),
+        "            self.view.log_start = before\n",
+        "DeleteRecords ends once every in-sync replica has the new log start.",
+        "DeleteRecords waits for the next record.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "acks-of-the-leader-do-not-time-out",
+        "replication/leader_role.py",
+        ("for waiters in (self._commit_waiters, self._flush_waiters):\n            if"),
+        ("for waiters in (self._commit_waiters,):\n            if"),
+        "A produce request ends within its timeout.",
+        "A client with acks=1 waits for a disk that hangs.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "waiters-in-order-of-arrival",
+        "replication/waiters.py",
+        "        elif self.queue and self.queue[-1][0] > end:",
+        "        elif False:",
+        "A request waits for its own offset alone.",
+        "A repeated batch is acknowledged with later ones.",
+        Scenario.REPLICAS,
+    ),
 )

@@ -518,4 +518,13 @@ MUTANTS = (
         "After a power cut the aborted index seems to have lost rows.",
         Scenario.LOGS,
     ),
+    Mutant(
+        "local-retention-does-not-inherit-the-size",
+        "storage/retention.py",
+        "config.retention_bytes if config.local_retention_bytes == ALL_OF_IT else config.local_retention_bytes",
+        "config.local_retention_bytes",
+        "local.retention.bytes=-2 is the topic's retention.bytes.",
+        "The disk keeps archived records without a limit.",
+        Scenario.LOGS,
+    ),
 )

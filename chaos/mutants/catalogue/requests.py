@@ -494,4 +494,22 @@ MUTANTS = (
         HANGING,
         Scenario.BROKERS,
     ),
+    Mutant(
+        "used-sessions-look-unused",
+        "cluster/kafka/fetch_sessions.py",
+        "        session.last_used_ms = now_ms\n",
+        "",
+        "A fetch session that is in use is not evicted.",
+        "Clients take one another's sessions away.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "sessions-do-not-tell-the-watermark",
+        "cluster/kafka/handlers/fetch.py",
+        "            or known.high_watermark != row.high_watermark\n",
+        "",
+        "A fetch session returns what has changed.",
+        "A consumer's lag and a follower read wait for the next record.",
+        Scenario.BROKERS,
+    ),
 )

@@ -99,6 +99,16 @@ def test_a_session_that_was_not_used_for_two_minutes_makes_room(story: SessionSt
     assert story.pool.closes == 1
 
 
+def test_a_session_that_was_used_meanwhile_stays(story: SessionStory) -> None:
+    sessions = [story.begin(host, 100) for host in "abcd"]
+    story.now_ms = EVICT_AFTER_MS - 1
+    for session in sessions:
+        assert session is not None
+        story.sessions.use(session.id, 1, story.now_ms)
+    story.now_ms = EVICT_AFTER_MS
+    assert story.begin("e", 100) is None
+
+
 def test_one_that_may_not_be_at_all_takes_no_others_room(story: SessionStory) -> None:
     for host in "abcd":
         story.begin(host, 100)

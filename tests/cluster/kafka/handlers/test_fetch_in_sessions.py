@@ -27,6 +27,19 @@ def test_a_session_returns_only_what_has_changed() -> None:
     tell(story)
 
 
+def test_a_session_returns_a_high_watermark_without_records() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        broker.append("a")
+        session = Session(broker)
+        assert (await session.fetch(wanted(1)))[0].high_watermark == 0
+        await broker.sync()
+        assert await session.fetch() == {0: Row(ErrorCode.none, [], 1, 0, -1)}
+        assert await session.fetch() == {}
+
+    tell(story)
+
+
 def test_a_session_returns_an_error_and_its_end() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect(0)
