@@ -26,7 +26,6 @@ from cordwood.cluster.broker.log_care import close_logs, log_cleaner_of, log_mai
 from cordwood.cluster.broker.log_directories import DirectoryCare, open_directories
 from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
-from cordwood.cluster.broker.quota_changes import enforce_quotas
 from cordwood.cluster.broker.share_services import ShareServices
 from cordwood.cluster.broker.throttle_rates import follower_limits
 from cordwood.cluster.config.group_configs import GroupConfigs
@@ -176,7 +175,7 @@ class Broker:
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
         if self._access is not None:
             self._access.enforce(self._quorum, self._server.close_brokers)
-        enforce_quotas(self._quorum, self._services.throttle)
+        self._services.throttle.follow_metadata(self._quorum)
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
         await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
         self._take_part()

@@ -11,11 +11,10 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.metadata.commands import BeginControlledShutdown, BrokerId, Command, FenceBroker, UnfenceBroker
 from cordwood.cluster.metadata.controller import Controller, ControllerRules
-from cordwood.cluster.metadata.cut_expiry import CutExpiry
 from cordwood.cluster.metadata.cuts import DropCut
+from cordwood.cluster.metadata.expiry import CutExpiry, TokenExpiry
 from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
-from cordwood.cluster.metadata.token_expiry import TokenExpiry
 from cordwood.cluster.metadata.voter_changes import replaced_directory
 from cordwood.cluster.resources.turns import Turns
 

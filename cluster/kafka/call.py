@@ -1,10 +1,10 @@
 """The request context of a handler: broker services, API version and client identity."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cordwood.cluster.kafka.client_throttle import ClientThrottle, QuotaExceeded
 from cordwood.cluster.kafka.rights import refusal_of
@@ -14,16 +14,18 @@ from cordwood.cluster.security.authorizer import CLUSTER_NAME, OPEN_ACCESS
 from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 
 if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode
+
     from cordwood.cluster.config.group_configs import GroupConfigs
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.cut_offsets import CutOffsets
     from cordwood.cluster.kafka.end_offsets import EndOffsets
     from cordwood.cluster.kafka.features import BrokerLevels
-    from cordwood.cluster.kafka.http_queues import HttpQueues
     from cordwood.cluster.kafka.producer_ids import ProducerIds
     from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
     from cordwood.cluster.metadata.quorum import Quorum
+    from cordwood.cluster.operations.queue_receipts import Receipt
     from cordwood.cluster.resources.decode_queue import DecodeQueue
     from cordwood.cluster.resources.turns import Turns
     from cordwood.cluster.security.audit.log import AuditSink
@@ -51,6 +53,16 @@ class ServedApi(NamedTuple):
     key: int
     oldest: int
     newest: int
+
+
+class HttpQueues(Protocol):
+    """The records that clients of this broker's HTTP API hold. The API provides it."""
+
+    async def acknowledge(
+        self, group_id: str, receipts: Sequence["Receipt | None"], acknowledge_type: int
+    ) -> "tuple[list[ErrorCode], int]":
+        """Acknowledge records that this broker handed out. Return the outcomes, and the duration of locks in ms."""
+        ...
 
 
 @dataclass(slots=True)
@@ -85,7 +97,7 @@ class Services:
     archive: "ArchiveReads | None" = None
     """None if this broker has no archive."""
     throttle: ClientThrottle = field(default_factory=ClientThrottle)
-    http_queues: "HttpQueues | None" = None
+    http_queues: HttpQueues | None = None
     """None if this broker has no HTTP API."""
 
 

@@ -37,6 +37,8 @@ from cordwood.replication.frames import FIRST_KEY_BYTE
 
 if TYPE_CHECKING:
     from cordwood.cluster.kafka.connection import Connection, Handle
+    from cordwood.cluster.metadata.image import Image
+    from cordwood.cluster.metadata.quorum import Quorum
 
 EXEMPT = frozenset(
     {
@@ -94,6 +96,16 @@ class ClientThrottle:
             limiter.follow(quotas)
         for connection in list(self._muted):
             connection.unmute()
+
+    def follow_metadata(self, quorum: "Quorum") -> None:
+        """Apply the quotas in the metadata, and every change of them."""
+
+        def follow(old: "Image", new: "Image") -> None:
+            if old.client_quotas is not new.client_quotas:
+                self.follow(new.client_quotas)
+
+        self.follow(quorum.image.client_quotas)
+        quorum.subscribe(follow)
 
     # Requests.
 

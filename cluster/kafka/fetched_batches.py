@@ -29,7 +29,7 @@ def read(row: Row, partition: Partition, wanted: WantedRange, archive: ArchiveRe
     return found
 
 
-def told_watermark(partition: Partition) -> int:
+def shown_watermark(partition: Partition) -> int:
     """Return the high watermark; NOTHING from a new leader whose value may be lower than one already sent."""
     try:
         return partition.known_high_watermark()

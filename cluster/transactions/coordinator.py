@@ -6,6 +6,7 @@ A thin shell. `transaction.py` has the rules. `shard.py` holds one partition of 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,7 +20,6 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.transactions.connections import NewestConnections
 from cordwood.cluster.transactions.markers import Codes, Decided, LeaderOf, Marker, MarkerRow, MarkerSender
-from cordwood.cluster.transactions.measures import TransactionMeasures
 from cordwood.cluster.transactions.settings import TransactionSettings
 from cordwood.cluster.transactions.shard import PartitionNames, TransactionShard, record
 from cordwood.cluster.transactions.states import DECIDED, OPEN, TransactionState
@@ -64,6 +64,18 @@ class TransactionListing(NamedTuple):
     transactional_id: str
     producer_id: int
     state: TransactionState
+
+
+@dataclass(slots=True)
+class TransactionMeasures:
+    """Counts since the start of the broker: completed transactions, and aborted ones whose producer is fenced."""
+
+    committed: int = 0
+    aborted: int = 0
+    replaced: int = 0
+    """Fenced by another producer with the same transactional id."""
+    timed_out: int = 0
+    """Fenced because the transaction exceeded its timeout."""
 
 
 class TransactionCoordinator:

@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "cuts-for-ever-expire",
-        "cluster/metadata/cut_expiry.py",
+        "cluster/metadata/expiry.py",
         "if cut.expires_ms != NEVER and cut.expires_ms <= wall_ms)",
         "if cut.expires_ms <= wall_ms)",
         "A cut without a lifetime stays until it is dropped.",

@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         "sessions-tell-all",
         "cluster/kafka/handlers/fetch.py",
-        "            if session is None or self._is_news(session, row) or not self._is_incremental:\n",
+        "            if session is None or self._has_changed(session, row) or not self._is_incremental:\n",
         "            if True:\n",
         "An incremental fetch response contains only changed partitions (KIP-227).",
         "Each response has a row for each partition.",

@@ -37,11 +37,10 @@ from cordwood.cluster.kafka.fetch_sessions import (
     SessionNotFound,
     WrongSessionEpoch,
 )
-from cordwood.cluster.kafka.fetched_batches import may_be_there_soon, read, told_watermark
+from cordwood.cluster.kafka.fetched_batches import may_be_there_soon, read, shown_watermark
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.shared_pieces import Shared
-from cordwood.cluster.kafka.watched_partition import WatchedPartition
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.resources.turns import Steps, Turns, at_once
 from cordwood.cluster.security.authorizer import Authorizer
@@ -181,6 +180,25 @@ NONE_COLD: frozenset[LogDirectory] = frozenset()
 NOT_READ = (*EXPECTED, NotInMemory)
 
 
+class WatchedPartition:
+    """One partition of a long poll. When the partition changes, only this partition is read again."""
+
+    __slots__ = ("fetched", "key", "partition", "poll", "size")
+
+    def __init__(
+        self, poll: "DelayedFetch", partition: Partition, key: PartitionKey, fetched: FetchedPartition, size: int
+    ) -> None:
+        self.poll, self.partition, self.key, self.fetched = poll, partition, key, fetched
+        self.size = size
+        """Available bytes at the last read."""
+
+    def wake(self) -> None:
+        self.poll.moved(self)
+
+    def fail(self, error: Exception) -> None:
+        self.poll.fail(error)
+
+
 class DelayedFetch:
     """One Fetch request from arrival to response: a long poll, Kafka's DelayedFetch.
 
@@ -303,8 +321,8 @@ class DelayedFetch:
                 return
             if not self._slot.connection.is_open:
                 break
-            is_news = any(row.code or row.preferred_replica >= 0 or row.is_archived for row in rows)
-            if size >= self._bytes_min or is_enough or self._is_last_chance or is_news:
+            must_answer = any(row.code or row.preferred_replica >= 0 or row.is_archived for row in rows)
+            if size >= self._bytes_min or is_enough or self._is_last_chance or must_answer:
                 self._leave()
                 yield from self._answer(rows)
                 return
@@ -413,7 +431,7 @@ class DelayedFetch:
             try:
                 partition = self._find(key, fetched.leader_epoch, self._rack)
                 log = partition.log
-                row.high_watermark, row.log_start = told_watermark(partition), log.log_start
+                row.high_watermark, row.log_start = shown_watermark(partition), log.log_start
                 transactions = log.producers.transactions
                 has_some = transactions.ongoing or transactions.replaced
                 end = self._end_with_transactions(partition, row) if has_some else partition.high_watermark
@@ -462,11 +480,11 @@ class DelayedFetch:
         if throttle.is_active and throttle.refuses_data(self._head, slot):
             slot.fill((yield from encode(self._head, session_id, [], slot.throttle_ms)))
             return
-        told = []
+        shown = []
         room = SHARED_BYTES_MAX
         for number, row in enumerate(rows, 1):
-            if session is None or self._is_news(session, row) or not self._is_incremental:
-                told.append(row)
+            if session is None or self._has_changed(session, row) or not self._is_incremental:
+                shown.append(row)
                 if row.slice is not None and (room := room - row.slice.size) >= 0:
                     row.piece = self._fetching.shared.read(row.slice)
                     slot.hold(row.slice.size)
@@ -475,15 +493,15 @@ class DelayedFetch:
             if number % PARTITIONS_PER_STEP == 0:
                 yield
         if throttle.is_active:
-            throttle.fetched(self._head, slot, sum(0 if row.slice is None else row.slice.size for row in told))
-        slot.fill((yield from encode(self._head, session_id, told, slot.throttle_ms)))
+            throttle.fetched(self._head, slot, sum(0 if row.slice is None else row.slice.size for row in shown))
+        slot.fill((yield from encode(self._head, session_id, shown, slot.throttle_ms)))
 
-    def _is_news(self, session: FetchSession, row: Row) -> bool:
+    def _has_changed(self, session: FetchSession, row: Row) -> bool:
         """Return whether an incremental response includes the partition, and record the state sent (KIP-227)."""
         known = session.partitions.get(row.key)
         if known is None:
             return False
-        is_news = (
+        has_changed = (
             row.slice is not None
             or bool(row.code)
             or row.preferred_replica >= 0
@@ -495,4 +513,4 @@ class DelayedFetch:
         if row.slice is not None:
             # A partition that got data goes to the end of the session, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
-        return is_news
+        return has_changed

@@ -8,8 +8,8 @@ from metadata_scenario import TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata import cut_changes
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, DeleteTopic
-from cordwood.cluster.metadata.cut_expiry import DROPPED_MAX, INTERVAL_S, CutExpiry
 from cordwood.cluster.metadata.cuts import NEVER, CreateCut, Cut, CutPartition, DropCut, pins_of
+from cordwood.cluster.metadata.expiry import CUTS_INTERVAL_S, DROPPED_MAX, CutExpiry
 from cordwood.cluster.metadata.image import Image
 from cordwood.storage.pins import Pin
 
@@ -77,8 +77,8 @@ def expiring(*expiries_ms: int) -> Image:
 def test_expired_cuts_are_dropped_once_in_an_interval() -> None:
     image, expiry = expiring(NOW_MS - 1, NOW_MS, NOW_MS + 1, NEVER), CutExpiry()
     assert expiry.decide(image, 0, NOW_MS) == [DropCut("cut-0", 0), DropCut("cut-1", 1)]
-    assert expiry.decide(image, INTERVAL_S - 1, NOW_MS) == []
-    assert len(expiry.decide(image, INTERVAL_S, NOW_MS)) == 2
+    assert expiry.decide(image, CUTS_INTERVAL_S - 1, NOW_MS) == []
+    assert len(expiry.decide(image, CUTS_INTERVAL_S, NOW_MS)) == 2
 
 
 def test_many_expired_cuts_are_dropped_in_portions() -> None:

@@ -2,8 +2,8 @@
 
 from cordwood.cluster.metadata.commands import RemoveDelegationTokens
 from cordwood.cluster.metadata.credentials import DelegationToken
+from cordwood.cluster.metadata.expiry import REMOVED_MAX, TokenExpiry
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.metadata.token_expiry import REMOVED_MAX, TokenExpiry
 
 NOW_MS = 1_700_000_000_000
 
