@@ -15,24 +15,24 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast coverage check style types docs compat bench bench-compare growth profile malformed valid-flood fuzz-security chaos mutants chaos-live chaos-hundredth clean
 
-help: ## Say what there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## 336,776 flights through three brokers, one of them killed, while Spark looks on; checked against pandas
+demo: $(READY) ## 336,776 flights through three brokers, one of them killed, while Spark reads them; the result is compared with pandas
 	$(BIN)/python -m examples.flights
 
-test: $(READY) ## Run the tests; those that fail once more, alone
+test: $(READY) ## Run all tests; a test that fails runs once more, alone
 	$(SUITE)
 
-test-fast: $(READY) ## Run the short units only: no processes, no network, no simulator
+test-fast: $(READY) ## Run the short unit tests only: no processes, no network, no simulator
 	$(BIN)/pytest --fast --numprocesses 2 --dist loadfile $(ARGS)
 
-coverage: $(READY) ## Run the units under branch coverage: a table by package, pages in build/coverage, and a floor
+coverage: $(READY) ## Run the unit tests under branch coverage: a table by package, pages in build/coverage, and a floor
 	rm -f build/coverage.data*
 	$(BIN)/pytest --units --measure-units --numprocesses 2 --dist loadfile $(ARGS)
 	$(COVERAGE) --pages
 
-check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the tests, and the coverage of the units among them
+check: $(READY) ## What CI runs: ruff, mypy --strict, import contracts, the tests, and the coverage of the unit tests among them
 	$(MAKE) --jobs 2 style types
 	rm -f build/coverage.data*
 	$(SUITE) --measure-units
@@ -53,31 +53,31 @@ docs: $(READY) ## Build the documentation into build/site
 compat: $(READY) ## Run the suites of other projects against one broker and three (SUITES="franz_go kafka_tools"; needs Go, Java, Maven)
 	$(BIN)/python tests/compat/run.py $(SUITES) $(ARGS)
 
-malformed: $(READY) ## Flood a broker with a million malformed frames beside a client that must not notice
+malformed: $(READY) ## Flood a broker with a million malformed frames beside a client that must not be affected
 	$(BIN)/python -m cordwood.chaos.live.malformed --frames 1000000
 
-valid-flood: $(READY) ## Flood a broker with the largest valid requests beside a client that must not notice (MINUTES=60)
+valid-flood: $(READY) ## Flood a broker with the largest valid requests beside a client that must not be affected (MINUTES=60)
 	$(BIN)/python -m cordwood.chaos.live.valid_flood --minutes $(MINUTES)
 
-fuzz-security: $(READY) ## Try to get into a closed broker, beside a client that must not notice: authentication, TLS, tokens, logins (MINUTES=60)
+fuzz-security: $(READY) ## Attack a closed broker, beside a client that must not be affected: authentication, TLS, tokens, logins (MINUTES=60)
 	$(BIN)/python -m cordwood.chaos.live.security_fuzz --minutes $(MINUTES)
 
-chaos: $(READY) ## A night of faults, simulated and real, and of planted bugs (NIGHT_MINUTES=480; as root for all faults)
+chaos: $(READY) ## Inject faults, simulated and real, and run the planted bugs (NIGHT_MINUTES=480; as root for all faults)
 	$(BIN)/cordwood chaos sim --minutes $$(($(NIGHT_MINUTES) / 3))
 	$(BIN)/cordwood chaos run --minutes $$(($(NIGHT_MINUTES) / 3)) --report cordwood-chaos-night.html
 	$(BIN)/cordwood chaos mutants --minutes $$(($(NIGHT_MINUTES) / 3))
 
-mutants: $(READY) ## The planted bugs of files that differ from a commit, and of their tests (BASE=HEAD~1)
+mutants: $(READY) ## Run the planted bugs of files that differ from a commit, and of their tests (BASE=HEAD~1)
 	$(BIN)/cordwood chaos mutants --changed $(or $(BASE),HEAD~1)
 
-chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md asks (root, hours)
+chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md requires (root, hours)
 	mkdir -p build
 	for fault in 'kill --rounds 300' 'kill --rounds 100 --kinds leader --brokers 5' 'pause --rounds 100' 'partition --rounds 50' \
 	  'coordinator-kill --rounds 100' 'power-cut --rounds 100' 'bit-flip --rounds 100' 'wipe --rounds 1' 'rolling-restart --rounds 10'; do \
 	  echo "$$fault" && $(BIN)/cordwood chaos run --fault $$fault --report build/chaos-fault.html || exit 1; done
 	$(BIN)/python -m cordwood.chaos.live.thousand_partitions
 
-chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to outlive, in an hour and a half (root, for all of them)
+chaos-hundredth: $(READY) ## Inject a hundredth of the faults that a release must survive, in an hour and a half (root for all faults)
 	$(BIN)/cordwood chaos sim --seeds 1..675
 	mkdir -p build
 	$(BIN)/cordwood chaos run --minutes 10 --seed 1 --report build/chaos-hundredth.html
@@ -93,13 +93,13 @@ bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memor
 bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; some forty minutes (REPLICAS, ROUNDS, RECORD)
 	$(MAKE) bench COMPARE=1
 
-growth: $(READY) ## What grows with partitions, connections, consumers, records, logs and brokers (ONLY="connections"; SCALE=0.02; RECORD=FILE)
+growth: $(READY) ## Measure what grows with partitions, connections, consumers, records, logs and brokers (ONLY="connections"; SCALE=0.02; RECORD=FILE)
 	$(BIN)/python -m cordwood.bench.growth $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RECORD),--record $(RECORD))
 
-profile: $(READY) ## Where the brokers' time goes in a line of the benchmark (LINE="16 connections", REPLICAS=3); flame graphs
+profile: $(READY) ## Profile the brokers in a line of the benchmark (LINE="16 connections", REPLICAS=3); flame graphs
 	$(BIN)/python -m cordwood.bench.profile --line "$(or $(LINE),16 connections)" $(if $(REPLICAS),--replication-factor $(REPLICAS))
 
-clean: ## Remove all that these targets made
+clean: ## Remove everything that these targets create
 	rm -rf $(VENV) build dist src/cordwood.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f storage/*.so storage/compaction/*.so
