@@ -113,19 +113,19 @@ class EndOfTickScheduler:
         """Wake a connection that has a response to send."""
         self._answered[connection] = None
         if not self._is_scheduled:
-            self._see_to_it()
+            self._schedule()
 
     def moved(self, watchers: dict[Watcher, None]) -> None:
         """Wake the watchers of a partition that has changed."""
         self._watching.update(watchers)
         if not self._is_scheduled:
-            self._see_to_it()
+            self._schedule()
 
     def due(self, watcher: Watcher) -> None:
         """Wake a watcher that has work to do."""
         self._watching[watcher] = None
         if not self._is_scheduled:
-            self._see_to_it()
+            self._schedule()
 
     def run(self) -> None:
         if self._answered:
@@ -140,7 +140,7 @@ class EndOfTickScheduler:
             if self._answered:
                 self._send()
 
-    def _see_to_it(self) -> None:
+    def _schedule(self) -> None:
         """Schedule `run`: the code that runs in this iteration may not call it."""
         self._is_scheduled = True
         self._loop.call_soon(self._run_scheduled)

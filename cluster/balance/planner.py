@@ -5,45 +5,32 @@ it gets. A move never breaks one of them. The search is greedy: each step moves 
 furthest from the mean and one that gains by it, and every step lowers a sum of squares, so the search ends.
 """
 
-from collections.abc import Generator, Iterable, Set
+from collections.abc import Iterable, Set
 from dataclasses import replace
-from typing import TypeVar
 
 from cordwood.cluster.balance.layout import COUNT, RATE, SIZE, ReplicaLayout
 from cordwood.cluster.balance.leaders import Leaders
 from cordwood.cluster.balance.load import BrokerLoad, ClusterLoad
 from cordwood.cluster.balance.plan import EVEN_WITHIN, BalancePlan, ReplicaMove, evenness, shares_of
+from cordwood.storage.budget import Parts
 
 EVEN_TO = 0.05
 """The deviation at which a search that has begun ends: a little growth afterwards needs no other move."""
 PASSES_MAX = 4
 NAMES_SHOWN = 3
 
-_T = TypeVar("_T")
-Steps = Generator[None, None, _T]
 
-
-def balance(cluster: ClusterLoad) -> Steps[BalancePlan]:
-    """Plan, in steps, the moves that make the cluster even. Brokers that are down or cordoned get nothing."""
+def balance(cluster: ClusterLoad) -> Parts[BalancePlan]:
+    """Plan, in parts, the moves that make the cluster even. Brokers that are down or cordoned get nothing."""
     return _plan(cluster, frozenset(), is_whole=True)
 
 
-def drain(cluster: ClusterLoad, leaving: Iterable[int]) -> Steps[BalancePlan]:
-    """Plan, in steps, the moves after which these brokers have no replica."""
+def drain(cluster: ClusterLoad, leaving: Iterable[int]) -> Parts[BalancePlan]:
+    """Plan, in parts, the moves after which these brokers have no replica."""
     return _plan(cluster, frozenset(leaving), is_whole=False)
 
 
-def whole(steps: Steps[_T]) -> _T:
-    """Run all steps, and return their result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
-
-
-def _plan(cluster: ClusterLoad, leaving: Set[int], *, is_whole: bool) -> Steps[BalancePlan]:
+def _plan(cluster: ClusterLoad, leaving: Set[int], *, is_whole: bool) -> Parts[BalancePlan]:
     targets = {broker.broker_id for broker in cluster.brokers if _is_target(broker, leaving)}
     may_lead = {each.broker_id for each in cluster.brokers if each.is_alive and each.broker_id not in leaving}
     layout = ReplicaLayout(cluster, targets, leaving)
@@ -63,7 +50,7 @@ def _is_target(broker: BrokerLoad, leaving: Set[int]) -> bool:
     return broker.is_alive and not broker.is_cordoned and broker.broker_id not in leaving
 
 
-def _repair(layout: ReplicaLayout, leaving: Set[int]) -> Steps[list[int]]:
+def _repair(layout: ReplicaLayout, leaving: Set[int]) -> Parts[list[int]]:
     """Move replicas that must not stay where they are, the largest first. Return partitions that cannot be placed."""
     stuck = []
     for number in _by_size(layout):
@@ -103,7 +90,7 @@ def _doubled(layout: ReplicaLayout, number: int) -> list[int]:
     return doubled[::-1]
 
 
-def _even_out(layout: ReplicaLayout) -> Steps[None]:
+def _even_out(layout: ReplicaLayout) -> Parts[None]:
     for _ in range(PASSES_MAX):
         active = [what for what in (SIZE, RATE, COUNT) if _deviation(layout, what) > EVEN_WITHIN]
         stuck: set[tuple[int, int]] = set()

@@ -86,6 +86,7 @@ def drain(
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.balance import new_journal, run_plan, show_plan
     from cordwood.cluster.cli.cluster_load import load_of
+    from cordwood.storage.budget import whole
 
     target = target_of(servers, command_config)
     with cluster_admin(target) as admin:
@@ -95,7 +96,7 @@ def drain(
         if execute and alive:
             _set_cordons(target, alive, is_cordoned=True)
             load = load_of(admin)
-        plan = planner.whole(planner.drain(load, ids))
+        plan = whole(planner.drain(load, ids))
         show_plan(plan, throttle, show_all=show_all, as_json=as_json)
         if not execute:
             if plan.moves and not as_json:

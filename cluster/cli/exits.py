@@ -1,5 +1,8 @@
 """Exit codes of commands, and failures with a sentence for the user."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -25,3 +28,13 @@ class Failure(Exception):
         super().__init__(sentence)
         self.sentence = sentence
         self.exit_code = exit_code
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Handle SIGTERM as Ctrl-C, so that a command cleans up."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

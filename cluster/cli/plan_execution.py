@@ -6,7 +6,6 @@ reassignment files with one more field, `before`.
 
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from cordwood.cluster.balance.execution import Execution, Place
 from cordwood.cluster.balance.plan import ReplicaMove
 from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
 from cordwood.cluster.cli.client import Target, admin_client
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, sigterm_as_ctrl_c
 from cordwood.cluster.cli.output import note, progress_bar
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def execute(admin: "KafkaAdminClient", target: Target, moves: Sequence[ReplicaMo
     After Ctrl-C or SIGTERM the moves that run are cancelled; those that have ended stay.
     """
     run = Execution(moves)
-    with _sigterm_as_ctrl_c(), _throttled(target, throttle):
+    with sigterm_as_ctrl_c(), _throttled(target, throttle):
         try:
             _run(admin, run, sum(move.copied_bytes for move in moves))
         except KeyboardInterrupt:
@@ -229,12 +228,3 @@ def _throttled(target: Target, rate: int | None) -> Iterator[None]:
     finally:
         with admin_client(target) as admin:
             set_throttle(admin, before)
-
-
-@contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,15 +1,12 @@
 """`cordwood up` and `cordwood down`: a cluster of several brokers on this machine."""
 
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, sigterm_as_ctrl_c
 from cordwood.cluster.cli.output import note
 
 if TYPE_CHECKING:
@@ -118,7 +115,7 @@ def up(
     if overrides and len(idle) < len(members):
         note("Brokers that are already running read --set at their next start.")
     ours: dict[int, LocalBroker] = {}
-    with _sigterm_as_ctrl_c():
+    with sigterm_as_ctrl_c():
         try:
             _start(directory, members, idle, ours, security)
             typer.echo(",".join(member.kafka for member in members))
@@ -164,15 +161,6 @@ def _directory_in(data_dir: Path) -> "ClusterDirectory":
     from cordwood.cluster.cli.local.directory import ClusterDirectory
 
     return ClusterDirectory(data_dir.resolve())
-
-
-@contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _start(

@@ -66,7 +66,17 @@ def own_token(secret: bytes, call: Call) -> DelegationToken:
     return token
 
 
-async def settled(attempt: Callable[[], Awaitable[int | None]]) -> int:
+async def changed_expiry(change: Callable[[], Awaitable[int | None]], call: Call) -> tuple[ErrorCode, datetime]:
+    """Change a token's expiry, if the client may. Return an error code and the new expiry."""
+    try:
+        check_client(call)
+        check_enabled(call)
+        return ErrorCode.none, timestamp(await _settled(change))
+    except Refused as refusal:
+        return refusal.code, timestamp(NEVER_MS)
+
+
+async def _settled(attempt: Callable[[], Awaitable[int | None]]) -> int:
     """Repeat an attempt that returns None while other requests change the same token. Return its result.
 
     Raises Refused.

@@ -3,25 +3,15 @@
 For the token's owner and its renewers. Version notes: 2 is flexible.
 """
 
-from kio.schema.errors import ErrorCode
 from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
 
-from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.handlers.renew_delegation_token import expiring_at
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import Rights
-from cordwood.cluster.kafka.token_requests import (
-    NEVER_MS,
-    check_client,
-    check_enabled,
-    milliseconds,
-    own_token,
-    settled,
-    timestamp,
-)
+from cordwood.cluster.kafka.token_requests import changed_expiry, milliseconds, own_token
 from cordwood.cluster.metadata.commands import RemoveDelegationTokens
 
 KEY, VERSIONS = ApiKey.EXPIRE_DELEGATION_TOKEN, range(1, 3)
@@ -29,16 +19,8 @@ RIGHTS: Rights = ()
 
 
 async def handle(request: ExpireDelegationTokenRequest, call: Call) -> ExpireDelegationTokenResponse:
-    code, expiry_ms = ErrorCode.none, NEVER_MS
-    try:
-        check_client(call)
-        check_enabled(call)
-        expiry_ms = await settled(lambda: _expire(request, call))
-    except Refused as refusal:
-        code = refusal.code
-    return ExpireDelegationTokenResponse(
-        error_code=code, expiry_timestamp=timestamp(expiry_ms), throttle_time=NO_THROTTLE
-    )
+    code, expiry = await changed_expiry(lambda: _expire(request, call), call)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp=expiry, throttle_time=NO_THROTTLE)
 
 
 async def _expire(request: ExpireDelegationTokenRequest, call: Call) -> int | None:

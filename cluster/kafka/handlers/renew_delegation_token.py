@@ -5,24 +5,14 @@ Version notes: 2 is flexible.
 
 from dataclasses import asdict, replace
 
-from kio.schema.errors import ErrorCode
 from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 
-from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import Rights
-from cordwood.cluster.kafka.token_requests import (
-    NEVER_MS,
-    check_client,
-    check_enabled,
-    milliseconds,
-    own_token,
-    settled,
-    timestamp,
-)
+from cordwood.cluster.kafka.token_requests import changed_expiry, milliseconds, own_token
 from cordwood.cluster.metadata.commands import PutDelegationToken
 from cordwood.cluster.metadata.credentials import DelegationToken
 from cordwood.cluster.security.delegation_tokens import end_of_period
@@ -32,16 +22,8 @@ RIGHTS: Rights = ()
 
 
 async def handle(request: RenewDelegationTokenRequest, call: Call) -> RenewDelegationTokenResponse:
-    code, expiry_ms = ErrorCode.none, NEVER_MS
-    try:
-        check_client(call)
-        check_enabled(call)
-        expiry_ms = await settled(lambda: _renew(request, call))
-    except Refused as refusal:
-        code = refusal.code
-    return RenewDelegationTokenResponse(
-        error_code=code, expiry_timestamp=timestamp(expiry_ms), throttle_time=NO_THROTTLE
-    )
+    code, expiry = await changed_expiry(lambda: _renew(request, call), call)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp=expiry, throttle_time=NO_THROTTLE)
 
 
 async def _renew(request: RenewDelegationTokenRequest, call: Call) -> int:

@@ -10,7 +10,8 @@ from cordwood.cluster.balance.layout import ReplicaLayout
 from cordwood.cluster.balance.leaders import Leaders
 from cordwood.cluster.balance.load import BrokerLoad, ClusterLoad, PartitionLoad
 from cordwood.cluster.balance.plan import BalancePlan
-from cordwood.cluster.balance.planner import balance, drain, whole
+from cordwood.cluster.balance.planner import balance, drain
+from cordwood.storage.budget import whole
 
 MIB = 1 << 20
 STEPS_MAX = 200_000

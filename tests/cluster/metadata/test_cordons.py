@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.cluster.balance.planner import whole
 from cordwood.cluster.config.rows import BrokerConfig
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.errors.refused import Refused
@@ -13,6 +12,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.cordons import cordoned_directories, is_cordoned, open_brokers
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.proposals.topics import new_topic
+from cordwood.storage.budget import whole
 
 
 def image(**cordoned: str) -> Image:

@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from cordwood.cluster.balance.planner import whole
 from cordwood.cluster.metadata.commands import BrokerId, ReassignPartition
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.proposals.auto_balance import AutoBalance, mode_of, next_moves
 from cordwood.cluster.proposals.cluster_load import load_of, room_in
+from cordwood.storage.budget import whole
 
 TOPIC = UUID(int=1)
 GRACE_S = 60.0
