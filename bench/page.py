@@ -28,24 +28,22 @@ CHARTS = {
 
 
 METHOD = """\
-`make bench` measures Cordwood alone in some three minutes. `make bench-compare` measures it and Apache Kafka in
-turn, three rounds of each, in some forty minutes. Both start the brokers that they need on free ports, and stop
-them again.
+`make bench` measures Cordwood alone in about three minutes. `make bench-compare` measures Cordwood and Apache Kafka in
+turn, three rounds of each, in about forty minutes. Both start their brokers on free ports and stop them again.
 
 - Every topic has {partitions} partitions. A load of {warm_up} records comes before the first line{each_line}.
-- The systems take turns, each with fresh brokers and all lines; every round begins with another one. Memory is
-  touched before each, since a page that a virtual machine touches for the first time costs many times a warm one.
+- The systems take turns, each with new brokers and all lines; every round begins with another system. Memory is
+  touched before each, because the first touch of a page of a virtual machine is many times slower than later ones.
 - The load is a small Go program (`bench/load/`, with franz-go), the same for all and with the same settings: no
   compression, batches of up to 1 MB, 5 ms of linger for throughput and none for latency. `ProducerPerformance` is
   Kafka's own tool, as a second opinion ({settings}).
 - `cordwood` acknowledges a record when it is on the disks of the in-sync set (`flush.policy=group`), `cordwood, os`
-  when it is in their page caches. `kafka` is Kafka as it comes, which waits for no disk; `kafka, fsync` has
+  when it is in their page caches. `kafka` is Kafka with its defaults, which waits for no disk; `kafka, fsync` has
   `log.flush.interval.messages=1`. All have `min.insync.replicas=2` where there are three replicas.
-- Between `cordwood` and `cordwood, os` there is nothing but the wait for the disk. So the second says what that costs,
-  and what there is to be had at best.
-- A latency counts from when a record was due to be sent, so that a stall is charged for all that it delays. “one at
-  a time” sends a record when the last one was read, as LinkedIn's tool did in 2014.
-- What the disk and loopback can do is measured in every round, without a broker. “disk write” is the best of
+- `cordwood` and `cordwood, os` differ only in the wait for the disk. Their difference is the cost of that wait.
+- A latency counts from the time at which a record was due to be sent, so that a stall counts for every record that it
+  delays. “one at a time” sends a record when the last one was read, as LinkedIn's tool did in 2014.
+- Disk and loopback are measured in every round, without a broker. “disk write” is the best of
   several sizes of appends that are flushed one by one. All replicas count there, as all of them are on this one
   disk.
 """
@@ -125,7 +123,7 @@ def _lines(measured: MeasuredRun) -> Iterator[str]:
     share = measured.about.get("warm_up_share")
     each_line = EACH_LINE.format(share=share) if share else ""
     yield METHOD.format(partitions=PARTITIONS, warm_up=f"{WARM_UP.records:,}", each_line=each_line, settings=settings)
-    yield "## What was run on what"
+    yield "## Environment of the run"
     yield ""
     rounds = int(measured.about["rounds"])
     yield f"- {measured.about['at'][:10]}, {'a single round' if rounds == 1 else f'{rounds} rounds'}."

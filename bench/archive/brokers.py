@@ -1,4 +1,4 @@
-"""Brokers with an archive, and what they say of it over HTTP and show on their disks."""
+"""Brokers with an archive: its state over HTTP and on their disks."""
 
 import json
 import os

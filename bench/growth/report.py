@@ -19,9 +19,10 @@ HEAD = (
 
 <!-- Made by `python docs/generate` from docs/results/growth.jsonl, which `make growth RECORD=…` writes. -->
 
-What a broker costs as there is more of something. Costs are processor time of the broker's process; what consumers
-wait for, and starts and failovers, are times on a clock. """
-    + f"Flat is what grows by no more than {FLAT} times from the first point to the last."
+The cost of a broker as partitions, connections, consumers, records, logs or brokers grow. Costs are processor time of
+the broker's process; waits of consumers, starts and failovers are elapsed times. A curve is
+"""
+    + f"flat if it grows by no more than {FLAT} times from the first point to the last."
 )
 NONE = f"""{HEAD}
 

@@ -1,4 +1,4 @@
-"""The records of a topic that are only in the archive, for comparison with what clients know."""
+"""The records of a topic that are only in the archive, for comparison with the clients' histories."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Requests of the second transaction protocol (KIP-890), which no Python client speaks, made as Java's client does."""
+"""Requests of the second transaction protocol (KIP-890), which no Python client has, as Java's client sends them."""
 
 import random
 import time

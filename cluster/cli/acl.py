@@ -196,7 +196,7 @@ def remove(
 ) -> None:
     """Remove ACLs. The options are those of `add`; what is left out matches every ACL.
 
-    The same options as for `add` remove what that has added.
+    With the options of an earlier `add`, its ACLs are removed.
     """
     patterns = _patterns(topics, groups, transactional_ids, delegation_tokens, user_principals, cluster, prefixed)
     if not (patterns or allowed or denied):

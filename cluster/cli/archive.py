@@ -108,7 +108,7 @@ def sweep(
     ] = 24,
     as_json: AsJson = False,
 ) -> None:
-    """List, and with --delete remove, objects that no manifest has. Brokers sweep by themselves what they know of."""
+    """List, and with --delete remove, objects that no manifest has. Brokers sweep the leftovers that they know of."""
 
     async def work() -> tuple[int, int]:
         from cordwood.archive import sweep as sweeping

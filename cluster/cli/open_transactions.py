@@ -1,4 +1,4 @@
-"""Open transactions, as leaders of partitions and coordinators know them, collected with kafka-python."""
+"""Open transactions of partition leaders and coordinators, collected with kafka-python."""
 
 import time
 from collections import defaultdict

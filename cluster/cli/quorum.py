@@ -68,7 +68,7 @@ def add(
 
 @app.command()
 def remove(broker: Broker, servers: BootstrapServers = DEFAULT_SERVERS, command_config: CommandConfig = None) -> None:
-    """Take the vote from a broker, whether it runs or not. A removed leader hands the lead over."""
+    """Take the vote from a broker, whether it runs or not. A removed leader hands its leadership over."""
     _remove(target_of(servers, command_config), broker)
 
 

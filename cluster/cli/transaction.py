@@ -241,7 +241,7 @@ def abort(
 ) -> None:
     """Abort a hanging transaction in one partition, by an abort marker that no coordinator writes.
 
-    A transaction that its coordinator still knows is refused: it ends by itself, at the latest after its timeout.
+    A transaction that its coordinator still knows is refused: the coordinator ends it, at the latest after its timeout.
     """
     if start_offset is None and producer_id is None:
         raise Failure(

@@ -1,4 +1,4 @@
-"""Clock of group deadlines, which stands still while the event loop is paused.
+"""Clock of group deadlines, which does not advance while the event loop is paused.
 
 Heartbeats that arrived in a pause are read only after its timers. As no time passes for groups in a pause, it expires
 nothing, and no deadline has to be postponed.

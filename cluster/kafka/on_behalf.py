@@ -1,4 +1,4 @@
-"""The frame ON_BEHALF: a broker says for whom it sends the further requests of a connection.
+"""The frame ON_BEHALF: the user for whom a broker sends the further requests of a connection.
 
 The HTTP API of a broker asks other brokers on behalf of its users. The frame comes before the first request, has the
 shape of Kafka's frames and an API key out of a range that Kafka does not use, and has no response. Only an identity

@@ -1,4 +1,4 @@
-"""Bearer tokens: what a valid one says, and what it must claim. Their validation is in `jwt.py`."""
+"""Bearer tokens: the contents and required claims of a valid one. Their validation is in `jwt.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -156,7 +156,7 @@ def _check_addressee(claims: dict[str, Any], rules: TokenRules) -> None:
     audiences = [audience] if isinstance(audience, str) else audience
     if audiences is None and not rules.audiences:
         return
-    # As in Kafka, a token for somebody is not for a broker that has no name.
+    # As in Kafka, a token with an audience is not for a broker without one.
     if not isinstance(audiences, list) or not any(
         name in rules.audiences for name in audiences if isinstance(name, str)
     ):

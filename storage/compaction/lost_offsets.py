@@ -1,4 +1,4 @@
-"""Offsets that a compacted log has lost. A record that is gone may have been a tombstone: nothing else deletes its key.
+"""Offsets that a compacted log has lost. A lost record may have been a tombstone: nothing else deletes its key.
 
 A record that such a tombstone deletes must not come back. So a repair takes batches only from a replica that is
 compacted at least up to the last lost offset after the damage: it cannot have the record any more.

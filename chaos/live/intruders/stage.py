@@ -1,4 +1,4 @@
-"""A closed broker with a bystander and a watch, and what intruders know about it.
+"""A closed broker with a bystander and a watch, and the intruders' knowledge of it.
 
 | listener | protocol | who is let in |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (68): a member of a consumer group joins, lives, reports its partitions, and leaves (KIP-848).
+"""ConsumerGroupHeartbeat (68): joins a consumer group, renews a session, reports partitions, leaves (KIP-848).
 
 Version notes: 1 adds regular expressions, and the client makes its member id (KIP-1082).
 """

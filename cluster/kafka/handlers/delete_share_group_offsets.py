@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (92): deletes what a share group without members knows of topics (KIP-932)."""
+"""DeleteShareGroupOffsets (92): deletes the share states of topics for a share group without members (KIP-932)."""
 
 from kio.schema.delete_share_group_offsets.v0.request import (
     DeleteShareGroupOffsetsRequest,

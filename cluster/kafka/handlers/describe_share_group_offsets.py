@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (90): where share groups are on partitions: start offset and lag (KIP-932, KIP-1226).
+"""DescribeShareGroupOffsets (90): the start offsets and lags of share groups on partitions (KIP-932, KIP-1226).
 
 Version notes: 1 adds the lag: the records from the start offset on that are not delivered and done.
 """

@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (87): how far share groups are on partitions (KIP-932).
+"""ReadShareGroupStateSummary (87): the start offsets of share groups on partitions (KIP-932).
 
 Version notes: 1 adds the number of records whose delivery is complete (KIP-1226).
 """

@@ -1,4 +1,4 @@
-"""ShareAcknowledge (79): what a member of a share group says about records that it has acquired (KIP-932).
+"""ShareAcknowledge (79): acknowledgements of the records that a member of a share group has acquired (KIP-932).
 
 The answer comes once the share coordinator has stored it. A partition's acknowledgements count all or not at all.
 

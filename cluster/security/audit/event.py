@@ -1,4 +1,4 @@
-"""Audit events: what a line of the audit log says."""
+"""Audit events: the contents of a line of the audit log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

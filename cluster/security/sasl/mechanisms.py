@@ -1,4 +1,4 @@
-"""The SASL mechanisms that a broker knows, by name."""
+"""The SASL mechanisms of a broker, by name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

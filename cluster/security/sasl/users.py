@@ -1,4 +1,4 @@
-"""Users with SCRAM credentials, and decoys for unknown names, so that an answer does not say whether a user exists."""
+"""Users with SCRAM credentials, and decoys for unknown names, so that an answer does not show whether a user exists."""
 
 import hashlib
 import hmac
