@@ -134,11 +134,15 @@ async def take_records(asked: ApiRequest[Nothing, Taking]) -> TakenRecords:
         context.cluster, group_id, wanted.topics, wanted.max_records, wanted.max_bytes, wanted.wait_ms / 1000
     )
     topics = context.image.topics_by_id
-    records = [
-        _written(topics[one.place.topic_id].name, one, wanted)
-        async for one in context.turns.each(taken)
-        if one.place.topic_id in topics
-    ]
+    try:
+        records = [
+            _written(topics[one.place.topic_id].name, one, wanted)
+            async for one in context.turns.each(taken)
+            if one.place.topic_id in topics
+        ]
+    except asyncio.CancelledError:
+        context.queues.give_back(taken)
+        raise
     return TakenRecords(records, lock_ms)
 
 

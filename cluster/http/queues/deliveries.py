@@ -35,8 +35,6 @@ class HttpDelivery:
     secret: bytes
     leader: int
     """The leader that gave the record: only in the session there is it locked."""
-    is_settling: bool = False
-    """True while an acknowledgement is on its way."""
 
 
 class Deliveries:

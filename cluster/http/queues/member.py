@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.bodies import Streams
 from cordwood.cluster.http.queues.acquired import AcquiredRecord, acquired_in, decode
-from cordwood.cluster.http.queues.deliveries import Deliveries, QueueOffset, QueuePartition
+from cordwood.cluster.http.queues.deliveries import Deliveries, QueueOffset, QueuePartition, record_of
 from cordwood.cluster.http.queues.membership import GroupMembership
 from cordwood.cluster.http.queues.session import GAP, RELEASE, RENEW, Ack, LeaderSession, SessionOver
 from cordwood.cluster.http.refusal import HttpRefusal, refusal_of, status_of
@@ -80,6 +80,17 @@ class QueueClient:
     """The leaders that had nothing for it."""
 
 
+@dataclass(eq=False, slots=True)
+class Settlement:
+    """Acknowledgements of one type that are on their way to one leader."""
+
+    acknowledge_type: int
+    receipts: list[Receipt] = field(default_factory=list)
+    task: "asyncio.Task[None]" = field(init=False)
+    outcomes: dict[Receipt, ErrorCode] = field(default_factory=dict)
+    """Complete once the task has ended, unless the member was closed meanwhile."""
+
+
 class QueueContext(NamedTuple):
     """What a member uses of its broker."""
 
@@ -111,6 +122,8 @@ class QueueMember:
         """The leaders that are being polled."""
         self._ready: deque[Ready] = deque()
         self._waiting: deque[QueueClient] = deque()
+        self._settling: dict[Receipt, Settlement] = {}
+        """The receipts whose acknowledgements are on their way."""
         self._tasks = Tasks()
         self._used_at = self._now()
         self.deliveries = Deliveries()
@@ -160,35 +173,37 @@ class QueueMember:
             return future.result()
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                # The client is gone: the records go to the next one at once.
-                receipts = [taken.receipt for taken in future.result().records]
-                self._tasks.spawn(self.acknowledge(receipts, RELEASE))
+                self.give_back(future.result().records)
             raise
         finally:
             self._used_at = self._now()
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
 
+    def give_back(self, taken: Iterable[Taken]) -> None:
+        """Release the records of a client that is gone: they go to the next one at once."""
+        self._tasks.spawn(self.acknowledge([one.receipt for one in taken], RELEASE), "give records back")
+
     async def acknowledge(self, receipts: Sequence[Receipt], acknowledge_type: int) -> list[ErrorCode]:
-        """Acknowledge deliveries. Return the outcome of each."""
+        """Acknowledge deliveries. Return the outcome of each.
+
+        An acknowledgement goes on if its client is gone. A request that repeats it waits for the same outcome, and one
+        of another type is handled after it.
+        """
         self._used_at = self._now()
-        outcomes = [ErrorCode.invalid_record_state] * len(receipts)
-        by_leader: defaultdict[int, list[int]] = defaultdict(list)
-        for at, receipt in enumerate(receipts):
-            found = self.deliveries.find(receipt)
-            if found is None:
-                if self.deliveries.was_done(receipt, acknowledge_type):
-                    outcomes[at] = ErrorCode.none
-            elif not found.is_settling:
-                found.is_settling = True
-                by_leader[found.leader].append(at)
-        await asyncio.gather(
-            *(
-                self._settle(leader, wanted, receipts, acknowledge_type, outcomes)
-                for leader, wanted in by_leader.items()
-            )
-        )
-        return outcomes
+        outcomes: dict[Receipt, ErrorCode] = {}
+        left = list(dict.fromkeys(receipts))
+        while left:
+            settlements = self._begin_to_settle(left, acknowledge_type, outcomes)
+            if settlements:
+                await asyncio.wait({settlement.task for settlement in settlements.values()})
+            left = []
+            for receipt, settlement in settlements.items():
+                if settlement.acknowledge_type == acknowledge_type:
+                    outcomes[receipt] = settlement.outcomes.get(receipt, ErrorCode.request_timed_out)
+                else:
+                    left.append(receipt)
+        return [outcomes[receipt] for receipt in receipts]
 
     def lock_ms(self) -> int:
         """Return the duration of locks, as the leaders said last."""
@@ -207,31 +222,50 @@ class QueueMember:
             acks = [Ack(one.place, one.record.offset, one.record.offset, RELEASE) for one in released]
             self._acknowledge_later(session, acks)
 
-    async def _settle(
-        self,
-        leader: int,
-        wanted: Sequence[int],
-        receipts: Sequence[Receipt],
-        acknowledge_type: int,
-        outcomes: list[ErrorCode],
-    ) -> None:
+    def _begin_to_settle(
+        self, receipts: Iterable[Receipt], acknowledge_type: int, outcomes: dict[Receipt, ErrorCode]
+    ) -> dict[Receipt, Settlement]:
+        """Note the outcomes that are known. Return the settlements of the other receipts, which are under way."""
+        self.deliveries.expire(int(self._now() * 1000))
+        new: dict[int, Settlement] = {}
+        settlements: dict[Receipt, Settlement] = {}
+        for receipt in receipts:
+            settlement = self._settling.get(receipt)
+            if settlement is None and (found := self.deliveries.find(receipt)) is not None:
+                settlement = new.get(found.leader)
+                if settlement is None:
+                    settlement = new[found.leader] = Settlement(acknowledge_type)
+                    # The task begins later: by then the settlement has all its receipts.
+                    settlement.task = self._tasks.spawn(self._settle(found.leader, settlement), "settle records")
+                settlement.receipts.append(receipt)
+                self._settling[receipt] = settlement
+            if settlement is not None:
+                settlements[receipt] = settlement
+            else:
+                is_done = self.deliveries.was_done(receipt, acknowledge_type)
+                outcomes[receipt] = ErrorCode.none if is_done else ErrorCode.invalid_record_state
+        return settlements
+
+    async def _settle(self, leader: int, settlement: Settlement) -> None:
         """Acknowledge the deliveries of one leader, and note the outcomes."""
         session = self._sessions.get(leader)
-        if session is None or not session.is_open:
-            self.deliveries.end_session(leader)
-            return
-        places = [QueuePartition(receipts[at].topic_id, receipts[at].partition) for at in wanted]
-        acks = [
-            Ack(place, receipts[at].offset, receipts[at].offset, acknowledge_type)
-            for place, at in zip(places, wanted, strict=True)
-        ]
+        try:
+            if session is None or not session.is_open:
+                self.deliveries.end_session(leader)
+                settlement.outcomes = dict.fromkeys(settlement.receipts, ErrorCode.invalid_record_state)
+            else:
+                await self._settle_in(session, settlement)
+        finally:
+            for receipt in settlement.receipts:
+                del self._settling[receipt]
+
+    async def _settle_in(self, session: LeaderSession, settlement: Settlement) -> None:
+        receipts, acknowledge_type = settlement.receipts, settlement.acknowledge_type
+        acks = [Ack(*record_of(receipt), receipt.offset, acknowledge_type) for receipt in receipts]
         codes = await session.acknowledge(acks)
         until_ms = int(self._now() * 1000) + session.lock_ms
-        for at, code in zip(wanted, codes, strict=True):
-            receipt, outcomes[at] = receipts[at], code
-            found = self.deliveries.find(receipt)
-            if found is not None:
-                found.is_settling = False
+        for receipt, code in zip(receipts, codes, strict=True):
+            settlement.outcomes[receipt] = code
             if code is ErrorCode.none and acknowledge_type == RENEW:
                 self.deliveries.renew(receipt, until_ms)
             elif code is ErrorCode.none:
@@ -321,15 +355,18 @@ class QueueMember:
         now = self._now()
         wanted = min(sum(waiter.records_max for waiter in waiting), FETCH_RECORDS_MAX)
         poll_s = BUSY_POLL_S if len(self.deliveries) else POLL_S
-        wait_s = min(max(max(waiter.deadline for waiter in waiting) - now, 0.0), poll_s)
+        # Clients whose time is over wait for another leader, which is slow: this one is not asked all the time.
+        wait_s = min(max(max(waiter.deadline for waiter in waiting) - now, BUSY_POLL_S), poll_s)
         if any(session.leader not in waiter.asked for waiter in waiting):
             # A client that waits for records of any leader hears of this one's first.
             wait_s = 0.0
         response = await session.fetch(places, wanted, wait_s)
-        is_served = True
+        acquired_at, is_served = self._now(), True
         for topic in response.responses:
             for row in topic.partitions:
-                is_served &= await self._take_in(session, QueuePartition(topic.topic_id, row.partition_index), row)
+                is_served &= await self._take_in(
+                    session, QueuePartition(topic.topic_id, row.partition_index), row, acquired_at
+                )
         for waiter in waiting:
             waiter.asked.add(session.leader)
         self._serve()
@@ -338,15 +375,14 @@ class QueueMember:
         self._feed()
         return is_served
 
-    async def _take_in(self, session: LeaderSession, place: QueuePartition, row: Any) -> bool:
+    async def _take_in(self, session: LeaderSession, place: QueuePartition, row: Any, acquired_at: float) -> bool:
         """Take the acquired records of a partition. Return whether the leader served it. Raises HttpRefusal."""
         code = row.error_code
         if code is not ErrorCode.none:
             if status_of(code) == DENIED:
                 raise refusal_of(code, row.error_message)
             return False
-        acquired_at, lock_s = self._now(), session.lock_ms / 1000
-        acquired = acquired_in(row)
+        lock_s, acquired = session.lock_ms / 1000, acquired_in(row)
         decoded = await decode(bytes(row.records or b""), acquired, self._context.decoding, self._context.streams)
         self._ready += [Ready(place, record, session, acquired_at, lock_s) for record in decoded.records]
         gaps = [Ack(place, gap.start, gap.stop - 1, GAP) for gap in decoded.gaps]

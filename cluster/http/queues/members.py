@@ -7,7 +7,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.queues.measures import QueueMeasures
-from cordwood.cluster.http.queues.member import QueueContext, QueueMember, TakeAnswer
+from cordwood.cluster.http.queues.member import QueueContext, QueueMember, TakeAnswer, Taken
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.operations.queue_receipts import Receipt
@@ -34,7 +34,7 @@ class QueueMembers:
         self._by_number: dict[int, QueueMember] = {}
         self._next_number = 1
         self._tasks = Tasks()
-        self._looking: asyncio.Task[None] | None = None
+        self._is_looking = False
         self.measures = measures
         measures.held = lambda: self.held
 
@@ -65,6 +65,12 @@ class QueueMembers:
         self.measures.taken_records += len(answer.records)
         return answer
 
+    def give_back(self, taken: Sequence[Taken]) -> None:
+        """Release the records of an answer whose client is gone."""
+        member = self._by_number.get(taken[0].receipt.member) if taken else None
+        if member is not None:
+            member.give_back(taken)
+
     async def acknowledge(
         self, group_id: str, receipts: Sequence[Receipt | None], acknowledge_type: int
     ) -> tuple[list[ErrorCode], int]:
@@ -87,8 +93,6 @@ class QueueMembers:
 
     async def close(self) -> None:
         """Leave all groups."""
-        if self._looking is not None:
-            self._looking.cancel()
         members = list(self._by_number.values())
         self._members.clear()
         self._by_number.clear()
@@ -111,8 +115,9 @@ class QueueMembers:
             number, member_id, group_id, topics, own, self._context
         )
         member.start()
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+        if not self._is_looking:
+            self._is_looking = True
+            self._tasks.repeat(self._look, "look after queues")
         return member
 
     def _make_room(self) -> None:
@@ -132,9 +137,11 @@ class QueueMembers:
         self._tasks.spawn(member.close(), "leave a queue's group")
 
     async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            for key, member in list(self._members.items()):
+        await asyncio.sleep(LOOK_S)
+        for key, member in list(self._members.items()):
+            if self._members.get(key) is member:
                 member.look()
                 if member.is_idle or (member.refusal is not None and member.is_free):
                     self._end(key)
+            # Thousands of locks of a member may have ended.
+            await asyncio.sleep(0)

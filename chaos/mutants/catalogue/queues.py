@@ -1,0 +1,91 @@
+"""Mutants of queues over HTTP: what clients hold, and what a member owes the leaders."""
+
+from cordwood.chaos.mutants.mutant import Mutant
+
+DELIVERIES, MEMBER, SESSION = (f"cluster/http/queues/{name}.py" for name in ("deliveries", "member", "session"))
+STUCK = "A record that no client works on stays locked until its lock ends."
+REFUSED = "A client whose acknowledgement is done, or would be, is refused."
+
+MUTANTS = (
+    Mutant(
+        "ready-records-survive-their-session",
+        MEMBER,
+        "            self._ready = deque(one for one in self._ready if one.session is not session)\n",
+        "",
+        "The records that no client has yet end with the session in which they were acquired.",
+        "A client gets records that the leader has given to another member.",
+    ),
+    Mutant(
+        "records-of-gone-clients-stay-locked",
+        MEMBER,
+        "                self.give_back(future.result().records)\n",
+        "                pass\n",
+        "The records of a client that is gone are released.",
+        STUCK,
+    ),
+    Mutant(
+        "stale-ready-records-are-kept",
+        MEMBER,
+        "            acks = [Ack(one.place, one.record.offset, one.record.offset, RELEASE) for one in released]\n"
+        "            self._acknowledge_later(session, acks)\n",
+        "            released.clear()\n",
+        "Records that no client takes are released before their lock ends.",
+        STUCK,
+    ),
+    Mutant(
+        "closed-members-keep-their-sessions",
+        MEMBER,
+        "            await session.close()\n        self._sessions.clear()\n",
+        "            pass\n        self._sessions.clear()\n",
+        "A member that leaves its group releases its records at once.",
+        STUCK,
+    ),
+    Mutant(
+        "the-longest-lock-counts",
+        MEMBER,
+        "        until = min(ready.acquired_at",
+        "        until = max(ready.acquired_at",
+        "The lock of an answer is that of its record whose lock ends first.",
+        "A client works on a record that has been delivered again.",
+    ),
+    Mutant(
+        "acknowledgements-end-with-their-client",
+        MEMBER,
+        "                await asyncio.wait({settlement.task for settlement in settlements.values()})\n",
+        "                await asyncio.gather(*{settlement.task for settlement in settlements.values()})\n",
+        "An acknowledgement goes on if its client is gone, and a repeat gets its outcome.",
+        REFUSED,
+    ),
+    Mutant(
+        "acknowledgements-do-not-wait-for-renewals",
+        MEMBER,
+        "                    left.append(receipt)\n",
+        "                    outcomes[receipt] = ErrorCode.invalid_record_state\n",
+        "A request waits for those of other types that its receipts are in.",
+        REFUSED,
+    ),
+    Mutant(
+        "ended-sessions-keep-lock-timers",
+        DELIVERIES,
+        "if delivery.leader == leader]:\n            del self._held[record]\n            self._locks.remove(record)\n",
+        "if delivery.leader == leader]:\n            del self._held[record]\n",
+        "The timers of locks end with their session.",
+        "The end of a lock that is no more fails, and no later lock ends.",
+    ),
+    Mutant(
+        "revoked-partitions-stay-in-the-session",
+        SESSION,
+        "self._known - places\n",
+        "frozenset[QueuePartition]()\n",
+        "Partitions that the group has taken away are forgotten in the session.",
+        "A member acquires records of partitions that are assigned to others.",
+    ),
+    Mutant(
+        "one-bad-receipt-fails-all",
+        SESSION,
+        "            if code is ErrorCode.invalid_record_state and len(of_place) > 1:\n",
+        "            if False:\n",
+        "A receipt whose lock has ended costs only itself.",
+        REFUSED,
+    ),
+)

@@ -1,0 +1,201 @@
+"""The members of share groups that a broker keeps for HTTP clients, at whole brokers in simulated time."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+from queue_fixture import QueueFixture, values_of, with_queues
+
+from cordwood.cluster.http.queues.member import PATIENCE_S
+from cordwood.cluster.http.queues.session import ACCEPT, RELEASE, RENEW, Ack
+
+LOCK_S = 30.0
+"""The broker's default, as of Kafka."""
+E = ErrorCode
+
+
+def test_a_take_after_a_closed_session_has_a_new_one() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a", "b", "c")
+        lost = await queue.take(1, bytes_max=1)
+        (session,) = queue.member._sessions.values()
+        session._connection.close()
+        assert await queue.send(ACCEPT, *lost.records) == [E.invalid_record_state], "the leader has released it"
+        assert await queue.values() == ["a", "b", "c"]
+
+    with_queues(story)
+
+
+def test_records_that_no_client_has_end_with_their_session() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a", "b", "c")
+        assert await queue.values(3, bytes_max=1) == ["a"]
+        (session,) = queue.member._sessions.values()
+        session._connection.close()
+        queue.member._drop_session(session.leader)
+        again = await queue.take(3)
+        assert values_of(again) == ["a", "b", "c"]
+        assert {taken.record.delivery_count for taken in again.records} <= {1, 2}
+        await queue.acknowledge(*again.records)
+
+    with_queues(story)
+
+
+def test_a_client_that_is_gone_when_its_records_arrive_gives_them_back() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        await queue.acknowledge(*(await queue.take()).records)
+        taking = asyncio.ensure_future(queue.take(wait_s=20))
+        await asyncio.sleep(1)
+        (client,) = queue.member._waiting
+        client.answer.add_done_callback(lambda _: taking.cancel())
+        await queue.group.produce("b")
+        await asyncio.wait((taking,))
+        assert taking.cancelled()
+        began = asyncio.get_running_loop().time()
+        again = await queue.take(wait_s=LOCK_S + 5)
+        assert [taken.record.delivery_count for taken in again.records] == [2]
+        assert asyncio.get_running_loop().time() - began < LOCK_S / 2
+
+    with_queues(story)
+
+
+def test_partitions_that_the_group_takes_away_are_forgotten_in_the_session() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        await queue.acknowledge(*(await queue.take()).records)
+        assert queue.session_partitions() == {0, 1}
+        (place, _) = sorted(queue.member._membership.places)
+        queue.member._membership.places = frozenset({place})
+        assert await queue.values(wait_s=0) == []
+        assert queue.session_partitions() == {place.partition}
+
+    with_queues(story)
+
+
+def test_a_receipt_without_a_lock_costs_only_itself() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a", "b", "c", "d", "e")
+        records = (await queue.take(5)).records
+        session = queue.member._sessions[1]
+        # The leader does not know the lock any more, and the member does not know that.
+        assert await session.acknowledge([Ack(records[3].place, 3, 3, RELEASE)]) == [E.none]
+        outcomes = await queue.send(ACCEPT, *records)
+        assert outcomes == [E.none] * 3 + [E.invalid_record_state] + [E.none]
+        assert await queue.values() == ["d"]
+
+    with_queues(story)
+
+
+def test_the_lock_of_an_answer_is_that_of_its_first_record_to_be_released() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.add_broker()
+        await queue.create("spread", 1, 2)
+        spread = {"topics": ("spread",)}
+        assert await queue.values(wait_s=5, **spread) == []
+        gone = asyncio.ensure_future(queue.take(wait_s=5, **spread))
+        await asyncio.sleep(0.1)
+        gone.cancel()
+        await queue.group.produce("a", topic="spread")
+        await asyncio.sleep(0.2)
+        await queue.produce_there("spread", 1, "b")
+        await asyncio.sleep(0.05)
+        answer = await queue.take(**spread)
+        assert values_of(answer) == ["a", "b"]
+        assert answer.lock_ms <= (LOCK_S - 0.2) * 1000
+
+    with_queues(story)
+
+
+def test_a_closed_member_releases_its_records_at_once() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        assert await queue.values() == ["a"]
+        await queue.member.close()
+        assert (await queue.share_member().fetch(wait_s=LOCK_S / 2)).values == [b"a"]
+
+    with_queues(story)
+
+
+def test_records_that_no_client_takes_are_released_before_their_lock_ends() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a", "b")
+        began = asyncio.get_running_loop().time()
+        assert await queue.values(2, bytes_max=1) == ["a"]
+        fetched = await queue.share_member().fetch(wait_s=LOCK_S)
+        assert fetched.values == [b"b"]
+        assert asyncio.get_running_loop().time() - began < LOCK_S / 2
+
+    with_queues(story)
+
+
+def test_an_acknowledgement_goes_on_without_its_client_and_may_be_repeated() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a", "b")
+        first, second = (await queue.take()).records
+        lost = asyncio.ensure_future(queue.send(ACCEPT, first))
+        await asyncio.sleep(0)
+        lost.cancel()
+        assert await queue.send(ACCEPT, first) == [E.none]
+        lost = asyncio.ensure_future(queue.send(ACCEPT, second))
+        await asyncio.sleep(0)
+        lost.cancel()
+        await asyncio.sleep(1)
+        assert await queue.send(ACCEPT, second) == [E.none]
+        assert (await queue.group.stored()).start_offset == 2
+
+    with_queues(story)
+
+
+def test_requests_that_overlap_have_one_outcome() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a", "b")
+        records = (await queue.take()).records
+        sent = [queue.send(kind, *records) for kind in (ACCEPT, ACCEPT, RELEASE)]
+        assert await asyncio.gather(*sent) == [[E.none] * 2, [E.none] * 2, [E.invalid_record_state] * 2]
+
+    with_queues(story)
+
+
+def test_an_acknowledgement_waits_for_the_renewal_before_it() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        records = (await queue.take()).records
+        sent = [queue.send(kind, *records) for kind in (RENEW, ACCEPT)]
+        assert await asyncio.gather(*sent) == [[E.none]] * 2
+
+    with_queues(story)
+
+
+def test_a_receipt_that_is_sent_twice_in_a_request_counts_once() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        (record,) = (await queue.take()).records
+        assert await queue.send(ACCEPT, record, record) == [E.none] * 2
+
+    with_queues(story)
+
+
+def test_an_acknowledgement_that_a_stop_interrupts_is_unknown() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        (record,) = (await queue.take()).records
+        sending = asyncio.ensure_future(queue.send(ACCEPT, record))
+        await asyncio.sleep(0)
+        await queue.queues.close()
+        assert await sending == [E.request_timed_out]
+
+    with_queues(story)
+
+
+def test_a_leader_that_is_out_of_reach_does_not_keep_others_busy() -> None:
+    async def story(queue: QueueFixture) -> None:
+        host = await queue.add_broker()
+        await queue.create("spread", 1, 2)
+        assert await queue.values(wait_s=5, topics=("spread",)) == []
+        host.pause()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await queue.values(wait_s=0, topics=("spread",)) == []
+        assert loop.time() - began < PATIENCE_S + 1
+
+    with_queues(story)
