@@ -7,7 +7,7 @@ of transactions and their markers are Kafka's (`ProducerAppendInfo`, `ProducerSt
 import heapq
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cordwood.storage.batch import TRANSACTIONAL, BatchHeader
@@ -30,10 +30,10 @@ SEQUENCE_MAX = 0x7FFFFFFF
 FIRST_OF_ONE_BATCH = 1 << 62
 """First of the producer ids that are never allocated: each stands for a single batch that may be sent again."""
 ONE_BATCH_PRODUCERS_MAX = 5000
-"""Limit of such producers, the latest ones: about 1 KB of memory each."""
+"""Limit of such producers, the latest ones: some 300 bytes of memory each."""
 PRODUCERS_MAX = 10_000
-"""Limit of a log's producers without an ongoing transaction, about 1 KB of memory each. Past it the oldest tenth is
-removed together."""
+"""Limit of a log's producers without an ongoing transaction, at most some 600 bytes of memory each. Past it the oldest
+tenth is removed together."""
 NO_COORDINATOR_EPOCH = -1
 NO_MARKER = -1
 _PRODUCER = struct.Struct(">qhqB")
@@ -66,8 +66,9 @@ class ProducerStateEntry:
     epoch: int
     last_timestamp: int
     """Time of its last append to the log (milliseconds), for expiry."""
-    batches: list[KnownBatch] = field(default_factory=list)
-    """The last BATCHES_REMEMBERED. A deque would take 600 bytes for the only batch of an open transaction."""
+    packed: bytes = b""
+    """The last BATCHES_REMEMBERED, as a snapshot has them: 24 bytes each. There may be hundreds of thousands of open
+    transactions, and a list with a tuple of numbers takes 180 bytes for the only batch of one."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """Epoch of the transaction coordinator that wrote the last marker."""
     marker_offset: int = NO_MARKER
@@ -77,7 +78,11 @@ class ProducerStateEntry:
     @property
     def end(self) -> int:
         """End offset of its last batch or marker; 0 for none."""
-        return max(self.batches[-1].end_offset if self.batches else 0, self.marker_offset + 1)
+        return max(_BATCH.unpack_from(self.packed, -_BATCH.size)[-1] if self.packed else 0, self.marker_offset + 1)
+
+    @property
+    def batches(self) -> list[KnownBatch]:
+        return [KnownBatch._make(fields) for fields in _BATCH.iter_unpack(self.packed)]
 
     @property
     def is_in_transactions(self) -> bool:
@@ -86,7 +91,9 @@ class ProducerStateEntry:
 
     @property
     def next_sequence(self) -> int:
-        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX
+        """The sequence number after its last batch, which there must be."""
+        last_sequence: int = _BATCH.unpack_from(self.packed, -_BATCH.size)[1]
+        return (last_sequence + 1) & SEQUENCE_MAX
 
     def duplicate_of(self, header: BatchHeader) -> KnownBatch:
         """Return the batch with the same sequence numbers. Raises OutOfOrderSequence if it is not known."""
@@ -124,7 +131,7 @@ class ProducersSnapshot(NamedTuple):
 
 
 class Producers:
-    """Idempotent producers of one log, and their transactions. No two entries share a list of batches."""
+    """Idempotent producers of one log, and their transactions."""
 
     __slots__ = ("_by_id", "_frozen", "_of_one_batch", "transactions")
 
@@ -164,7 +171,7 @@ class Producers:
         if header.producer_epoch > known.epoch:
             if header.base_sequence > 0:
                 raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} must begin at sequence 0")
-        elif known.batches and header.base_sequence != known.next_sequence and header.base_sequence >= 0:
+        elif known.packed and header.base_sequence != known.next_sequence and header.base_sequence >= 0:
             return known.duplicate_of(header)
         if known.current_transaction_first_offset >= 0 and not header.attributes & TRANSACTIONAL:
             raise InvalidTransactionState(f"producer {header.producer_id} has a transaction, and the batch is outside")
@@ -173,7 +180,7 @@ class Producers:
     def next_sequence(self, producer_id: int, epoch: int) -> int | None:
         """Return the sequence number after the producer's last batch of that epoch; None if the log has none."""
         known = self._by_id.get(producer_id)
-        return None if known is None or not known.batches or known.epoch != epoch else known.next_sequence
+        return None if known is None or not known.packed or known.epoch != epoch else known.next_sequence
 
     def check_marker(self, producer: ProducerIdAndEpoch, marker: EndTransactionMarker, *, is_v2: bool) -> None:
         """Check whether a leader may append the marker. Raises StaleProducerEpoch, TransactionCoordinatorFenced.
@@ -207,7 +214,7 @@ class Producers:
     def has_batches(self, producer_id: int) -> bool:
         """Return whether the log knows a batch of the producer's epoch."""
         known = self._by_id.get(producer_id)
-        return known is not None and bool(known.batches)
+        return known is not None and bool(known.packed)
 
     def appended(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
         """Record that the batch, of no transaction, is in the log from `base_offset` to `end_offset`."""
@@ -215,17 +222,12 @@ class Producers:
         if known is None or header.producer_epoch > known.epoch:
             known = self._begin_epoch(header, known, base_offset, timestamp)
         elif self._frozen and self._frozen.get(header.producer_id) is known:
-            known = self._by_id[header.producer_id] = replace(known, batches=known.batches[:])
+            known = self._by_id[header.producer_id] = replace(known)
         if timestamp > known.last_timestamp:
             known.last_timestamp = timestamp
         if header.base_sequence >= 0:
-            batch = KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset)
-            if known.batches:
-                known.batches.append(batch)
-                del known.batches[:-BATCHES_REMEMBERED]
-            else:
-                # A list that grows has room for four.
-                known.batches = [batch]
+            batch = _BATCH.pack(header.base_sequence, header.last_sequence, base_offset, end_offset)
+            known.packed = (known.packed + batch)[-BATCHES_REMEMBERED * _BATCH.size :]
 
     def appended_in_transaction(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
         """Record a batch as `appended` does: its producer's transaction begins with it, or goes on."""
@@ -244,7 +246,7 @@ class Producers:
             header.producer_epoch, timestamp, coordinator_epoch=marker.coordinator_epoch, marker_offset=offset
         )
         if former is not None and former.epoch == header.producer_epoch:
-            ended.batches = former.batches[:]
+            ended.packed = former.packed
         replaced = ReplacedEntry(offset, producer_id, former)
         transactions.replaces(replaced)
         transactions.end = offset + 1
@@ -296,13 +298,12 @@ class Producers:
             else:
                 self._by_id[producer_id] = former
         for producer_id, producer in list(self._by_id.items()):
-            while producer.batches and producer.batches[-1].end_offset > end:
-                producer.batches.pop()
+            producer.packed = _below(end, producer.packed)
             if producer.current_transaction_first_offset >= end:
                 producer.current_transaction_first_offset = NO_TRANSACTION
             if producer.marker_offset >= end:
                 producer.marker_offset = NO_MARKER
-            if not producer.batches and not producer.is_in_transactions:
+            if not producer.packed and not producer.is_in_transactions:
                 del self._by_id[producer_id]
         self.transactions.truncate_end(end)
         if again is not None:
@@ -315,9 +316,9 @@ class Producers:
             producer.current_transaction_first_offset = NO_TRANSACTION
         for producer_id, producer in again:
             known = self._by_id.get(producer_id)
-            if not producer.batches and known is not None and known.epoch == producer.epoch:
+            if not producer.packed and known is not None and known.epoch == producer.epoch:
                 # The batches before its marker were not read again.
-                producer.batches = known.batches[:]
+                producer.packed = known.packed
             self._by_id[producer_id] = producer
 
     def snapshot(self, end: int) -> ProducersSnapshot:
@@ -362,7 +363,7 @@ class Producers:
             following = later.get(producer_id)
             if former is not None and following is not None and former.epoch == following.epoch:
                 # Within an epoch the batches go on after a marker: both entries have the same ones.
-                former.batches = following.batches[:]
+                former.packed = following.packed
             if former is not None:
                 later[producer_id] = former
         self.transactions.replaced = replaced
@@ -405,25 +406,33 @@ def before_transactions(snapshot: bytes) -> bytes | None:
     return None if end_of_transactions else snapshot[_TRANSACTIONS.size :]
 
 
+def _below(end: int, packed: bytes) -> bytes:
+    """Return those of a producer's batches that end at or below `end`."""
+    size = len(packed)
+    while size and _BATCH.unpack_from(packed, size - _BATCH.size)[-1] > end:
+        size -= _BATCH.size
+    return packed[:size]
+
+
 def _is_known_at(end: int, producer: ProducerStateEntry) -> bool:
     """Return whether the log below `end` has a batch or a marker of the producer."""
     return (
-        any(batch.end_offset <= end for batch in producer.batches)
+        bool(_below(end, producer.packed))
         or 0 <= producer.marker_offset < end
         or 0 <= producer.current_transaction_first_offset < end
     )
 
 
 def _encoded(producer_id: int, producer: ProducerStateEntry, end: int) -> bytes:
-    batches = [batch for batch in producer.batches if batch.end_offset <= end]
+    batches = _below(end, producer.packed)
     first_offset = producer.current_transaction_first_offset
     first_offset = first_offset if first_offset < end else NO_TRANSACTION
     is_in_transactions = producer.marker_offset != NO_MARKER or first_offset != NO_TRANSACTION
-    count = len(batches) | (_IS_IN_TRANSACTIONS if is_in_transactions else 0)
+    count = len(batches) // _BATCH.size | (_IS_IN_TRANSACTIONS if is_in_transactions else 0)
     out = [_PRODUCER.pack(producer_id, producer.epoch, producer.last_timestamp, count)]
     if is_in_transactions:
         out.append(_IN_TRANSACTIONS.pack(producer.coordinator_epoch, producer.marker_offset, first_offset))
-    out += [_BATCH.pack(*batch) for batch in batches]
+    out.append(batches)
     return b"".join(out)
 
 
@@ -437,7 +446,6 @@ def _decoded(content: bytes, position: int) -> tuple[int, ProducerStateEntry, in
             _IN_TRANSACTIONS.unpack_from(content, position)
         )
         position += _IN_TRANSACTIONS.size
-    for _ in range(count & ~_IS_IN_TRANSACTIONS):
-        known.batches.append(KnownBatch._make(_BATCH.unpack_from(content, position)))
-        position += _BATCH.size
-    return producer_id, known, position
+    end = position + (count & ~_IS_IN_TRANSACTIONS) * _BATCH.size
+    known.packed = content[position:end]
+    return producer_id, known, end

@@ -341,8 +341,8 @@ MUTANTS = (
     Mutant(
         "sequences-do-not-wrap",
         "storage/producers.py",
-        "        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX\n",
-        "        return self.batches[-1].last_sequence + 1\n",
+        "        return (last_sequence + 1) & SEQUENCE_MAX\n",
+        "        return last_sequence + 1\n",
         "Sequence 0 follows sequence 2^31 - 1.",
         "The broker refuses a producer that has sent 2 billion records.",
         Scenario.LOGS,
@@ -387,7 +387,7 @@ MUTANTS = (
     Mutant(
         "producers-without-batches-stay",
         "storage/producers.py",
-        "            if not producer.batches and not producer.is_in_transactions:\n"
+        "            if not producer.packed and not producer.is_in_transactions:\n"
         "                del self._by_id[producer_id]\n",
         "",
         "A truncation of all batches of a producer removes its state.",
