@@ -78,12 +78,15 @@ class Generator:
         return answer
 
 
+IN_PYTHON = Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
+
+
 def load_generator(home: Path, say: Callable[[str], None]) -> Generator:
     """Build the Go program into `home` and return it; otherwise the Python one, with a sentence about it to `say`."""
     program = home / "load"
     if shutil.which("go") is None:
         say("No Go on this machine: the load comes from Python, which measures itself above 0.5 M records/s.")
-        return _in_python()
+        return IN_PYTHON
     home.mkdir(parents=True, exist_ok=True)
     build = subprocess.run(
         ["go", "build", "-o", str(program), "."],
@@ -95,9 +98,5 @@ def load_generator(home: Path, say: Callable[[str], None]) -> Generator:
     )
     if build.returncode != 0:
         say(f"Go could not build bench/load, so the load comes from Python: {build.stderr.strip()[-500:]}")
-        return _in_python()
+        return IN_PYTHON
     return Generator(GO, (str(program),))
-
-
-def _in_python() -> Generator:
-    return Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))

@@ -17,6 +17,10 @@ class GeneratorMode(Enum):
     ONE_AT_A_TIME = "one-at-a-time"
     ONE_IN_FLIGHT = "one-in-flight"
     TRANSACTIONS = "transactions"
+    FLUSHED = "flushed"
+    """As many records as in a transaction, without one: the producer waits for their acknowledgements."""
+    PIPELINED = "pipelined"
+    """The same without a wait."""
     FAILOVER = "failover"
     SHARE = "share"
     SHARE_KILL = "share-kill"
@@ -46,7 +50,7 @@ class LoadLine:
     is_replicated: bool = False
     """Whether the line needs replicas to be of interest."""
     transaction_records: int = 0
-    """Records of each transaction; 0 without transactions."""
+    """Records of each transaction, and of what the modes without one count instead; 0 without transactions."""
     is_read_committed: bool = False
     """Whether consumers read only what is committed."""
     session_ms: int = 0

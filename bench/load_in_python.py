@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -40,6 +41,8 @@ def main() -> None:
         "one-at-a-time": one_at_a_time,
         "one-in-flight": one_in_flight,
         "transactions": transactions,
+        "flushed": flushed,
+        "pipelined": pipelined,
         "failover": failover,
     }
     parser = argparse.ArgumentParser(description=__doc__)
@@ -115,7 +118,7 @@ def _produce_share(work: argparse.Namespace, share: int) -> int:
         for begin in range(0, share, work.transaction_records):
             _commit(producer, work, min(work.transaction_records, share - begin), acknowledged)
         return failed
-    producer = Producer(_throughput(work) | {"acks": work.acks, "enable.idempotence": work.acks == "all"})
+    producer = _plain(work)
     _produce_all(producer, work, share, acknowledged)
     return failed + producer.flush(120)
 
@@ -156,21 +159,63 @@ def _commit(producer: Producer, work: argparse.Namespace, count: int, acknowledg
     producer.commit_transaction(30)
 
 
+def _flush(producer: Producer, work: argparse.Namespace, count: int, acknowledged: Acknowledged) -> None:
+    """Write that many records and wait until all of them are acknowledged."""
+    _produce_all(producer, work, count, acknowledged)
+    producer.flush(30)
+
+
+def _plain(work: argparse.Namespace) -> Producer:
+    return Producer(_throughput(work) | {"acks": work.acks, "enable.idempotence": work.acks == "all"})
+
+
 def transactions(work: argparse.Namespace) -> dict[str, Any]:
-    """Commit one transaction after the other. The first is not counted: the client connects meanwhile."""
+    """Commit one transaction after the other, and count them."""
+    return _in_parts(work, _transactional, _commit)
+
+
+def flushed(work: argparse.Namespace) -> dict[str, Any]:
+    """Do the same without transactions, and wait for the acknowledgements of each part instead."""
+    return _in_parts(work, _plain, _flush)
+
+
+def pipelined(work: argparse.Namespace) -> dict[str, Any]:
+    """Do the same without any wait between the parts."""
+    return _in_parts(work, _plain, _produce_all)
+
+
+def _in_parts(
+    work: argparse.Namespace,
+    connected: Callable[[argparse.Namespace], Producer],
+    write: Callable[[Producer, argparse.Namespace, int, Acknowledged], None],
+) -> dict[str, Any]:
+    """Write parts of `transaction_records` records for a time, one after the other from each producer. Count the parts.
+
+    The first part of each producer is not counted: the client connects meanwhile. Threads suffice: librdkafka does the
+    work outside of the interpreter's lock.
+    """
     failed = 0
 
     def acknowledged(error: KafkaError | None, _message: Message) -> None:
         nonlocal failed
         failed += error is not None
 
-    producer = _transactional(work)
-    _commit(producer, work, work.transaction_records, acknowledged)
+    producers = [connected(work) for _ in range(work.producers)]
+    for producer in producers:
+        write(producer, work, work.transaction_records, acknowledged)
+        producer.flush(30)
     waits: list[float] = []
     begin = time.perf_counter()
-    while (began := time.perf_counter()) < begin + work.seconds:
-        _commit(producer, work, work.transaction_records, acknowledged)
-        waits.append(time.perf_counter() - began)
+
+    def work_on(producer: Producer) -> None:
+        while (began := time.perf_counter()) < begin + work.seconds:
+            write(producer, work, work.transaction_records, acknowledged)
+            waits.append(time.perf_counter() - began)
+        producer.flush(30)
+
+    with ThreadPoolExecutor(work.producers) as threads:
+        for ended in [threads.submit(work_on, producer) for producer in producers]:
+            ended.result()
     return _outcome(len(waits), failed, time.perf_counter() - begin) | {"ack_ms": _quantile(waits)}
 
 

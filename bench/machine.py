@@ -100,10 +100,11 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 def largest_resident_mb(pids: Iterable[int]) -> float:
     """Return the resident memory in MB of the largest of the processes. 0.0 where there is no /proc."""
-    return max(map(_resident_mb, pids), default=0.0)
+    return max(map(resident_mb, pids), default=0.0)
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process in MB; 0.0 if there is none."""
     try:
         return _field(Path(f"/proc/{pid}/status"), "VmRSS") * 1024 / 1e6
     except OSError:

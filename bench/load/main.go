@@ -2,8 +2,8 @@
 //
 //	load MODE --bootstrap HOST:PORT --topic TOPIC [flags]
 //
-// The modes are topic (create it), produce, consume, produce-and-consume, transactions, latency, one-at-a-time, one-in-flight
-// and failover; ../load_in_python.py takes the same flags. Only this program has share (workers of a share group), share-kill
+// The modes are topic (create it), produce, consume, produce-and-consume, transactions, flushed and pipelined (the same records
+// without transactions), latency, one-at-a-time, one-in-flight and failover; ../load_in_python.py takes the same flags. Only this program has share (workers of a share group), share-kill
 // (one of them is killed) and share-hold (the one).
 package main
 
@@ -58,6 +58,8 @@ var modes = map[string]func(context.Context, Work) (Outcome, error){
 	"consume":             consume,
 	"produce-and-consume": produceAndConsume,
 	"transactions":        transactions,
+	"flushed":             flushed,
+	"pipelined":           pipelined,
 	"latency":             latency,
 	"one-at-a-time":       oneAtATime,
 	"one-in-flight":       oneInFlight,
@@ -92,11 +94,11 @@ func parse(arguments []string) (work Work, limit time.Duration) {
 	flags.Int64Var(&work.records, "records", 1_000_000, "records in all")
 	flags.IntVar(&work.recordBytes, "record-bytes", 100, "bytes of a record's value")
 	flags.StringVar(&work.acks, "acks", "all", "all or 1")
-	flags.IntVar(&work.producers, "producers", 1, "producers at once, in produce")
+	flags.IntVar(&work.producers, "producers", 1, "producers at once, in produce, transactions, flushed and pipelined")
 	flags.IntVar(&work.consumers, "consumers", 1, "consumers at once, in consume; each reads partitions of its own")
 	flags.IntVar(&work.connections, "connections", 16, "connections at once, in one-in-flight")
 	flags.IntVar(&work.rate, "rate", 1000, "records a second, in latency and failover")
-	flags.Int64Var(&work.transaction, "transaction-records", 0, "records of a transaction, in produce and transactions; 0: none")
+	flags.Int64Var(&work.transaction, "transaction-records", 0, "records of a transaction, in produce and transactions, and of what is counted in flushed and pipelined; 0: none")
 	flags.BoolVar(&work.committed, "read-committed", false, "read only what is committed")
 	flags.StringVar(&work.ca, "ca", "", "the certificate of brokers with TLS")
 	seconds := flags.Float64("seconds", 10, "how long, in modes that run for a time")

@@ -26,45 +26,95 @@ func commit(
 	if err := client.BeginTransaction(); err != nil {
 		return err
 	}
-	for range records {
-		client.Produce(ctx, &kgo.Record{Value: value}, acknowledged)
-	}
-	if err := client.Flush(ctx); err != nil {
+	if err := flush(ctx, client, value, records, acknowledged); err != nil {
 		return err
 	}
 	return client.EndTransaction(ctx, kgo.TryCommit)
 }
 
-// transactions commits one transaction after the other from one producer, and counts them.
-func transactions(ctx context.Context, work Work) (Outcome, error) {
-	client, err := connectTransactional(work)
-	if err != nil {
-		return Outcome{}, err
+// flush writes that many records and waits until all of them are acknowledged.
+func flush(
+	ctx context.Context, client *kgo.Client, value []byte, records int64, acknowledged func(*kgo.Record, error),
+) error {
+	_ = send(ctx, client, value, records, acknowledged)
+	return client.Flush(ctx)
+}
+
+// send writes that many records and waits for none of them.
+func send(
+	ctx context.Context, client *kgo.Client, value []byte, records int64, acknowledged func(*kgo.Record, error),
+) error {
+	for range records {
+		client.Produce(ctx, &kgo.Record{Value: value}, acknowledged)
 	}
-	defer client.Close()
+	return nil
+}
+
+// write is one of commit, flush and send.
+type write func(context.Context, *kgo.Client, []byte, int64, func(*kgo.Record, error)) error
+
+// transactions commits one transaction after the other, and counts them.
+func transactions(ctx context.Context, work Work) (Outcome, error) {
+	return inParts(ctx, work, connectTransactional, commit)
+}
+
+// flushed does the same without transactions, and waits for the acknowledgements of each part instead.
+func flushed(ctx context.Context, work Work) (Outcome, error) {
+	return inParts(ctx, work, connectPlain, flush)
+}
+
+// pipelined does the same without any wait between the parts.
+func pipelined(ctx context.Context, work Work) (Outcome, error) {
+	return inParts(ctx, work, connectPlain, send)
+}
+
+func connectPlain(work Work) (*kgo.Client, error) {
+	return connect(work)
+}
+
+// inParts writes parts of work.transaction records for a time, one after the other from each producer, and counts the parts.
+func inParts(ctx context.Context, work Work, connected func(Work) (*kgo.Client, error), write write) (Outcome, error) {
 	value := valueOf(work)
-	var failed atomic.Int64
+	clients := make([]*kgo.Client, work.producers)
+	var failed, parts atomic.Int64
 	acknowledged := func(_ *kgo.Record, err error) {
 		if err != nil {
 			failed.Add(1)
 		}
 	}
-	// The first one is not counted: the client opens connections and fetches metadata and a producer id meanwhile.
-	if err := commit(ctx, client, value, work.transaction, acknowledged); err != nil {
-		return Outcome{}, err
-	}
-	var waits Waits
-	start := time.Now()
-	for time.Since(start) < work.duration {
-		began := time.Now()
-		if err := commit(ctx, client, value, work.transaction, acknowledged); err != nil {
+	for index := range clients {
+		client, err := connected(work)
+		if err != nil {
 			return Outcome{}, err
 		}
-		waits.add(time.Since(began))
+		defer client.Close()
+		clients[index] = client
+		// The first one is not counted: the client opens connections and fetches metadata and a producer id meanwhile.
+		if err := write(ctx, client, value, work.transaction, acknowledged); err != nil {
+			return Outcome{}, err
+		}
+		if err := client.Flush(ctx); err != nil {
+			return Outcome{}, err
+		}
 	}
+	var waits Waits
+	var next atomic.Int64
+	start := time.Now()
+	err := together(work.producers, func() error {
+		client := clients[next.Add(1)-1]
+		for time.Since(start) < work.duration {
+			began := time.Now()
+			if err := write(ctx, client, value, work.transaction, acknowledged); err != nil {
+				return err
+			}
+			waits.add(time.Since(began))
+			parts.Add(1)
+		}
+		return client.Flush(ctx)
+	})
 	seconds := time.Since(start).Seconds()
-	if len(waits.times) == 0 {
-		return Outcome{}, errors.New("no transaction was committed in time")
+	if err == nil && parts.Load() == 0 {
+		err = errors.New("nothing was written in time")
 	}
-	return Outcome{Records: int64(len(waits.times)), Failed: failed.Load(), Seconds: seconds, Ack: waits.quantile()}, nil
+	return Outcome{Records: parts.Load(), Failed: failed.Load(), Seconds: seconds, Ack: waits.quantile()}, err
 }

@@ -1,7 +1,6 @@
 """Load generators: each runs every mode against real brokers, and counts its records."""
 
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from requirements import Requirement, check
 
-from cordwood.bench.generator import Generator, load_generator
+from cordwood.bench.generator import IN_PYTHON, Generator, load_generator
 from cordwood.bench.lines import PARTITIONS, GeneratorMode, LoadLine
 from cordwood.bench.load_in_python import paced
 from cordwood.bench.rounds import run_failover
@@ -25,7 +24,7 @@ TOPIC = "modes"
 @pytest.fixture(scope="module", params=["go", "python"])
 def generator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator:
     if request.param == "python":
-        return Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
+        return IN_PYTHON
     check(Requirement.GO, shutil.which("go") is not None, "there is no Go here")
     told: list[str] = []
     built = load_generator(tmp_path_factory.mktemp("load"), told.append)
@@ -78,6 +77,17 @@ def test_transactions_are_counted_one_after_the_other(generator: Generator, brok
     outcome = generator.run(line, brokers.bootstrap, brokers.pids)
     assert outcome.records > 1
     assert outcome.ack_ms["p50"] > 0
+
+
+@pytest.mark.parametrize("mode", [GeneratorMode.TRANSACTIONS, GeneratorMode.FLUSHED, GeneratorMode.PIPELINED])
+def test_parts_are_counted_from_all_producers(generator: Generator, brokers: Running, mode: GeneratorMode) -> None:
+    topic = f"{mode.value}-from-two"
+    generator.create_topic(brokers.bootstrap, topic, PARTITIONS, 3)
+    line = LoadLine("parts", mode, topic, producers=2, seconds=0.5, transaction_records=3)
+    parts = generator.run(line, brokers.bootstrap, brokers.pids).records
+    read = LoadLine("read", GeneratorMode.CONSUME, topic, 3 * (parts + 2), is_read_committed=True)
+    assert parts > 2
+    assert generator.run(read, brokers.bootstrap, brokers.pids).records == 3 * (parts + 2)
 
 
 def test_records_in_transactions_are_read_once_committed(generator: Generator, brokers: Running) -> None:
