@@ -115,9 +115,7 @@ class FlushedOffsets:
                 for slot, key in enumerate(owners)
                 if key is not None and not _is_intact(content, slot, key)
             }
-            if damaged:
-                self._sound.pop(number, None)
-            else:
+            if not damaged:
                 self._sound[number] = crc
             yield damaged
 

@@ -177,3 +177,13 @@ def damaged(marks: FlushedOffsets) -> dict[tuple[UUID, int], int]:
     found = {place: damage for part in marks.damaged_entries() for place, damage in part.items()}
     assert found.keys() == {place for place in places if marks.damage_of(*place) is not None}
     return {place: damage.position for place, damage in found.items()}
+
+
+def test_a_log_that_comes_back_has_no_mark_of_its_former_time(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    note(marks, TOPIC, 0, 10)
+    note(marks, TOPIC, 1, 20)
+    marks.forget(TOPIC, 0)
+    disk.kill()
+    marks = opened(disk)
+    assert [end_of(marks, TOPIC, partition) for partition in (0, 1)] == [None, 20]

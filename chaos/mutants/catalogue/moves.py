@@ -87,4 +87,13 @@ MUTANTS = (
         COUNTED,
         Scenario.BROKERS,
     ),
+    Mutant(
+        "marks-of-removed-logs-stay",
+        "storage/flushed_offsets.py",
+        ("        if slot is not None:\n            self.file.pwrite([_FREE], slot * SLOT_BYTES)\n"),
+        "        if slot is not None:\n",
+        "A removed log leaves no flushed offset.",
+        "A replica that comes back counts as one that lost its records.",
+        Scenario.LOGS,
+    ),
 )

@@ -288,4 +288,13 @@ MUTANTS = (
         LOST,
         Scenario.QUORUM,
     ),
+    Mutant(
+        "readmitted-before-the-sync",
+        "cluster/metadata/raft/follower.py",
+        "min(self._agreed, self.log.flushed_end) >= message.barrier",
+        "self._agreed >= message.barrier",
+        "An amnesiac votes once what it confirmed is on its disk again (docs/adr/0011).",
+        "A power cut and an election lose a committed entry.",
+        Scenario.QUORUM,
+    ),
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -88,3 +89,10 @@ def test_only_the_incarnation_that_is_connected_may_join(epoch_of_link: int | No
     story = Story()
     story.epoch_of_link = epoch_of_link
     assert story.changes().may_join(TWO) is may_join
+
+
+def test_a_fenced_broker_may_not_join() -> None:
+    story = Story()
+    fenced = replace(BROKERS[TWO], is_fenced=True)
+    story.image = replace(story.image, brokers={**BROKERS, TWO: fenced})
+    assert not story.changes().may_join(TWO)

@@ -124,6 +124,17 @@ def test_a_broker_that_calls_again_is_let_be_whatever_its_host_refuses(voter: Vo
     assert voter.until(5) == []
 
 
+def test_a_broker_that_starts_again_after_its_host_refused_connections_has_its_session(voter: Voter) -> None:
+    voter.silent.add(2)
+    voter.controller.hung_up(BrokerId(2))
+    voter.controller.refused(BrokerId(2))
+    assert voter.decide() == [fence(voter, 2)]
+    voter.silent.clear()
+    voter.tick()
+    assert voter.decide() == [unfence(voter, 2)]
+    assert voter.until(SESSION_S) == []
+
+
 def test_a_broker_that_is_heard_of_again_is_unfenced_at_once(voter: Voter) -> None:
     voter.silent = {1}
     voter.until(2)

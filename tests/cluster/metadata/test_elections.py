@@ -48,6 +48,19 @@ def test_a_new_leader_has_only_the_living_in_sync() -> None:
     assert (elected.leader, elected.isr) == (three, (three,))
 
 
+def test_a_new_partition_has_only_the_living_in_sync() -> None:
+    one, two, three = map(BrokerId, (1, 2, 3))
+    created = elections.new_partition((one, two, three), lambda broker: broker != one)
+    assert (created.leader, created.isr) == (two, (two, three))
+
+
+def test_a_replica_that_a_reassignment_removes_is_not_eligible() -> None:
+    one, two, three = map(BrokerId, (1, 2, 3))
+    partition = PartitionImage((one, two, three), (one,), one, elr=(two, three))
+    moved = elections.moving(partition, (one, two), lambda _: True)
+    assert (moved.replicas, moved.isr, moved.elr) == ((one, two), (one,), (two,))
+
+
 @pytest.mark.parametrize(("isr", "alive", "leader"), [((1, 2), (1, 2), 1), ((1, 2), (2,), 2), ((2,), (1, 2), 2)])
 def test_the_preferred_leads_where_it_is_in_sync_and_alive(
     isr: tuple[int, ...], alive: tuple[int, ...], leader: int

@@ -1,6 +1,7 @@
 """Commands applied to an image: their effect, their repetition, and no change from a command that does not fit."""
 
 from collections.abc import Sized
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -26,6 +27,7 @@ from cordwood.cluster.metadata.commands import (
 )
 from cordwood.cluster.metadata.image import CommandRefused, Image, by_id, by_name, changed_topics
 from cordwood.cluster.metadata.image_builder import ImageBuilder, apply
+from cordwood.cluster.metadata.image_delta import ImageDelta
 from cordwood.cluster.metadata.persistent_map import BRANCHES, DEPTH_MAX, LEAF_MAX
 
 ONE, TWO = BrokerId(1), BrokerId(2)
@@ -262,3 +264,17 @@ def test_topics_that_are_deleted_and_created_again_under_their_name_are_two_chan
     assert {name: topic.id for name, topic in after.topics_by_name.items()} == {"flights": OTHER, "trains": FLIGHTS}
     changes = [(was and was.id, is_now and is_now.id) for was, is_now in changed_topics(before, after)]
     assert sorted(changes, key=str) == sorted([(FLIGHTS, None), (None, OTHER), (None, FLIGHTS)], key=str)
+
+
+def test_a_refused_command_takes_back_all_its_changes_of_topics() -> None:
+    image = image_of(create())
+    topic, delta = image.topics_by_id[FLIGHTS], ImageDelta(image)
+    delta.put_topic(replace(topic, configs={"retention.ms": "1"}))
+    before = delta.topic(FLIGHTS)
+    delta.mark()
+    delta.put_topic(replace(topic, configs={"retention.ms": "2"}))
+    delta.put_topic(replace(topic, configs={"retention.ms": "3"}))
+    delta.put_topic(replace(topic, id=OTHER, name="other"))
+    delta.undo()
+    assert (delta.topic(FLIGHTS), delta.topic_named("flights")) == (before, before)
+    assert (delta.topic(OTHER), delta.topic_named("other")) == (None, None)

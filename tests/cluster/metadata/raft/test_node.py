@@ -245,6 +245,16 @@ def test_an_amnesiac_takes_readmission_only_with_the_log_to_show_for_it(raft: No
     assert raft.was_readmitted
 
 
+def test_an_amnesiac_takes_readmission_only_once_the_log_is_on_its_disk(raft: NodeFixture) -> None:
+    raft.node.may_vote = False
+    rows = tuple((entry(index, 2), index, 2) for index in (1, 2))
+    raft.receive(TWO, Append(2, 0, 0, 0, rows))
+    raft.node.receive(TWO, Readmit(2, 2))
+    assert not raft.was_readmitted
+    raft.flush().node.receive(TWO, Readmit(2, 2))
+    assert raft.was_readmitted
+
+
 def test_entries_count_as_applied_after_their_last_part(raft: NodeFixture) -> None:
     raft.pauses = 2
     raft.follow(TWO, 1, 1, 1, commit_index=2)
