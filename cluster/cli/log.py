@@ -59,7 +59,7 @@ def verify(
     findings = []
     size = _size(path)
     with _reading(path) as disk, progress_bar("verifying", size) as read:
-        disk.told = read
+        disk.on_read = read
         for finding in findings_in(disk, str(path), compacted=compacted):
             findings.append(finding)
             if not as_json:
@@ -117,13 +117,13 @@ def _moment(timestamp_ms: int) -> str:
 class _WatchedFile(RealFile):
     """A file that reports the bytes of each read."""
 
-    __slots__ = ("told",)
+    __slots__ = ("on_read",)
 
-    told: Callable[[int], None]
+    on_read: Callable[[int], None]
 
     def pread(self, length: int, position: int) -> bytes:
         content = super().pread(length, position)
-        self.told(len(content))
+        self.on_read(len(content))
         return content
 
 
@@ -131,12 +131,12 @@ class _WatchedDisk(RealDisk):
     """The real disk, read-only, with a report of the bytes of each read."""
 
     def __init__(self) -> None:
-        self.told: Callable[[int], None] = lambda _amount: None
+        self.on_read: Callable[[int], None] = lambda _amount: None
 
     def open(self, path: str, *, create: bool = False) -> _WatchedFile:
         assert not create, "looking at a log changes nothing"
         file = _WatchedFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        file.told = self.told
+        file.on_read = self.on_read
         return file
 
 

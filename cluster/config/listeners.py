@@ -54,8 +54,8 @@ class Listener:
     def announcement(self) -> str:
         """Return the log line of the listener: its bind address and its advertised address."""
         where = _address(self.host or "all interfaces", self.port)
-        told = _address(self.advertised_host, self.advertised_port)
-        sentence = f"Listener {self.name} on {where} advertises {told} to clients."
+        advertised = _address(self.advertised_host, self.advertised_port)
+        sentence = f"Listener {self.name} on {where} advertises {advertised} to clients."
         if self.host in _ALL_INTERFACES and self.advertised_host.startswith(_ONLY_HERE):
             sentence += (
                 " Only clients on this machine can connect: to allow others, set advertised.listeners to an address"

@@ -45,7 +45,7 @@ class Pauses:
         if self._collected in gc.callbacks:
             gc.callbacks.remove(self._collected)
 
-    def _collected(self, phase: Literal["start", "stop"], _told: dict[str, int]) -> None:
+    def _collected(self, phase: Literal["start", "stop"], _info: dict[str, int]) -> None:
         if phase == "start":
             self._collection_began = self._clock()
         else:

@@ -107,8 +107,6 @@ class ClientThrottle:
         self.follow(quorum.image.client_quotas)
         quorum.subscribe(follow)
 
-    # Requests.
-
     def begin(self, head: RequestHead, slot: Slot) -> None:
         """Count a request, and set the throttle time that its response states."""
         identity = slot.connection.identity
@@ -160,8 +158,6 @@ class ClientThrottle:
             return replace(response, throttle_time=timedelta(milliseconds=slot.throttle_ms))  # type: ignore[type-var]
         return response
 
-    # Fetched bytes.
-
     def fetch_bytes_max(self, identity: Identity, client_id: str, bytes_max: int) -> int:
         """Return the limit of a response: a fetch beyond what an idle group may have at once would be a long debt."""
         at_once = None if identity is THIS_BROKER else self._fetched.at_once(identity.principal.name, client_id)
@@ -186,8 +182,6 @@ class ClientThrottle:
         if identity is not THIS_BROKER:
             self._fetched.charge(identity.principal.name, head.client_id, size, self._now())
 
-    # Changes of partitions.
-
     def mutate(self, identity: Identity, client_id: str, partitions: int, *, is_strict: bool) -> int:
         """Count created and deleted partitions. Return the throttle time in ms (KIP-599).
 
@@ -205,8 +199,6 @@ class ClientThrottle:
             return 0
         self._note(CONTROLLER_MUTATION_RATE, after_s)
         return _ms(after_s)
-
-    # Connections.
 
     def opened(self, connection: "Connection") -> bool:
         """Count a new connection. Return False if it is to be closed: its address opens far too many.

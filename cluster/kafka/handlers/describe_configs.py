@@ -110,9 +110,9 @@ def _rows(resource: DescribeConfigsResource, call: Call) -> list[ConfigRow]:
 def _as_registered(row: ConfigRow, broker: BrokerImage) -> ConfigRow:
     """Replace the value by the registered endpoints: the broker completes `advertised.listeners` at startup."""
     value = advertised_text(broker.endpoints)
-    told = Synonym(_ADVERTISED, value, Source.STATIC_BROKER)
+    advertised = Synonym(_ADVERTISED, value, Source.STATIC_BROKER)
     others = tuple(synonym for synonym in row.synonyms if synonym.source is Source.DEFAULT)
-    return replace(row, value=value, source=told.source, synonyms=(told, *others))
+    return replace(row, value=value, source=advertised.source, synonyms=(advertised, *others))
 
 
 def _config(request: DescribeConfigsRequest, row: ConfigRow) -> DescribeConfigsResourceResult:

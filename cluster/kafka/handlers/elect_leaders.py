@@ -48,13 +48,13 @@ async def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersRespon
     except Refused as whole:
         outcomes = dict.fromkeys(places, whole)
         code = whole.code
-    told: dict[str, list[tuple[int, Refused]]] = {}
+    results: dict[str, list[tuple[int, Refused]]] = {}
     async for place in call.turns.each(places):
         # A request for all partitions gets only those that needed an election.
         if not asks_for_all or outcomes[place].code is not ErrorCode.election_not_needed:
-            told.setdefault(place.topic, []).append((place.partition, outcomes[place]))
+            results.setdefault(place.topic, []).append((place.partition, outcomes[place]))
     return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE, error_code=code, replica_election_results=rows(_topic_row, told.items())
+        throttle_time=NO_THROTTLE, error_code=code, replica_election_results=rows(_topic_row, results.items())
     )
 
 

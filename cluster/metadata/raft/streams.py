@@ -14,8 +14,8 @@ STATUS_INTERVAL_S = 0.5
 @dataclass(slots=True)
 class _Stream:
     next_index: int
-    told: tuple[BrokerId | None, int] = (None, -1)
-    told_at_s: float = float("-inf")
+    reported: tuple[BrokerId | None, int] = (None, -1)
+    reported_at_s: float = float("-inf")
 
 
 class ObserverStreams:
@@ -55,10 +55,10 @@ class ObserverStreams:
         if stream.next_index <= applied:
             entries = node.log.between(stream.next_index - 1, applied, APPEND_BYTES_MAX)
         now_s, status = self._host.now_s(), (node.leader, node.term)
-        if not entries and status == stream.told and now_s - stream.told_at_s < STATUS_INTERVAL_S:
+        if not entries and status == stream.reported and now_s - stream.reported_at_s < STATUS_INTERVAL_S:
             return False
         if not self._host.send(observer, Committed(*status, node.commit_index, entries)):
             return False
-        stream.told, stream.told_at_s = status, now_s
+        stream.reported, stream.reported_at_s = status, now_s
         stream.next_index += len(entries)
         return stream.next_index <= applied

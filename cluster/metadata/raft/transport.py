@@ -73,7 +73,7 @@ class Transport:
         self._without_tls: set[BrokerId] = set()
         """Voters that are dialled without TLS next, while connections without TLS are allowed."""
         self._tls_failed: set[BrokerId] = set()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
 
@@ -231,8 +231,8 @@ class Transport:
         host = connection.address.rpartition(":")[0]
         if event != "peer.refuses_us":
             self._options.on_stranger(host, str(reason))
-        if f"{host} {event} {reason}" not in self._told and len(self._told) < 1_000:
-            self._told.add(f"{host} {event} {reason}")
+        if f"{host} {event} {reason}" not in self._logged and len(self._logged) < 1_000:
+            self._logged.add(f"{host} {event} {reason}")
             _events.warning(event, address=connection.address, reason=str(reason))
 
     def _dial_voters(self) -> None:
