@@ -13,6 +13,8 @@ from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 GROUP_RECORDS_PER_BATCH_MAX = 500
 """Records that are encoded in one step of the event loop, some milliseconds."""
+GROUP_BYTES_PER_BATCH_MAX = 1 << 20
+"""Bytes of one batch with more than one record."""
 
 Verify = Callable[[TopicPartition], Awaitable[None]]
 """Asks the transaction coordinator whether a partition is in a transaction. Raises Refused if it is not."""
@@ -39,14 +41,14 @@ class GroupStateStore(ShardStore[Shard]):
     async def append_records(
         self, shard: Shard, contents: Sequence[Content], begun: Callable[[], None] = lambda: None
     ) -> None:
-        """Append records of groups, up to GROUP_RECORDS_PER_BATCH_MAX as one batch, and wait until they are committed.
+        """Append records of groups, some as one batch, and wait until they are committed.
 
         Many records are encoded in turns. What is appended here later comes after all of them: the newest value of a
         record is the last one in the log. `begun` is called once the first of several batches is there. Raises Refused.
         """
         if not contents:
             return
-        *former, last = chunks(contents, GROUP_RECORDS_PER_BATCH_MAX)
+        *former, last = _batches(contents)
         async with shard.appending:
             for chunk in former:
                 self.submit(shard, chunk)
@@ -98,3 +100,18 @@ class GroupStateStore(ShardStore[Shard]):
             shard.offsets.abandon(sequence, changes)
             raise
         shard.offsets.settle(sequence, changes)
+
+
+def _batches(contents: Sequence[Content]) -> list[list[Content]]:
+    """Return the records as those of batches that are encoded in one step each, and fit the log."""
+    batches: list[list[Content]] = [[]]
+    size = 0
+    for key, value in contents:
+        added = len(key) + len(value or b"")
+        is_full = len(batches[-1]) == GROUP_RECORDS_PER_BATCH_MAX or size + added > GROUP_BYTES_PER_BATCH_MAX
+        if batches[-1] and is_full:
+            batches.append([])
+            size = 0
+        batches[-1].append((key, value))
+        size += added
+    return batches

@@ -9,20 +9,23 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cordwood.cluster.groups.exchange import MemberProtocol
+from cordwood.cluster.groups.heartbeat import SUBSCRIBED_NAMES_MAX
 
 _VERSION = struct.Struct(">h")
 _COUNT = struct.Struct(">i")
 
+NAMES_PER_MEMBER_MAX = 2 * SUBSCRIBED_NAMES_MAX
+"""Largest number of topics that are read in the metadata of all protocols of a member. The rest counts as unknown."""
 CONSUMER = "consumer"
 """The protocol type of consumers; Connect workers and schema registries have others."""
 
 
-def topics_of(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics of a subscription; None for bytes that are no subscription."""
+def topics_of(metadata: bytes, count_max: int = SUBSCRIBED_NAMES_MAX) -> frozenset[str] | None:
+    """Return the topics of a subscription; None for bytes that are no subscription, or if they are too many to read."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
         position = _VERSION.size + _COUNT.size
-        if count > len(metadata) - position:
+        if count > min(count_max, len(metadata) - position):
             return None
         topics = set()
         for _ in range(count):
@@ -50,14 +53,16 @@ class Subscriptions:
 
     def count(self, protocols: Iterable[MemberProtocol], times: int) -> None:
         """Count a member's subscriptions, or stop to count them with `times` -1."""
+        names_left = NAMES_PER_MEMBER_MAX
         # Of two protocols with one name the first counts.
         for name, metadata in {protocol.name: protocol.metadata for protocol in reversed([*protocols])}.items():
-            topics = topics_of(metadata)
+            topics = topics_of(metadata, min(names_left, SUBSCRIBED_NAMES_MAX))
             if topics is None:
                 self._unreadable[name] += times
                 if not self._unreadable[name]:
                     del self._unreadable[name]
                 continue
+            names_left -= len(topics)
             readers = self._readers.setdefault(name, Counter())
             for topic in topics:
                 readers[topic] += times

@@ -59,6 +59,7 @@ def encode(
     by_topic: dict[bytes, list[ShareFetchRow]] = {}
     for row in rows:
         by_topic.setdefault(row.place[0].bytes, []).append(row)
+        yield
     chunks: list[Chunk] = []
     texts: list[bytes] = [_HEAD(head.correlation_id, 0, throttle_ms, code), _text(message), _INT(lock_ms)]
     texts.append(uvarint(len(by_topic) + 1))

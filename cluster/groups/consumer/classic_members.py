@@ -40,6 +40,9 @@ from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS
 from cordwood.cluster.resources.turns import Steps, kept
 
+METADATA_BYTES_MAX = 4 << 20
+"""Largest size of the metadata of all protocols of a member."""
+
 
 class ClassicMembers(ConsumerGroupState):
     """The requests of classic members, and what removes a member of either protocol."""
@@ -138,6 +141,9 @@ class ClassicMembers(ConsumerGroupState):
         is_full = len(self.members) >= self.context.settings.consumer_size_max
         if is_full and member_id not in self.members.by_id:
             raise Refused(ErrorCode.group_max_size_reached)
+        if sum(len(protocol.metadata) for protocol in request.protocols) > METADATA_BYTES_MAX:
+            # Its record would not fit the log, so that nothing of the group could be written.
+            raise Refused(ErrorCode.inconsistent_group_protocol)
         supported, count = self.members.classic_protocols, self.members.classic_count
         fits = any(supported[protocol.name] == count for protocol in request.protocols)
         if request.protocol_type != CONSUMER or not fits:

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cordwood.cluster.coordination.fields import INT, SHORT, FieldReader, encode_string
+from cordwood.cluster.groups.heartbeat import SUBSCRIBED_NAMES_MAX
 from cordwood.storage.errors import CorruptBatch
 
+SUBSCRIPTION_BYTES_MAX = 1 << 20
 _NEWEST = 3
 _NO_USER_DATA = INT.pack(-1)
 
@@ -30,11 +32,16 @@ class MalformedConsumer(Exception):
 
 
 def read_subscription(metadata: bytes) -> EmbeddedSubscription:
-    """Raises MalformedConsumer."""
+    """Raises MalformedConsumer, also for what would take long to read."""
+    if len(metadata) > SUBSCRIPTION_BYTES_MAX:
+        raise MalformedConsumer(f"a subscription of {len(metadata)} bytes")
     try:
         fields = FieldReader(metadata)
         version = min(fields.int16(), _NEWEST)
-        topics = frozenset(fields.string() for _ in range(fields.count()))
+        topic_count = fields.count()
+        if topic_count > SUBSCRIBED_NAMES_MAX:
+            raise MalformedConsumer(f"a subscription to {topic_count} topics")
+        topics = frozenset(fields.string() for _ in range(topic_count))
         fields.content()
         owned = _read_partitions(fields) if version >= 1 else {}
         if version >= 2:

@@ -7,7 +7,14 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.patterns import compile_pattern
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, NAME_BYTES_MAX, STATIC_LEAVE_EPOCH, check
+from cordwood.cluster.groups.heartbeat import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NAME_BYTES_MAX,
+    STATIC_LEAVE_EPOCH,
+    check,
+    check_names,
+)
 from cordwood.cluster.groups.target_assignment import Partitions
 
 UNCHANGED = -1
@@ -55,7 +62,8 @@ def check_heartbeat(group_id: str, request: ConsumerHeartbeat, assignors: Collec
         _check_name(request.rack_id, "RackId", may_be_empty=False)
     may_have_no_id = not request.makes_id and request.member_epoch == JOIN_EPOCH
     _check_name(request.member_id, "MemberId", may_be_empty=may_have_no_id)
-    for name in (*(request.topics or ()), request.regex or "", request.client_id):
+    check_names(request.topics or ())
+    for name in (request.regex or "", request.client_id):
         _check_name(name, "A name", may_be_empty=True)
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)

@@ -92,17 +92,19 @@ class ReadTopics:
         return resolved is not None and name in resolved.topics
 
     def add(self, names: Iterable[str]) -> None:
+        readers, by_name = self._readers, self._context.topics().by_name
         for name in names:
-            self._readers[name] += 1
-            if self._readers[name] == 1:
-                self._refresh(name)
+            readers[name] += 1
+            if readers[name] == 1 and (topic := by_name.get(name)) is not None:
+                self._set(name, _hash_of(topic))
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             self._readers[name] -= 1
             if not self._readers[name]:
                 del self._readers[name]
-                self._set(name, 0)
+                if name in self._hashes:
+                    self._set(name, 0)
 
     def add_regex(self, regex: str) -> None:
         """Have an expression resolved, unless it is."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, NAME_BYTES_MAX, check
+from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, check, check_names
 
 MEMBER_ID_CHARS_MAX = 36
 """Member ids are UUIDs, which the clients make."""
@@ -56,5 +56,5 @@ def check_heartbeat(group_id: str, request: ShareHeartbeat) -> None:
     check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
     if request.member_epoch == JOIN_EPOCH:
         check(bool(request.topics), "SubscribedTopicNames must be set in first request.")
-    for name in (*(request.topics or ()), request.rack_id or "", request.client_id):
-        check(len(name.encode()) <= NAME_BYTES_MAX, f"A name is longer than {NAME_BYTES_MAX} bytes.")
+    check_names(request.topics or ())
+    check_names((request.rack_id or "", request.client_id))

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat
-from cordwood.cluster.groups.heartbeat import HeartbeatReply
+from cordwood.cluster.groups.heartbeat import HeartbeatReply, check_number_of_topics
 from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
@@ -37,6 +37,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 async def handle(request: ConsumerGroupHeartbeatRequest, call: Call) -> ConsumerGroupHeartbeatResponse:
     try:
         call.require(READ, GROUP, request.group_id)
+        check_number_of_topics(request.subscribed_topic_names)
         heartbeat = await _heartbeat(request, call)
         reply = await call.services.groups.consumers.heartbeat(request.group_id, heartbeat)
     except Refused as refusal:

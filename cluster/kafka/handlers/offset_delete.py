@@ -42,6 +42,8 @@ async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteRespon
     try:
         # One call even for no partition, to check that the group exists.
         for start in range(0, max(len(known), 1), AT_ONCE_MAX):
+            # Partitions without an offset wait for no write.
+            await call.turns.turn()
             some = known[start : start + AT_ONCE_MAX]
             codes |= await call.services.groups.delete_offsets(request.group_id, some)
     except Refused as refusal:

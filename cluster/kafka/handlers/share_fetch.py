@@ -133,6 +133,8 @@ class ShareFetch:
         self._records_left = request.max_records
         self._wait = DelayedShareFetch()
         self._rows: dict[PartitionId, ShareFetchRow] = {}
+        self._has_result = False
+        """Whether a row has an error, or records."""
         self._must_answer: set[PartitionId] = set()
         """Partitions that the response has in any case."""
 
@@ -150,7 +152,10 @@ class ShareFetch:
             if row.acknowledgement_batches
         ]
         rows = call.turns.within((topic, topic.partitions) for topic in request.topics)
-        session = self._session(member, acks, [_place_of(topic, row) async for topic, row in rows])
+        wanted = [_place_of(topic, row) async for topic, row in rows]
+        indexes = call.turns.within((topic, topic.partitions) for topic in request.forgotten_topics_data)
+        forgotten = [(topic.topic_id or NO_ID, index) async for topic, index in indexes]
+        session = self._session(member, acks, wanted, forgotten)
         results = await acknowledge(member, acks, call, is_renewal=renews)
         if request.share_session_epoch == FINAL_EPOCH:
             if (ended := self._share.sessions.end(member)) is not None:
@@ -163,9 +168,15 @@ class ShareFetch:
                 row = self._row(one.place)
                 row.acknowledge_code, row.acknowledge_message = outcome
                 self._find_leader(row, outcome.code)
-        return self._answered(session)
+        return await self._answered(session)
 
-    def _session(self, member: MemberKey, acks: Sequence[PartitionAcks], wanted: Sequence[PartitionId]) -> ShareSession:
+    def _session(
+        self,
+        member: MemberKey,
+        acks: Sequence[PartitionAcks],
+        wanted: Sequence[PartitionId],
+        forgotten: Sequence[PartitionId],
+    ) -> ShareSession:
         """Return the session of the request. Raises Refused."""
         request, sessions = self._request, self._share.sessions
         if request.share_session_epoch == INITIAL_EPOCH:
@@ -178,11 +189,6 @@ class ShareFetch:
             return session
         session = sessions.use(member, request.share_session_epoch)
         if request.share_session_epoch != FINAL_EPOCH:
-            forgotten = [
-                (topic.topic_id or NO_ID, index)
-                for topic in request.forgotten_topics_data
-                for index in topic.partitions
-            ]
             sessions.change(session, wanted, forgotten)
         return session
 
@@ -200,8 +206,7 @@ class ShareFetch:
                 is_last_chance = loop.time() >= deadline
                 self._wait.begin()
                 await self._attempt(member, wanted, is_last_chance=is_last_chance)
-                has_errors = any(row.code for row in self._rows.values())
-                if is_last_chance or has_errors or any(row.acquired for row in self._rows.values()):
+                if is_last_chance or self._has_result:
                     return
                 await self._wait.until(deadline)
         finally:
@@ -256,6 +261,7 @@ class ShareFetch:
             if acquired:
                 row = self._row(_place(led))
                 row.records, row.acquired = found.holding(acquired), acquired
+                self._has_result = True
                 self._records_left -= sum(end - start for start, end, _ in acquired)
                 self._bytes_left -= row.size
                 return
@@ -297,6 +303,7 @@ class ShareFetch:
     def _fail(self, place: PartitionId, why: NotAnswered) -> None:
         row = self._row(place)
         row.code, row.message = int(why.code), why.message
+        self._has_result = True
         self._slot.refused(row.code)
         self._find_leader(row, why.code)
 
@@ -304,15 +311,15 @@ class ShareFetch:
         if code is ErrorCode.not_leader_or_follower:
             row.leader = leader_of(row.place, self._call)
 
-    def _answered(self, session: ShareSession) -> list[ShareFetchRow]:
+    async def _answered(self, session: ShareSession) -> list[ShareFetchRow]:
         """Return the rows with records, errors or acknowledgements, and those that are new in the session."""
-        partitions = session.partitions
-        for place, is_due in partitions.items():
+        partitions, turns = session.partitions, self._call.turns
+        async for place, is_due in turns.each(list(partitions.items())):
             if is_due:
                 self._must_answer.add(place)
-        for place in self._must_answer:
+        async for place in turns.each(self._must_answer):
             self._row(place)
-        for place, row in self._rows.items():
+        async for place, row in turns.each(self._rows.items()):
             if place in partitions:
                 partitions[place] = bool(row.code)
         return list(self._rows.values())

@@ -11,7 +11,7 @@ from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatReque
 from kio.schema.share_group_heartbeat.v1.response import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.heartbeat import HeartbeatReply
+from cordwood.cluster.groups.heartbeat import HeartbeatReply, check_number_of_topics
 from cordwood.cluster.groups.share.exchange import ShareHeartbeat
 from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -26,6 +26,7 @@ async def handle(request: ShareGroupHeartbeatRequest, call: Call) -> ShareGroupH
     names = request.subscribed_topic_names
     try:
         call.require(READ, GROUP, request.group_id)
+        check_number_of_topics(request.subscribed_topic_names)
         topics = None if names is None else await call.permitted(DESCRIBE, TOPIC, names)
         if names is not None and topics is not None and len(topics) < len(set(names)):
             raise refusal_of(TOPIC)
