@@ -322,3 +322,28 @@ def test_a_follower_takes_no_log_start_beyond_its_log() -> None:
         assert following.partition.log.log_start == 2
 
     run(scenario())
+
+
+def test_a_follower_that_has_hung_up_is_not_counted_as_attached() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.follow()
+        await broker.turn()
+        assert partition.leader.view.followers[FOLLOWER].is_attached
+        broker.channel.close()
+        assert not partition.leader.view.followers[FOLLOWER].is_attached
+
+    run(scenario())
+
+
+def test_the_high_watermark_of_a_log_that_begins_anew_is_not_before_it() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        following = broker.begin_to_follow()
+        partition = following.partition
+        partition.log.truncate_fully(7)
+        partition.truncated()
+        assert partition.high_watermark == 7
+
+    run(scenario())

@@ -80,3 +80,15 @@ def test_a_truncation_takes_back_what_was_compacted() -> None:
     log.checkpoint().truncate(5)
     assert log.log.clean_end == 5
     assert log.reopen().log.clean_end == 5
+
+
+def test_a_restart_knows_that_its_log_start_is_on_disk() -> None:
+    log = LogFixture().append(*TEN).flush().delete_records(3).checkpoint().reopen()
+    assert (log.start, log.log.flushed_start) == (3, 3)
+
+
+def test_a_log_start_takes_the_leader_epochs_before_it_along() -> None:
+    log = LogFixture().append("a", "b")
+    log.leader_epoch = 4
+    log.append("c", "d").flush().delete_records(3)
+    assert [tuple(start) for start in log.log.epochs] == [(4, 3)]

@@ -143,4 +143,13 @@ MUTANTS = (
         "A follower behind the leader's log start asks again and again.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "a-log-start-alone-is-not-sent",
+        "replication/follower_connection.py",
+        "            if (watermark, start) != (stream.sent_watermark, stream.sent_start):",
+        "            if watermark != stream.sent_watermark:",
+        "Followers learn a new log start without a record.",
+        "DeleteRecords waits for the next record.",
+        Scenario.REPLICAS,
+    ),
 )

@@ -276,4 +276,13 @@ MUTANTS = (
         "A repeated batch is acknowledged with later ones.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "lost-connections-stay-attached",
+        "replication/follower_connection.py",
+        "            stream.leader.view.follower_detached(self.broker_id)\n",
+        "",
+        "A follower without a connection is not attached.",
+        "A replica that is gone is watched for ever.",
+        Scenario.REPLICAS,
+    ),
 )

@@ -563,4 +563,22 @@ MUTANTS = (
         "max.compaction.lag.ms begins anew with each restart.",
         Scenario.LOGS,
     ),
+    Mutant(
+        "a-restart-forgets-its-flushed-start",
+        "storage/log_loader.py",
+        "        log.flushed_start = log.log_start\n",
+        "",
+        "What recovery found is on disk.",
+        "DeleteRecords waits for a checkpoint after each restart.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "epochs-stay-below-the-log-start",
+        "storage/log.py",
+        "        self.epochs.truncate_start(offset)\n",
+        "",
+        "The leader epochs begin at the log start.",
+        "OffsetForLeaderEpoch returns offsets of deleted records.",
+        Scenario.LOGS,
+    ),
 )

@@ -232,4 +232,12 @@ MUTANTS = (
         "A follower raises its log start offset to that of its leader (KIP-107).",
         "Deleted records are visible again at the next leader.",
     ),
+    Mutant(
+        "truncated-to-below-the-start",
+        "replication/partition.py",
+        "max(min(self.high_watermark, log.log_end), log.log_start)",
+        "min(self.high_watermark, log.log_end)",
+        "The high watermark is not below the log start.",
+        "A consumer is sent back below the log start.",
+    ),
 )

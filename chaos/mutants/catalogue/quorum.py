@@ -297,4 +297,22 @@ MUTANTS = (
         "A power cut and an election lose a committed entry.",
         Scenario.QUORUM,
     ),
+    Mutant(
+        "old-barriers-readmit",
+        "cluster/metadata/raft/node.py",
+        ("        self._connected.add(peer)\n        self._barriers.pop(peer, None)\n"),
+        "        self._connected.add(peer)\n",
+        "An amnesiac is readmitted after a barrier that was committed since it came back (docs/adr/0011).",
+        "A voter that confirmed a committed entry and lost it elects a leader without it.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
+        "old-barriers-outlive-a-term",
+        "cluster/metadata/raft/node.py",
+        "        self._barriers.clear()\n",
+        "",
+        "An amnesiac is readmitted after a barrier that was committed since it came back (docs/adr/0011).",
+        "A voter that confirmed a committed entry and lost it elects a leader without it.",
+        Scenario.QUORUM,
+    ),
 )

@@ -235,6 +235,26 @@ def test_a_barrier_from_before_an_amnesiac_came_back_does_not_readmit_it(raft: N
     assert raft.log.end == 3
 
 
+def test_a_connection_that_replaces_another_needs_a_barrier_of_its_own(raft: NodeFixture) -> None:
+    raft.elected().confirm(TWO, end=1, may_vote=False).flush().confirm(THREE, end=2)
+    raft.node.connected(TWO)
+    raft.confirm(TWO, end=2, may_vote=False)
+    assert not any(isinstance(message, Readmit) for _, message in raft.sent)
+    assert raft.log.end == 3
+
+
+def test_a_barrier_of_an_earlier_term_does_not_readmit_an_amnesiac(raft: NodeFixture) -> None:
+    raft.elected().confirm(TWO, end=1, may_vote=False).flush()
+    assert raft.log.end == 2
+    raft.receive(THREE, Append(raft.node.term + 1, 0, 0, 0, ()))
+    assert not raft.node.is_leader
+    raft.elected().confirm(THREE, end=3)
+    assert raft.node.commit_index == raft.log.end == 3
+    raft.confirm(TWO, end=3, may_vote=False)
+    assert not any(isinstance(message, Readmit) for _, message in raft.sent)
+    assert raft.log.end == 4
+
+
 def test_an_amnesiac_takes_readmission_only_with_the_log_to_show_for_it(raft: NodeFixture) -> None:
     raft.node.may_vote = False
     raft.follow(TWO, 2, 1, 2)
