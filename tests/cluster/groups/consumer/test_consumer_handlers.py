@@ -96,6 +96,13 @@ def test_stale_and_unknown_members_are_refused(groups: GroupsFixture) -> None:
     assert heartbeat(groups, 2, member_id="dora", instance_id="i").error_code is ErrorCode.fenced_instance_id
 
 
+def test_a_full_group_takes_no_more_members() -> None:
+    groups = GroupsFixture(group_consumer_max_size=1)
+    assert heartbeat(groups, 0).error_code is ErrorCode.none
+    assert heartbeat(groups, 0, member_id="ben").error_code is ErrorCode.group_max_size_reached
+    groups.close()
+
+
 def test_the_consumer_protocol_can_be_turned_off() -> None:
     groups = GroupsFixture(group_coordinator_rebalance_protocols=("classic",))
     assert heartbeat(groups, 0).error_code is ErrorCode.unsupported_version
