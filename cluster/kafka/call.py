@@ -1,10 +1,10 @@
 """The request context of a handler: broker services, API version and client identity."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cordwood.cluster.kafka.client_throttle import ClientThrottle, QuotaExceeded
 from cordwood.cluster.kafka.rights import refusal_of
@@ -45,6 +45,9 @@ NO_THROTTLE = timedelta(0)
 
 
 NO_SOFTWARE = ("unknown", "unknown")
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+"""Makes the coroutine of a request, once its task has begun. A task that is cancelled before leaves no coroutine."""
 
 
 class ServedApi(NamedTuple):

@@ -1,6 +1,6 @@
 """The request dispatcher: API lookup, request decoding, handler call, response encoding and error handling."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.audited import ACTS, events_of
-from cordwood.cluster.kafka.call import Call, Services
+from cordwood.cluster.kafka.call import Call, Services, Work
 from cordwood.cluster.kafka.codec import (
     RequestHead,
     decoding,
@@ -75,7 +75,7 @@ class Api:
 class FastPathHandler(Protocol):
     """The handler of an API whose requests are decoded, handled and answered without a task: Produce and Fetch."""
 
-    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
+    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Work | None:
         """Handle a request in the connection's callback, or refuse its version. `slot` is filled then or later.
 
         Returns the remaining work of a large request, to be run in a task. Raises Malformed.
@@ -181,7 +181,7 @@ class Dispatcher:
             connection.identity,
             connection.software,
         )
-        self._start(self._answer(api, head, connection.keep(frame), call, slot), head, connection)
+        self._start(partial(self._answer, api, head, connection.keep(frame), call, slot), head, connection)
 
     async def _answer(self, api: Api, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
         turns = self._services.turns
@@ -202,11 +202,11 @@ class Dispatcher:
             # The request may refer to the frame until it is answered (`LazyItems`).
             slot.connection.thaw(shrinks=True)
 
-    def _start(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
+    def _start(self, work: Work, head: RequestHead, connection: Connection) -> None:
         """Handle a request in a task. If the task fails, its connection is closed."""
         self._tasks.spawn(self._guarded(work, head, connection))
 
-    async def _guarded(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
+    async def _guarded(self, work: Work, head: RequestHead, connection: Connection) -> None:
         def held(seconds: float) -> None:
             if seconds > self._measures.longest_held_s:
                 self._note_held(seconds, head, connection)
@@ -214,7 +214,7 @@ class Dispatcher:
                 self._throttle.took(head, connection.identity, seconds)
 
         try:
-            await Measured(work, self._measures.clock, held)
+            await Measured(work(), self._measures.clock, held)
         except Malformed as malformed:
             self._malformed(connection, head, malformed)
         except AnswerTooLarge as error:

@@ -13,13 +13,14 @@ and 18 have tagged fields of followers, which are ignored (KIP-853, KIP-1166).
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import Work
 from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
@@ -103,14 +104,14 @@ class FetchHandler:
         self.reads_ahead: Counter[LogDirectory] = Counter()
         self._sessions, self._wall_clock = sessions, wall_clock
 
-    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
+    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Work | None:
         """Answer a request, or begin a long poll. Return the remaining work of a large request. Raises Malformed."""
         if head.version not in VERSIONS:
             raise Malformed(f"Fetch in version {head.version}, which is not supported")
         if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(decoded_bytes(slot.size)):
             return None
         if slot.size > LARGE_REQUEST_BYTES:
-            return self._handle_large(head, slot.connection.keep(frame), slot)
+            return partial(self._handle_large, head, slot.connection.keep(frame), slot)
         request = at_once(read_fetch(head, frame))
         if request.session_id and not slot.reserve(self._sessions.size_of(request.session_id)):
             return None

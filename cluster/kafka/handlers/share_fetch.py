@@ -6,8 +6,9 @@ Version notes: 2 adds the limit of records that is kept exactly (KIP-1206), and 
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 from kio.schema.errors import ErrorCode
@@ -16,7 +17,7 @@ from kio.schema.share_fetch.v2.request import ShareFetchRequest
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import Call, Services
+from cordwood.cluster.kafka.call import Call, Services, Work
 from cordwood.cluster.kafka.codec import RequestHead, decoding, upgrade_request
 from cordwood.cluster.kafka.handlers.share_acknowledge import batches_in
 from cordwood.cluster.kafka.refusals import EXPECTED
@@ -59,13 +60,13 @@ class ShareFetchHandler:
     def __init__(self, services: Services, response_bytes_max: int) -> None:
         self._services, self._response_bytes_max = services, response_bytes_max
 
-    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
+    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Work | None:
         """Return the work of a request; None if it is handled again later. Raises Malformed."""
         if head.version not in VERSIONS:
             raise Malformed(f"ShareFetch in version {head.version}, which is not supported")
         if not slot.reserve(decoded_bytes(slot.size), alone=True):
             return None
-        return self._handle(head, slot.connection.keep(frame), slot)
+        return partial(self._handle, head, slot.connection.keep(frame), slot)
 
     async def close(self) -> None:
         """Do nothing: the dispatcher cancels the requests."""
