@@ -1,6 +1,7 @@
 """Audit events of administrative Kafka requests: an event for each resource in the response, with its outcome."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -22,6 +23,10 @@ DENIED = frozenset(
 """The codes of refusals by the authorizer, which it has noted itself."""
 
 
+NAMED_MAX = 200
+"""The most items of one resource that its event names. Requests with more for one resource are refused."""
+
+
 class Act(NamedTuple):
     """What was done to one resource, and its outcome. `detail` has no values: a config may be a secret."""
 
@@ -30,15 +35,17 @@ class Act(NamedTuple):
     detail: str = ""
 
 
-Acts = Callable[[Any, Any], Iterable[Act]]
-"""Returns the acts in a request and its response."""
+Acts = Callable[[Any, Any], Iterable[Act | None]]
+"""Returns the acts in a request and its response, and None for a row without an act: a step of the loop is one item."""
 
 
-def events_of(api: ApiKey, request: Any, response: Any, identity: Identity) -> Iterator[AuditEvent]:
-    """Yield the events of an administrative request that has its response."""
+def events_of(api: ApiKey, request: Any, response: Any, identity: Identity) -> Iterator[AuditEvent | None]:
+    """Yield the events of an administrative request that has its response, and None for each row that has no event."""
     action = f"{api.name} (validate only)" if getattr(request, "validate_only", False) else api.name
     for act in ACTS[api](request, response):
-        if act.code not in DENIED:
+        if act is None or act.code in DENIED:
+            yield None
+        else:
             outcome = SUCCEEDED if act.code == ErrorCode.none else ErrorCode(act.code).name.upper()
             yield AuditEvent(action, identity, act.resource, outcome, act.detail)
 
@@ -57,10 +64,9 @@ def _deleted_topics(_: Any, response: Any) -> Iterator[Act]:
 
 
 def _configs(request: Any, response: Any) -> Iterator[Act]:
-    keys = {(row.resource_type, row.resource_name): [one.name for one in row.configs] for row in request.resources}
-    for row in response.responses:
+    for wanted, row in zip(request.resources, response.responses, strict=True):
         kind = _RESOURCES.get(row.resource_type, str(row.resource_type))
-        detail = ", ".join(keys.get((row.resource_type, row.resource_name), ()))
+        detail = ", ".join(config.name for config in islice(wanted.configs, NAMED_MAX))
         yield Act(f"{kind}:{row.resource_name}", row.error_code, detail)
 
 
@@ -72,10 +78,9 @@ def _created_acls(request: Any, response: Any) -> Iterator[Act]:
         )
 
 
-def _deleted_acls(_: Any, response: Any) -> Iterator[Act]:
+def _deleted_acls(_: Any, response: Any) -> Iterator[Act | None]:
     for result in response.filter_results:
-        if result.error_code != ErrorCode.none:
-            yield Act("", result.error_code)
+        yield Act("", result.error_code) if result.error_code != ErrorCode.none else None
         for row in result.matching_acls:
             pattern = _name_of(Pattern, row.pattern_type)
             yield Act(
@@ -91,10 +96,11 @@ def _acl(row: Any, pattern: str) -> str:
 def _partitions(field: str, name: str, partitions: str, index: str) -> Acts:
     """Return the acts of a response with topics in `field`, each with its `name` and rows in `partitions`."""
 
-    def acts(_: Any, response: Any) -> Iterator[Act]:
+    def acts(_: Any, response: Any) -> Iterator[Act | None]:
         if (code := getattr(response, "error_code", ErrorCode.none)) != ErrorCode.none:
             yield Act("", code)
         for topic in getattr(response, field):
+            yield None
             for row in getattr(topic, partitions):
                 yield Act(f"TOPIC:{getattr(topic, name)}", row.error_code, f"partition {getattr(row, index)}")
 
@@ -106,10 +112,11 @@ def _groups(_: Any, response: Any) -> Iterator[Act]:
         yield Act(f"GROUP:{row.group_id}", row.error_code)
 
 
-def _deleted_offsets(request: Any, response: Any) -> Iterator[Act]:
+def _deleted_offsets(request: Any, response: Any) -> Iterator[Act | None]:
     if response.error_code != ErrorCode.none:
         yield Act(f"GROUP:{request.group_id}", response.error_code)
     for topic in response.topics:
+        yield None
         for row in topic.partitions:
             yield Act(f"GROUP:{request.group_id}", row.error_code, f"{topic.name}-{row.partition_index}")
 
@@ -121,10 +128,11 @@ def _deleted_share_offsets(request: Any, response: Any) -> Iterator[Act]:
         yield Act(f"GROUP:{request.group_id}", row.error_code, row.topic_name)
 
 
-def _altered_share_offsets(request: Any, response: Any) -> Iterator[Act]:
+def _altered_share_offsets(request: Any, response: Any) -> Iterator[Act | None]:
     if response.error_code != ErrorCode.none:
         yield Act(f"GROUP:{request.group_id}", response.error_code)
     for topic in response.responses:
+        yield None
         for row in topic.partitions:
             yield Act(f"GROUP:{request.group_id}", row.error_code, f"{topic.topic_name}-{row.partition_index}")
 
@@ -149,8 +157,13 @@ def _users(_: Any, response: Any) -> Iterator[Act]:
 
 def _quotas(request: Any, response: Any) -> Iterator[Act]:
     for wanted, row in zip(request.entries, response.entries, strict=True):
-        entity = ", ".join(f"{part.entity_type}={part.entity_name or '(default)'}" for part in row.entity)
-        changes = (f"{change.key}={'removed' if change.remove else f'{change.value:g}'}" for change in wanted.ops)
+        entity = ", ".join(
+            f"{part.entity_type}={part.entity_name or '(default)'}" for part in islice(row.entity, NAMED_MAX)
+        )
+        changes = (
+            f"{change.key}={'removed' if change.remove else f'{change.value:g}'}"
+            for change in islice(wanted.ops, NAMED_MAX)
+        )
         yield Act(f"QUOTA:{entity}", row.error_code, ", ".join(changes))
 
 

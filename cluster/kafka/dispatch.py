@@ -192,7 +192,8 @@ class Dispatcher:
             response = await api.handle(request, call)
             if head.api_key in ACTS:
                 async for event in turns.each(events_of(ApiKey(head.api_key), request, response, call.identity)):
-                    self._services.audit.note(event)
+                    if event is not None:
+                        self._services.audit.note(event)
             if code := getattr(response, "error_code", None):
                 slot.refused(int(code))
             if self._throttle.is_active:

@@ -2,7 +2,7 @@
 
 import ipaddress
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from cordwood.cluster.metadata.client_quotas import Entity
 from cordwood.cluster.quotas.limits import CLIENT_ID, CLIENT_KEYS, INTEGRAL, IP, IP_KEYS, USER
@@ -17,7 +17,7 @@ class InvalidQuota(Exception):
     """A quota that no cluster can have. The message is for the client."""
 
 
-def checked_entity(parts: Sequence[tuple[str, str | None]]) -> Entity:
+def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
     """Return the entity of these types and names. Raises InvalidQuota."""
     names: dict[str, str | None] = {}
     for kind, name in parts:

@@ -165,7 +165,7 @@ class AdminFixture:
         call = Call(self.services, version, "test", "127.0.0.1", listener, connection, identity)
         response = await api.handle(decoded, call)
         if api.KEY in ACTS:
-            self.acts += events_of(ApiKey(api.KEY), decoded, response, identity)
+            self.acts += filter(None, events_of(ApiKey(api.KEY), decoded, response, identity))
         return read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
 
     def close(self) -> None:

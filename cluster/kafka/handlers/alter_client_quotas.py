@@ -1,8 +1,7 @@
 """AlterClientQuotas (49): sets and removes client quotas (KIP-546), those of all valid entities in one command."""
 
-from collections.abc import Sequence
-
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
+from kio.schema.alter_client_quotas.v1.request import EntityData as EntityPart
 from kio.schema.alter_client_quotas.v1.request import EntryData as Wanted
 from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse, EntityData, EntryData
 from kio.schema.errors import ErrorCode
@@ -39,29 +38,26 @@ async def handle(request: AlterClientQuotasRequest, call: Call) -> AlterClientQu
 
 def _checked(wanted: Wanted, seen: set[Entity]) -> Outcome:
     try:
-        entity = checked_entity([(part.entity_type, part.entity_name) for part in wanted.entity])
+        entity = checked_entity((part.entity_type, part.entity_name) for part in wanted.entity)
         if entity in seen:
             raise InvalidQuota(f"Ignoring duplicate entity {dict(entity)}")
         seen.add(entity)
-        keys = [change.key for change in wanted.ops]
-        if twice := _first_twice(keys):
-            raise InvalidQuota(f"Duplicate quota key {twice} not updating quota for this entity {dict(entity)}")
-        return tuple(
-            QuotaAlteration(
-                entity, change.key, checked_value(entity, change.key, None if change.remove else float(change.value))
-            )
-            for change in wanted.ops
-        )
+        changes: dict[str, QuotaAlteration] = {}
+        for change in wanted.ops:
+            key, value = change.key, None if change.remove else float(change.value)
+            if key in changes:
+                raise InvalidQuota(f"Duplicate quota key {key} not updating quota for this entity {dict(entity)}")
+            changes[key] = QuotaAlteration(entity, key, checked_value(entity, key, value))
+        return tuple(changes.values())
     except InvalidQuota as invalid:
         return Refused(ErrorCode.invalid_request, str(invalid))
-
-
-def _first_twice(keys: Sequence[str]) -> str | None:
-    return next((key for number, key in enumerate(keys) if key in keys[:number]), None)
 
 
 def _row(row: tuple[Wanted, Outcome]) -> EntryData:
     wanted, outcome = row
     code, message = (outcome.code, outcome.message) if isinstance(outcome, Refused) else (ErrorCode.none, None)
-    entity = tuple(EntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in wanted.entity)
-    return EntryData(error_code=code, error_message=message, entity=entity)
+    return EntryData(error_code=code, error_message=message, entity=rows(_part, wanted.entity))
+
+
+def _part(part: EntityPart) -> EntityData:
+    return EntityData(entity_type=part.entity_type, entity_name=part.entity_name)

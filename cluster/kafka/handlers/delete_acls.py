@@ -1,8 +1,7 @@
 """DeleteAcls (31): deletes the ACLs that match any filter, in one command, and returns the matches of each filter."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import TypeGuard
 from uuid import UUID
 
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
@@ -18,7 +17,7 @@ from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import DeleteAcls
-from cordwood.cluster.resources.turns import distinct, in_order
+from cordwood.cluster.resources.turns import Steps, in_order
 
 KEY, VERSIONS = ApiKey.DELETE_ACLS, range(1, 4)
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
@@ -34,7 +33,7 @@ async def handle(request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
     asked = request.filters if failure is None else ()
     found = {wanted: await _find(wanted, acls, call) async for wanted in call.turns.each(asked)}
     try:
-        ids = await call.turns.run(distinct(acl_id for some in found.values() if _is_found(some) for acl_id in some))
+        ids = await call.turns.run(_ids(found.values()))
         if ids:
             await propose(DeleteAcls(tuple(ids)), call)
     except Refused as refusal:
@@ -56,8 +55,15 @@ async def _find(wanted: DeleteAclsFilter, acls: Mapping[UUID, Acl], call: Call) 
     return dict(await call.turns.run(in_order(found, key=itemgetter(1))))
 
 
-def _is_found(found: _Found | Refused) -> TypeGuard[_Found]:
-    return not isinstance(found, Refused)
+def _ids(found: Iterable[_Found | Refused]) -> Steps[list[UUID]]:
+    """Return the distinct ids of all that was found."""
+    ids: dict[UUID, None] = {}
+    for acls in found:
+        yield
+        for acl_id in () if isinstance(acls, Refused) else acls:
+            ids[acl_id] = None
+            yield
+    return list(ids)
 
 
 def _result(found: _Found | Refused) -> DeleteAclsFilterResult:

@@ -45,7 +45,7 @@ async def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitRespon
     image = call.services.quorum.image
     codes: Codes = {}
     is_member = call.may(READ, GROUP, request.group_id)
-    names = (name for topic in request.topics if (name := name_in(image, topic)) is not None)
+    names = [name async for topic in call.turns.each(request.topics) if (name := name_in(image, topic)) is not None]
     readable = await call.permitted(READ, TOPIC, names) if is_member else frozenset()
     rest = iter((await _commits_to_known(request, readable, image, call)).items())
     while commits := dict(islice(rest, AT_ONCE_MAX)):

@@ -16,6 +16,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.features import Feature, features_in
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
+from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.features import METADATA_VERSION, Levels, UpdateFeatures
 
 KEY, VERSIONS = ApiKey.UPDATE_FEATURES, range(3)
@@ -31,14 +32,15 @@ async def handle(request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesRe
         await _update(request, call)
     except Refused as refusal:
         code, message = refusal.code, refusal.message
+
+    def result(update: FeatureUpdateKey) -> UpdatableFeatureResult:
+        return UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message)
+
     return UpdateFeaturesResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,
         error_message=message,
-        results=tuple(
-            UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message)
-            for update in request.feature_updates
-        ),
+        results=rows(result, request.feature_updates),
     )
 
 
@@ -48,11 +50,11 @@ async def _update(request: UpdateFeaturesRequest, call: Call) -> None:
     known = {feature.name: feature for feature in features_in(image)}
     brokers = image.brokers.values()
     supported = await call.services.levels.ask([int(broker.id) for broker in brokers])
-    for update in request.feature_updates:
+    async for update in call.turns.each(request.feature_updates):
         _check(update, known, supported)
     levels = {
         update.feature: int(update.max_version_level)
-        for update in request.feature_updates
+        async for update in call.turns.each(request.feature_updates)
         if update.max_version_level != known[update.feature].level
     }
     if levels and not request.validate_only:
