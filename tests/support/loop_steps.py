@@ -1,15 +1,14 @@
 """The longest step of a simulated broker's event loop, counted in function calls."""
 
-import asyncio
 import sys
 from contextvars import Context
 from types import FrameType
 from typing import Any
 
-from cordwood.chaos.sim.loop import PROCESS
+from cordwood.chaos.sim.loop import PROCESS, SimulatedLoop
 
 WORLD = "/chaos/sim/"
-_RUN = asyncio.Handle._run.__code__
+_RUN = SimulatedLoop._run.__code__
 
 
 class LongestStep:
@@ -28,15 +27,16 @@ class LongestStep:
         sys.setprofile(self._count)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         sys.setprofile(None)
         self._end_step()
+        assert kind is not None or self.calls, "no step of a broker was seen"
 
     def _count(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call":
             if frame.f_code is _RUN:
                 self._end_step()
-                self._is_brokers = _is_in_broker(frame.f_locals["self"]._context)
+                self._is_brokers = _is_in_broker(frame.f_locals["step"].context)
         elif event != "c_call":
             return
         # The simulator's code stands for the operating system's disk and network.
