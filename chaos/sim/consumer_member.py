@@ -214,7 +214,11 @@ class _ConsumerLife:
             # A static member's predecessor has to leave first, or its session to end.
             client.did("instance-unreleased")
             raise OSError(code.name)
-        if code not in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id):
+        lost = {ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id}
+        if self._plan.classic_share:
+            # It was removed, and the group has become a classic one without it.
+            lost.add(ErrorCode.group_id_not_found)
+        if code not in lost:
             of.alarm("refused-heartbeat", f"{client.name} got {code!r} in epoch {of.epoch}: {answer.error_message}")
         raise MembershipLost(code.name)
 
