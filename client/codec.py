@@ -60,10 +60,16 @@ class Response(NamedTuple, Generic[WaiterT]):
 
 def encode_request(request: Any, correlation_id: int, client_id: bytes | None) -> bytes:
     """Encode a kio request as a frame, with its length."""
+    body = encode_body(request)
+    return _head(request, correlation_id, client_id, len(body)) + body
+
+
+def encode_body(request: Any) -> bytes:
+    """Encode the fields of a kio request, for `ClientCodec.frame`."""
     schema: Any = type(request)
     body = io.BytesIO()
     _writer(schema)(body, request)
-    return _head(request, correlation_id, client_id, body.tell()) + body.getvalue()
+    return body.getvalue()
 
 
 def correlation_id_of(frame: memoryview) -> int:

@@ -105,7 +105,8 @@ class End(asyncio.Transport):
         # A cut link drops the reset too; the other side is left with a half-open connection.
         if not self._network.is_cut(self.process.host, self.other.process.host):
             delay_s = self._network.delay_s(self.process.host, self.other.process.host)
-            self._at(self._network.loop.passed_s + delay_s, self.other.lose, None)
+            loop = self._network.loop
+            loop.call_outside(loop.passed_s + delay_s, self.other.lose, None, context=self.nobody)
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -130,13 +131,13 @@ class End(asyncio.Transport):
         network, here, there = self._network, self.process.host, self.other.process.host
         if network.is_cut(here, there):
             return
-        while self._on_the_way < len(self._undelivered):
-            data = self._undelivered[self._on_the_way]
+        undelivered, loop = self._undelivered, network.loop
+        while self._on_the_way < len(undelivered):
+            data = undelivered[self._on_the_way]
             self._on_the_way += 1
             behind_s = network.transfer_s(here, there, len(data or b"")) + ORDER_S
-            due_s = network.loop.passed_s + network.delay_s(here, there)
-            self._arrives_at_s = max(due_s, self._arrives_at_s + behind_s)
-            self._at(self._arrives_at_s, self._arrive, self._cuts_met)
+            self._arrives_at_s = max(loop.passed_s + network.delay_s(here, there), self._arrives_at_s + behind_s)
+            loop.call_outside(self._arrives_at_s, self._arrive, self._cuts_met, context=self.nobody)
 
     def lose(self, error: Exception | None) -> None:
         """Close this end of the connection."""
@@ -158,25 +159,26 @@ class End(asyncio.Transport):
         if data is None:
             other.lose(None)
         elif not other._is_lost:
-            trace = network.loop.trace
-            if trace is not None:
-                trace.arrived(other.process.host, data)
+            loop = network.loop
+            if loop.trace is not None:
+                loop.trace.arrived(other.process.host, data)
             other._inbox.append(memoryview(data))
             if not other._is_read_paused:
-                network.loop.call_now(other._read, context=other._context)
+                loop.call_now(other._read, context=other._context)
 
     def _read(self) -> None:
         """Pass received data to the protocol until it pauses reading."""
-        protocol = self.protocol
-        while protocol is not None and self._inbox and not self._is_read_paused and not self._is_lost:
-            data = self._inbox.popleft()
+        protocol, inbox = self.protocol, self._inbox
+        while protocol is not None and inbox and not self._is_read_paused and not self._is_lost:
+            data = inbox.popleft()
             size = len(data)
             if isinstance(protocol, asyncio.BufferedProtocol):
                 buffer: Any = protocol.get_buffer(size)
-                size = min(size, len(buffer))
-                buffer[:size] = data[:size]
-                if size < len(data):
-                    self._inbox.appendleft(data[size:])
+                if size > len(buffer):
+                    size = len(buffer)
+                    inbox.appendleft(data[size:])
+                    data = data[:size]
+                buffer[:size] = data
                 self.other._taken(size)
                 protocol.buffer_updated(size)
             else:
@@ -195,9 +197,6 @@ class End(asyncio.Transport):
     def _tell_lost(self, error: Exception | None) -> None:
         if self.protocol is not None:
             self.protocol.connection_lost(error)
-
-    def _at(self, when_s: float, step: Callable[..., object], *arguments: Any) -> None:
-        self._network.loop.call_at(when_s, step, *arguments, context=self.nobody)
 
     def _in_process(self, step: Callable[..., object], *arguments: Any) -> None:
         self._network.loop.call_soon(step, *arguments, context=self._context)

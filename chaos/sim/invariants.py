@@ -96,16 +96,15 @@ class Seen:
             if partition.topic == topic:
                 self.note_end(partition)
         for broker in brokers:
-            for partition in broker.replicas:
-                if partition.topic != topic:
-                    continue
+            for partition in broker.replicas.of_topics(lambda held: held.topic == topic):
                 if partition.is_leader or self.replicas.get(partition, (-1, -1, -1))[2] >= 0:
                     self.note_end(partition)
 
     def note_end(self, partition: Partition) -> None:
         """Record the high watermark of a replica that leads, or led at the previous check."""
-        known = self.leaders_ends.get((partition.topic, partition.index), 0)
-        self.leaders_ends[partition.topic, partition.index] = max(known, partition.high_watermark)
+        place, end = (partition.topic, partition.index), partition.high_watermark
+        if end > self.leaders_ends.get(place, 0):
+            self.leaders_ends[place] = end
 
     def leaders_end(self, brokers: list[Watched], topic: str, index: int) -> int:
         """Return the largest high watermark that any leader of a partition has had."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.index import load_request_schema
 
 from cordwood.chaos.sim.loop import SimulatedLoop
-from cordwood.client.codec import BadResponse, ClientCodec
+from cordwood.client.codec import BadResponse, ClientCodec, decode_response, encode_body
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.types import NO_EPOCH
 
@@ -59,6 +59,10 @@ REQUEST_TIMEOUT_S = 5.0
 DIAL_TIMEOUT_S = 1.0
 REFRESH_S = 0.1
 NO_OPERATIONS = {"include_topic_authorized_operations": False}
+MESSAGES_KEPT = 512
+"""Encoded requests and decoded responses that are kept: clients repeat themselves, and read the same batches."""
+ID_BYTES = 4
+"""The correlation id, with which a response begins."""
 
 
 class NoAnswer(OSError):
@@ -80,7 +84,7 @@ class PipelinedConnection(asyncio.Protocol):
 
     def __init__(self, client_id: str) -> None:
         self._transport: asyncio.Transport | None = None
-        self._codec = ClientCodec[asyncio.Future[Any]](client_id)
+        self._codec = ClientCodec[asyncio.Future[Any]](client_id, decode=_decode)
 
     @property
     def is_open(self) -> bool:
@@ -111,7 +115,7 @@ class PipelinedConnection(asyncio.Protocol):
     def ask(self, request: Any) -> "asyncio.Future[Any]":
         """Send a request. Return the future of its response. Raises NoAnswer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._opened().write(self._codec.encode(request, future))
+        self._opened().write(b"".join(self._codec.frame(request, (_encoded(request),), future)))
         return future
 
     def tell(self, request: Any) -> None:
@@ -260,6 +264,21 @@ class SimulatedClient:
 
 def duration(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
+
+
+@functools.lru_cache(MESSAGES_KEPT)
+def _encoded(request: Any) -> bytes:
+    return encode_body(request)
+
+
+def _decode(request: type, frame: memoryview) -> Any:
+    """Decode a response without its correlation id, which the codec has compared. Raises BadResponse."""
+    return _decoded(request, bytes(frame[ID_BYTES:]))
+
+
+@functools.lru_cache(MESSAGES_KEPT)
+def _decoded(request: type, rest: bytes) -> Any:
+    return decode_response(request, memoryview(bytes(ID_BYTES) + rest))
 
 
 @functools.cache

@@ -119,6 +119,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Run a callback in another context as a part of the current step: cheaper than in a step of its own."""
         self._run(SimulatedHandle(callback, arguments, context))
 
+    def call_outside(self, when: float, callback: Any, *arguments: Any, context: Context) -> None:
+        """Run a callback at a simulated time, outside any process: `context` has none."""
+        self._timer_count += 1
+        heappush(self._timers, (when, self._timer_count, SimulatedHandle(callback, arguments, context, when)))
+
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *arguments: Any, context: Context | None = None
     ) -> SimulatedHandle:
@@ -175,19 +180,27 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """Run iterations as asyncio does, without a selector and by process state, until the loop is stopped."""
+        timers, ready = self._timers, self._ready
         while not self._stopping:
-            self._let_time_pass()
+            if not ready:
+                self._let_time_pass()
+            now_s = self.passed_s
+            while timers and timers[0][0] <= now_s:
+                timer = heappop(timers)[2]
+                if not timer.is_cancelled:
+                    ready.append(timer)
             self._take_turn()
 
     def _take_turn(self) -> None:
-        ready = self._ready
-        self._steps_at_this_time += len(ready)
+        ready, run = self._ready, self._run
+        count = len(ready)
+        self._steps_at_this_time += count
         assert self._steps_at_this_time < STEPS_AT_ONE_TIME_MAX, f"time stands still at {self.passed_s} s: {ready[0]}"
-        for _ in range(len(ready)):
+        for _ in range(count):
             step = ready.popleft()
             if step.is_cancelled:
                 continue
-            self._run(step)
+            run(step)
             if self.on_step is not None:
                 self.on_step()
 
@@ -208,18 +221,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _let_time_pass(self) -> None:
         """Advance time to the next timer, once no callback is ready."""
-        timers, ready = self._timers, self._ready
+        timers = self._timers
         while timers and timers[0][2].is_cancelled:
             heappop(timers)
-        if not ready:
-            assert timers, "everyone waits and no timer is set"
-            if timers[0][0] > self.passed_s:
-                self.passed_s = timers[0][0]
-                self._steps_at_this_time = 0
-                if self.trace is not None:
-                    self.trace.time_passed(self.passed_s)
-        while timers and timers[0][0] <= self.passed_s:
-            ready.append(heappop(timers)[2])
+        assert timers, "everyone waits and no timer is set"
+        if timers[0][0] > self.passed_s:
+            self.passed_s = timers[0][0]
+            self._steps_at_this_time = 0
+            if self.trace is not None:
+                self.trace.time_passed(self.passed_s)
 
     async def create_connection(  # type: ignore[override]
         self, factory: Any, host: Any = None, port: Any = None, **_: Any
