@@ -73,6 +73,15 @@ class QueueFixture:
     async def acknowledge(self, *records: Taken) -> None:
         assert await self.send(ACCEPT, *records) == [ErrorCode.none] * len(records)
 
+    def kill(self) -> None:
+        """End the member as the death of its process does: connections close, and it does not leave the group."""
+        for task in self.member._tasks._running:
+            task.cancel()
+        for session in self.member._sessions.values():
+            session._connection.close()
+        self.queues._members.clear()
+        self.queues._by_number.clear()
+
     def session_partitions(self) -> set[int]:
         """Return the partitions in the member's session at broker 1."""
         sessions = self.group.broker.broker._shares.partitions.sessions

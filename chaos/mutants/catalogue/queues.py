@@ -2,7 +2,9 @@
 
 from cordwood.chaos.mutants.mutant import Mutant
 
-DELIVERIES, MEMBER, SESSION = (f"cluster/http/queues/{name}.py" for name in ("deliveries", "member", "session"))
+DELIVERIES, MEMBER, MEMBERS, SESSION = (
+    f"cluster/http/queues/{name}.py" for name in ("deliveries", "member", "members", "session")
+)
 STUCK = "A record that no client works on stays locked until its lock ends."
 REFUSED = "A client whose acknowledgement is done, or would be, is refused."
 
@@ -87,5 +89,13 @@ MUTANTS = (
         "            if False:\n",
         "A receipt whose lock has ended costs only itself.",
         REFUSED,
+    ),
+    Mutant(
+        "members-have-other-ids-after-a-restart",
+        MEMBERS,
+        "        for attempt in count():\n",
+        "        for attempt in count(id(self)):\n",
+        "A broker that was killed joins as the member that the group still has.",
+        "The records of some partitions wait until the session of the former member expires.",
     ),
 )

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from uuid import UUID
+from itertools import count
+from uuid import NAMESPACE_OID, uuid5
 
 from kio.schema.errors import ErrorCode
 
@@ -33,6 +34,8 @@ class QueueMembers:
         self._members: dict[_Key, QueueMember] = {}
         self._by_number: dict[int, QueueMember] = {}
         self._next_number = 1
+        self._member_ids: set[str] = set()
+        """Those of the members, and of those that are leaving."""
         self._tasks = Tasks()
         self._is_looking = False
         self.measures = measures
@@ -109,7 +112,8 @@ class QueueMembers:
             self._end(key)
         self._make_room()
         number, self._next_number = self._next_number, self._next_number + 1
-        member_id = str(UUID(bytes=self._context.random_bytes(16), version=4))
+        member_id = self._member_id(key)
+        self._member_ids.add(member_id)
         own = self._cluster.on_behalf_of(cluster.identity)
         member = self._members[key] = self._by_number[number] = QueueMember(
             number, member_id, group_id, topics, own, self._context
@@ -134,7 +138,27 @@ class QueueMembers:
     def _end(self, key: _Key) -> None:
         member = self._members.pop(key)
         del self._by_number[member.number]
-        self._tasks.spawn(member.close(), "leave a queue's group")
+        self._tasks.spawn(self._leave(member), "leave a queue's group")
+
+    async def _leave(self, member: QueueMember) -> None:
+        try:
+            await member.close()
+        finally:
+            self._member_ids.discard(member.member_id)
+
+    def _member_id(self, key: _Key) -> str:
+        """Return an id for a member, the same after each start of the broker.
+
+        A broker that was killed then joins as the member that the group still has. Otherwise this one would keep its
+        partitions until its session expires, and no client would get their records.
+        """
+        for attempt in count():
+            name = repr((self._context.broker_id, *map(str, key), attempt))
+            member_id = str(uuid5(NAMESPACE_OID, name))
+            # One that has the id may be leaving now.
+            if member_id not in self._member_ids:
+                return member_id
+        raise AssertionError("there are more numbers than members")
 
     async def _look(self) -> None:
         await asyncio.sleep(LOOK_S)

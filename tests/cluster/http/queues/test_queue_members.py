@@ -7,6 +7,7 @@ from queue_fixture import QueueFixture, values_of, with_queues
 
 from cordwood.cluster.http.queues.member import PATIENCE_S
 from cordwood.cluster.http.queues.session import ACCEPT, RELEASE, RENEW, Ack
+from cordwood.cluster.http.refusal import HttpRefusal
 
 LOCK_S = 30.0
 """The broker's default, as of Kafka."""
@@ -197,5 +198,31 @@ def test_a_leader_that_is_out_of_reach_does_not_keep_others_busy() -> None:
         began = loop.time()
         assert await queue.values(wait_s=0, topics=("spread",)) == []
         assert loop.time() - began < PATIENCE_S + 1
+
+    with_queues(story)
+
+
+def test_a_broker_that_was_killed_joins_as_the_member_that_the_group_still_has() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        await queue.group.produce("b", partition=1)
+        assert sorted([*await queue.values(1), *await queue.values(1)]) == ["a", "b"]
+        queue.kill()
+        restarted = QueueFixture(queue.group)
+        taken = [*(await restarted.take(1)).records, *(await restarted.take(1)).records]
+        assert {one.place.partition for one in taken} == {0, 1}
+        await restarted.queues.close()
+
+    with_queues(story)
+
+
+def test_a_member_that_is_leaving_does_not_share_its_id() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a")
+        assert await queue.values() == ["a"]
+        former = queue.member
+        former._fail(HttpRefusal(503, "The group is gone."))
+        assert await queue.values(wait_s=20) == ["a"]
+        assert queue.member.member_id != former.member_id
 
     with_queues(story)
