@@ -34,8 +34,8 @@ class ChangedRecords(Generic[KeyT]):
     ) -> None:
         self._group_id, self._encode_key, self._read_key, self._order = group_id, encode_key, read_key, order
         self._is_deleted_last = is_deleted_last
-        self.in_log: set[KeyT] = set(in_log)
-        """Keys with a value in the log, or with one that is being written."""
+        self.in_log: dict[KeyT, None] = dict.fromkeys(in_log)
+        """Keys with a value in the log, or with one that is being written, in the order of their first writes."""
         self._changed: dict[KeyT, None] = {}
 
     def change(self, key: KeyT) -> None:
@@ -49,10 +49,10 @@ class ChangedRecords(Generic[KeyT]):
             _, key = self._read_key(fields.int16(), fields)
             self._changed[key] = None
             if value is None:
-                self.in_log.add(key)
+                self.in_log[key] = None
 
     def encoded_keys(self) -> Iterator[bytes]:
-        """Yield the encoded keys of all records in the log."""
+        """Yield the encoded keys of all records in the log, in the order of their first writes."""
         return (self._encode_key(self._group_id, key) for key in list(self.in_log))
 
     def take(self, value_of: Callable[[KeyT], bytes | None]) -> tuple[Content, ...]:
@@ -70,8 +70,9 @@ class ChangedRecords(Generic[KeyT]):
         gone = [key for key, value in values.items() if value is None and key in self.in_log]
         gone.sort(key=self._order, reverse=True)
         kept = yield from in_order([key for key, value in values.items() if value is not None], self._order)
-        self.in_log.difference_update(gone)
-        self.in_log.update(kept)
+        for key in gone:
+            del self.in_log[key]
+        self.in_log |= dict.fromkeys(kept)
         last = [key for key in gone if self._is_deleted_last(key)]
         contents = []
         for key in (*(key for key in gone if key not in last), *kept, *last):

@@ -32,7 +32,7 @@ _NO_EPOCH = GroupEpoch(0, 0)
 class _Found:
     """The records of one group."""
 
-    keys: set[RecordKey] = field(default_factory=set)
+    keys: dict[RecordKey, None] = field(default_factory=dict)
     epoch: GroupEpoch = _NO_EPOCH
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ConsumerLoader(GroupLoader):
     def take(self, version: int, key: FieldReader, value: bytes) -> None:
         group_id, record = read_key(version, key)
         found = self._found.setdefault(group_id, _Found())
-        found.keys.add(record)
+        found.keys[record] = None
         match record.type:
             case RecordType.GROUP_METADATA:
                 found.epoch = decode_group_epoch(value)

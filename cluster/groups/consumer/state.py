@@ -290,7 +290,7 @@ class ConsumerGroupState(ClassicMembership):
 
     def replace_classic(self) -> None:
         """Delete the record of the classic group that this one was."""
-        self.records.in_log.add(RecordKey(RecordType.CLASSIC_GROUP))
+        self.records.in_log[RecordKey(RecordType.CLASSIC_GROUP)] = None
         self._change(RecordType.CLASSIC_GROUP)
 
     def _change(self, kind: RecordType, of: str = "") -> None:
