@@ -1,16 +1,16 @@
 """OffsetFetch (9): the committed offsets of groups, for the requested partitions or for all.
 
 Returned offsets are on disk. With `require_stable` (KIP-447), a partition of which an ongoing transaction has committed
-an offset is refused with UNSTABLE_OFFSET_COMMIT, also if it has no other offset.
+an offset is refused with UNSTABLE_OFFSET_COMMIT, also if it has no other offset. A group that a request asks for all
+its offsets is in the response once, however often it is named.
 
 Version notes: 2 adds the error code of the group, before it each partition has the error; 7 adds `require_stable`; 8
 takes several groups (KIP-709); 9 adds member epochs, with UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH (KIP-848); 10 names
 topics by id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +35,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.named_topics import TopicRow, topic_name
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
-from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.rows import generated, rows
 from cordwood.cluster.kafka.wire import Topic
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.resources.turns import Steps, at_once, in_order
@@ -85,17 +85,22 @@ async def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse
     # Answers of groups with few partitions are made when they are encoded: 10,000 of them take 15 MB.
     large: dict[int, OffsetFetchResponseGroup] = {}
     access = _Access(call)
-    number = 0
+    number, whole, repeated = 0, set[str](), set[int]()
     async for group in call.turns.each(request.groups):
-        if _is_large(group, call):
+        if group.topics is None and group.group_id in whole:
+            repeated.add(number)
+        elif _is_large(group, call):
             large[number] = await call.turns.run(_group(group, request.require_stable, access))
+        if group.topics is None:
+            whole.add(group.group_id)
         number += 1
-    numbers = count()
 
-    def group_row(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        return large.get(next(numbers)) or at_once(_group(group, request.require_stable, access))
+    def group_rows() -> Iterator[OffsetFetchResponseGroup]:
+        for number, group in enumerate(request.groups):
+            if number not in repeated:
+                yield large.get(number) or at_once(_group(group, request.require_stable, access))
 
-    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=rows(group_row, request.groups))
+    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=generated(group_rows, number - len(repeated)))
 
 
 class _Access:

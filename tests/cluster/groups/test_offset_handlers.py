@@ -92,6 +92,20 @@ def test_several_groups_are_asked_for_at_once(broker: GroupsFixture) -> None:
     assert (second.group_id, second.topics, second.error_code) == ("other", (), ErrorCode.none)
 
 
+def test_a_group_is_asked_for_all_its_offsets_once_however_often_it_is_named(broker: GroupsFixture) -> None:
+    broker.commit(42)
+    named = {"group_id": GROUP, "topics": ({"name": "flights", "partition_indexes": (0,)},)}
+    groups = ({"group_id": GROUP, "topics": None}, named, {"group_id": "other", "topics": None})
+    answer = broker.ask(offset_fetch, 8, groups=groups * 3).groups
+    assert [(group.group_id, len(group.topics)) for group in answer] == [
+        (GROUP, 1),
+        (GROUP, 1),
+        ("other", 0),
+        *[(GROUP, 1)] * 2,
+    ]
+    assert len(answer) == 5
+
+
 @pytest.mark.parametrize("version", offset_fetch.VERSIONS)
 def test_an_error_stands_where_the_version_has_room_for_it(broker: GroupsFixture, version: int) -> None:
     broker.commit(42)
