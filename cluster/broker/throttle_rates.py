@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import compress, count, repeat
-from operator import is_not
+from itertools import chain, compress
+from operator import attrgetter, is_not
 
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
@@ -17,6 +17,7 @@ from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.throttle import UNLIMITED, Charge, ReplicationThrottle
 
 _NONE: Mapping[int, Charge] = {}
+_ADDING = attrgetter("adding")
 
 
 def follower_limits(settings: Settings, quorum: Quorum) -> FollowerLimits:
@@ -68,13 +69,12 @@ class ThrottleRates:
             self._set_rates(new)
 
     def _count(self, before: TopicImage | None, after: TopicImage | None) -> None:
-        for was, is_now in _changed_partitions(before, after):
-            for partition, change in ((was, -1), (is_now, 1)):
-                if partition is not None and partition.adding:
-                    for pair in _copies(partition):
-                        self._copies[pair] += change
-                        if not self._copies[pair]:
-                            del self._copies[pair]
+        for partitions, change in zip(_differing(before, after), (-1, 1), strict=True):
+            for partition in filter(_ADDING, partitions):
+                for pair in _copies(partition):
+                    self._copies[pair] += change
+                    if not self._copies[pair]:
+                        del self._copies[pair]
 
     def _set_rates(self, image: Image) -> None:
         me, leaders = self._settings.node_id, Counter(follower for _, follower in self._copies)
@@ -90,17 +90,17 @@ class ThrottleRates:
         self._throttle.set_rates(own_rate, shares, asyncio.get_running_loop().time())
 
 
-def _changed_partitions(
+def _differing(
     before: TopicImage | None, after: TopicImage | None
-) -> Iterator[tuple[PartitionImage | None, PartitionImage | None]]:
-    """Yield the partitions that differ, before and after; None on the side where a partition does not exist."""
+) -> tuple[Iterator[PartitionImage], Iterator[PartitionImage]]:
+    """Return the partitions that differ as they were, and as they are; none on the side where one does not exist."""
     old = () if before is None else before.partitions
     new = () if after is None else after.partitions
     # No Python bytecode per partition: one topic may have all of them.
-    for index in compress(count(), map(is_not, old, new)):
-        yield old[index], new[index]
-    yield from zip(old[len(new) :], repeat(None), strict=False)
-    yield from zip(repeat(None), new[len(old) :], strict=False)
+    return (
+        chain(compress(old, map(is_not, old, new)), old[len(new) :]),
+        chain(compress(new, map(is_not, old, new)), new[len(old) :]),
+    )
 
 
 def _copies(partition: PartitionImage) -> Iterator[tuple[int, int]]:

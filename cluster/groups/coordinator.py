@@ -89,7 +89,7 @@ class GroupCoordinator:
         )
         states = ShareStateRequests(persister)
         self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock, self._turns, states)
-        self.shares = ShareGroups(context, self._state_store, self._effect_runner, states)
+        self.shares = ShareGroups(context, self._state_store, self._effect_runner, states, self._turns)
         self.consumers = ConsumerGroups(self._state_store, self._effect_runner, context, rng, self._turns)
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock, self._turns)
 

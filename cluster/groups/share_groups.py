@@ -1,11 +1,12 @@
 """Share groups of this broker: heartbeats and start offsets. A thin shell; `share/group.py` has the rules."""
 
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.groups.context import GroupContext
+from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.shard import Shard
@@ -14,6 +15,7 @@ from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_requests import ShareStateRequests, StateSummary
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.metadata.image import TopicImage
+from cordwood.cluster.resources.turns import Turns
 from cordwood.storage.types import TopicPartition
 
 Outcomes = dict[TopicPartition, Refused | None]
@@ -30,9 +32,10 @@ class ShareGroups:
         state_store: GroupStateStore,
         effect_runner: EffectRunner,
         states: ShareStateRequests,
+        turns: Turns,
     ) -> None:
         self._context, self._state_store, self._effect_runner = context, state_store, effect_runner
-        self._states = states
+        self._states, self._turns = states, turns
 
     async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> HeartbeatReply:
         """Return the reply when all that it shows is committed."""
@@ -54,29 +57,34 @@ class ShareGroups:
         self, group_id: str, wanted: Iterable[TopicPartition]
     ) -> dict[TopicPartition, StateSummary | Refused | None]:
         """Return the share state of each partition; None for one that does not exist."""
-        ids = {place: self._partition_id(*place) for place in wanted}
+        topics = self._context.topics()
+        ids = {place: _id_of(place, topics) async for place in self._turns.each(wanted)}
         found = await self._states.summarize(group_id, (one for one in ids.values() if one is not None))
         return {place: None if one is None else found[one] for place, one in ids.items()}
 
     async def reset(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
         """Set start offsets of a group without members, which is created if there is none. Return refusals."""
-        shard, group = await self._open(group_id)
-        self._check_empty(shard, group)
-        outcomes: Outcomes = dict.fromkeys(offsets)
+        topics = self._context.topics()
+        outcomes: Outcomes = {}
         wanted: dict[SharePartitionId, int] = {}
-        for place, offset in offsets.items():
-            partition = self._partition_id(*place)
+        names: dict[UUID, str] = {}
+        async for place, offset in self._turns.each(offsets.items()):
+            partition, outcomes[place] = _id_of(place, topics), None
             if partition is None:
                 outcomes[place] = _unknown()
             elif offset < 0:
                 outcomes[place] = Refused(ErrorCode.invalid_request, "A start offset must not be negative.")
             else:
-                wanted[partition] = offset
-        names = {topic.id: topic.name for topic in self._topics(name for name, _ in offsets)}
+                wanted[partition], names[partition[0]] = offset, place.topic
+        shard, group = await self._open(group_id)
+        self._check_empty(shard, group)
         if not wanted:
             self._effect_runner.perform(shard, group)
             return outcomes
-        starts = group.begin_reset(wanted, {topic_id: names[topic_id] for topic_id, _ in wanted})
+        starts = group.begin_reset(wanted, names)
+        if self._context.topics().by_id is not topics.by_id:
+            # A topic that was deleted during the turns was not yet known to the group then.
+            group.forget_topics()
         await self._write(shard, group)
         refusals = await self._states.initialize(group_id, starts)
         group.initialized([one for one in starts if one not in refusals], list(refusals), self._effect_runner.now_ms())
@@ -165,9 +173,11 @@ class ShareGroups:
         by_name = self._context.topics().by_name
         return [by_name[name] for name in dict.fromkeys(names) if name in by_name]
 
-    def _partition_id(self, name: str, index: int) -> SharePartitionId | None:
-        topic = self._context.topics().by_name.get(name)
-        return None if topic is None or not 0 <= index < len(topic.partitions) else (topic.id, index)
+
+def _id_of(place: TopicPartition, topics: TopicMap) -> SharePartitionId | None:
+    """Return the ids of a partition; None if it does not exist."""
+    topic = topics.by_name.get(place.topic)
+    return None if topic is None or not 0 <= place.partition < len(topic.partitions) else (topic.id, place.partition)
 
 
 def _unknown() -> Refused:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -34,7 +33,7 @@ from cordwood.cluster.share.state import UNKNOWN_COUNT, SharePartitionState
 from cordwood.cluster.share.states import STORED, RecordState, SharePartitionKey, StateBatch
 
 ROWS_AT_ONCE = 50
-"""Share partitions of a request that are handled in one step of the event loop."""
+"""Share partitions of a request that the coordinator is asked for at a time. Each counts as a step of a slice."""
 BATCHES_AT_ONCE = 2000
 """State batches of a response that are read in one step."""
 NO_ID = UUID(int=0)
@@ -74,9 +73,13 @@ async def answer_all(
             refusal = refusal or StateAnswer(UNKNOWN, ErrorCode.invalid_request, "A state batch is not valid.")
             break
     answers: list[StateAnswer] = []
-    rest = iter(() if refusal is not None else rows)
-    while some := list(islice(rest, ROWS_AT_ONCE)):
-        await call.turns.turn()
+    some: list[_RowT] = []
+    async for row in call.turns.each(() if refusal is not None else rows):
+        some.append(row)
+        if len(some) == ROWS_AT_ONCE:
+            answers += await ask(some)
+            some = []
+    if some:
         answers += await ask(some)
     found = iter(answers)
     answered: list[AnsweredTopic] = []

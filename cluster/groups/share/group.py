@@ -377,7 +377,7 @@ class ShareGroup(AnyGroup):
 
     def _read_topics(self) -> list[TopicImage]:
         by_name = self._context.topics().by_name
-        return [by_name[name] for name in sorted(self._subscribed) if name in by_name]
+        return [topic for topic in map(by_name.get, sorted(self._subscribed)) if topic is not None]
 
     def _bump(self) -> None:
         self.group_epoch += 1

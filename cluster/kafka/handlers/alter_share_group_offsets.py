@@ -35,11 +35,12 @@ async def handle(request: AlterShareGroupOffsetsRequest, call: Call) -> AlterSha
     try:
         call.require(READ, GROUP, request.group_id)
         readable = await call.permitted(READ, TOPIC, (topic.topic_name for topic in request.topics))
+        wanted = (
+            (topic.topic_name, topic.partitions if topic.topic_name in readable else ()) for topic in request.topics
+        )
         offsets = {
-            TopicPartition(topic.topic_name, partition.partition_index): int(partition.start_offset)
-            for topic in request.topics
-            if topic.topic_name in readable
-            for partition in topic.partitions
+            TopicPartition(name, partition.partition_index): int(partition.start_offset)
+            async for name, partition in call.turns.within(wanted)
         }
         # As in Kafka, a request without any permitted topic does not ask the group.
         is_asked = bool(readable) or not request.topics

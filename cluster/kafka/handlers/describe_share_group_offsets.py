@@ -70,7 +70,8 @@ async def _topics(
     is_all = group.topics is None
     asked = await call.turns.run(by_topic(_all(group.group_id, call) if is_all else _named(group)))
     permitted = await call.permitted(DESCRIBE, TOPIC, asked)
-    wanted = [TopicPartition(name, index) for name in asked if name in permitted for index in asked[name]]
+    shown_topics = ((name, asked[name]) for name in asked if name in permitted)
+    wanted = [TopicPartition(name, index) async for name, index in call.turns.within(shown_topics)]
     shown = await _places(group.group_id, wanted, call)
     refused = refusal_of(TOPIC)
     hidden = _Place(code=refused.code, message=refused.message)
@@ -94,7 +95,7 @@ async def _places(group_id: str, wanted: list[TopicPartition], call: Call) -> di
     summaries = await call.services.groups.shares.summaries(group_id, wanted)
     begun = [place for place, summary in summaries.items() if _start_of(summary) != UNKNOWN]
     ends = await call.services.end_offsets.of(begun) if call.version >= _FIRST_WITH_LAG else {}
-    return {place: _place(summary, ends.get(place)) for place, summary in summaries.items()}
+    return {place: _place(summary, ends.get(place)) async for place, summary in call.turns.each(summaries.items())}
 
 
 def _start_of(summary: StateSummary | Refused | None) -> int:
