@@ -56,6 +56,8 @@ class LogMaintenance:
         self._running_checkpoints: set[asyncio.Future[None]] = set()
         self._due: dict[LogDirectory, dict[Partition, None]] = {directory: {} for directory in replicas.directories}
         self._checkpointing: set[LogDirectory] = set()
+        self._left_copies: set[tuple[LogDirectory, UUID, int]] = set()
+        """Where the files of moved replicas are to be removed."""
         self._tasks = Tasks()
 
     def start(self) -> None:
@@ -85,7 +87,16 @@ class LogMaintenance:
 
     def remove_copy(self, directory: LogDirectory, partition: Partition, segments: Sequence[Segment] = ()) -> None:
         """Delete the files that a moved replica has left in `directory`, once no reader can use them any more."""
+        self._left_copies.add((directory, partition.topic_id, partition.index))
         self._tasks.spawn(self._remove_copy(directory, partition, segments))
+
+    def has_left_copy(self, directory: LogDirectory, partition: Partition) -> bool:
+        """Return whether a replica that is elsewhere has files in `directory`, or a removal there that is to come.
+
+        An empty log has no files.
+        """
+        place = partition.topic_id, partition.index
+        return (directory, *place) in self._left_copies or directory.disk.exists(directory.partition_path(*place))
 
     async def checkpoint(self, partition: Partition) -> None:
         """Checkpoint one log now. Raises OutOfResources, after which the log is still due, and DiskFailed."""
@@ -300,13 +311,17 @@ class LogMaintenance:
             while partition.log.is_flushing and not directory.is_offline:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
-            came_back = self._replicas.with_id(partition.topic_id, partition.index)
             # A partition that was moved away may have been moved back, and continues with its old files.
-            if came_back is None or came_back.directory is not directory:
+            if not self._is_home(directory, partition.topic_id, partition.index):
                 await self._remove_tree(directory, directory.partition_path(partition.topic_id, partition.index))
         for topic_id in {partition.topic_id: None for partition in partitions}:
             if self._replicas.name_of(topic_id) is None:
                 await self._remove_tree(directory, directory.topic_path(topic_id))
+
+    def _is_home(self, directory: LogDirectory, topic_id: UUID, index: int) -> bool:
+        """Return whether a replica of the partition is in `directory` now."""
+        replica = self._replicas.with_id(topic_id, index)
+        return replica is not None and replica.directory is directory
 
     async def _remove_copy(self, directory: LogDirectory, partition: Partition, segments: Sequence[Segment]) -> None:
         place, home = (partition.topic_id, partition.index), partition.log.directory
@@ -314,7 +329,9 @@ class LogMaintenance:
         for segment in segments:
             segment.release()
         path = directory.partition_path(*place)
-        await self._remove_tree(directory, path)
+        if not self._is_home(directory, *place):
+            await self._remove_tree(directory, path)
+        self._left_copies.discard((directory, *place))
         try:
             directory.flushed_offsets.forget(*place)
             has_moved_on = partition.is_deleted or partition.flusher is None or partition.log.directory != home

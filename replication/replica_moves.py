@@ -188,8 +188,7 @@ class ReplicaMoves:
 
     def _has_left_copies(self, partition: Partition) -> bool:
         others = [other for other in self._replicas.directories if other is not partition.directory]
-        place = partition.topic_id, partition.index
-        return any(other.disk.exists(other.partition_path(*place)) for other in others if not other.is_offline)
+        return any(self._log_maintenance.has_left_copy(other, partition) for other in others if not other.is_offline)
 
     async def _reach(self, move: DirectoryMove, goal: Goal) -> None:
         steps = move.copy.steps(goal)

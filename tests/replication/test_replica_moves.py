@@ -65,7 +65,9 @@ async def run_slowly(function: Callable[..., object], *arguments: object) -> obj
 class MovingBroker:
     """One broker with two log directories, and one partition that it leads alone."""
 
-    def __init__(self, disk: SimulatedDisk, config: LogConfig = SMALL, rate: float = 1e9) -> None:
+    def __init__(
+        self, disk: SimulatedDisk, config: LogConfig = SMALL, rate: float = 1e9, delete_delay_s: float = 0.0
+    ) -> None:
         self.disk, self.config = disk, config
         end_of_tick = EndOfTickScheduler(asyncio.get_running_loop())
         self.syncer = LaterSyncer()
@@ -73,7 +75,7 @@ class MovingBroker:
             log_directory(disk, path, self._failed, self.syncer, end_of_tick, run_slowly) for path in PATHS
         ]
         self.replicas = Replicas(self.directories, surroundings_of(ME, end_of_tick))
-        self.maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(1.0, 0.0, 10.0))
+        self.maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(1.0, delete_delay_s, 10.0))
         self.unrecorded: list[Partition] = []
         self.moves = ReplicaMoves(
             self.replicas, self.maintenance, self._unrecord, lambda: None, lambda: rate, lambda: True
@@ -274,6 +276,45 @@ def test_an_empty_replica_moves() -> None:
         await broker.settled()
         assert {segment.path.split("/")[1] for segment in partition.log.segments} == {"data-b"}
         assert broker.values() == broker.acknowledged
+
+    run(scenario())
+
+
+def test_an_empty_replica_that_moves_back_is_not_removed_with_its_former_place() -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(random.Random(1))
+        broker = MovingBroker(disk, delete_delay_s=5.0)
+        partition = broker.open()
+        broker.moves.move(partition, broker.directories[1])
+        await broker.settled()
+        broker.moves.move(partition, broker.directories[0])
+        await asyncio.sleep(4)
+        assert partition.directory is broker.directories[1], "the removal at its former place is still to come"
+        await broker.settled()
+        await broker.load(10, "after")
+        await broker.settled()
+        await asyncio.sleep(10)
+        assert partition.directory is broker.directories[0]
+        assert MovingBroker(disk).open(2).log.log_end == len(broker.acknowledged) == 10
+
+    run(scenario())
+
+
+def test_a_replica_that_comes_anew_is_not_removed_with_what_a_former_one_left() -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(random.Random(1))
+        broker = MovingBroker(disk, delete_delay_s=5.0)
+        broker.moves.move(broker.open(), broker.directories[1])
+        await broker.settled()
+        removed = broker.replicas.remove_one("t", 0)
+        assert removed is not None
+        broker.maintenance.remove([removed])
+        partition = broker.open(2)
+        assert partition.directory is broker.directories[0]
+        await broker.load(10, "after")
+        await broker.settled()
+        await asyncio.sleep(10)
+        assert MovingBroker(disk).open(3).log.log_end == len(broker.acknowledged) == 10
 
     run(scenario())
 
