@@ -1,6 +1,6 @@
 """Replicas of this broker: lookup by topic and index, their log directories, and whether they can be served."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -205,6 +205,10 @@ class Replicas:
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self._by_topic.get(topic)
         return None if partitions is None else partitions.get(index)
+
+    def indexes(self, topic: str) -> Collection[int]:
+        """Return the indexes of those replicas of a topic that `get` returns. Valid until the next change."""
+        return self._by_topic.get(topic, {}).keys()
 
     def has_topic(self, topic: str) -> bool:
         """Return whether this broker has a replica of any partition of the topic."""

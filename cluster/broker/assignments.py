@@ -152,7 +152,7 @@ class Assignments:
         """Queue the replicas of this broker that have changed since `before`. Return the number compared."""
         _warn_of_ignored(before, topic)
         me, partitions = self._settings.node_id, topic.partitions
-        known = () if before is None else before.partitions
+        known, opened = () if before is None else before.partitions, self._replicas.indexes(topic.name)
         by_urgency: dict[Urgency, list[int]] = {urgency: [] for urgency in Urgency}
         # No Python bytecode for each partition that is as it was.
         for index in compress(count(), map(is_not, known, partitions)):
@@ -160,7 +160,7 @@ class Assignments:
             if me not in partition.replicas:
                 if me in was.replicas:
                     by_urgency[Urgency.IS_OPEN].append(index)
-            elif self._replicas.get(topic.name, index) is None:
+            elif index not in opened:
                 by_urgency[Urgency.IS_TO_BE_OPENED].append(index)
             elif partition.leader == me and partition.leader_epoch != was.leader_epoch:
                 by_urgency[Urgency.LEADS].append(index)

@@ -1,9 +1,9 @@
 """Metrics of the archive. A broker without one reports zeros."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from cordwood.archive.manifest import PartitionArchive
-from cordwood.cluster.http.metrics.family import Family, counter, gauge, gauge_over
+from cordwood.cluster.http.metrics.family import Family, Rows, counter, gauge, gauges
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.tiering.archiver import NOTHING_MEASURED
 from cordwood.cluster.tiering.backlog import backlog_of
@@ -26,12 +26,19 @@ def _cache_bytes(watched: Watched) -> int:
     return 0 if reads is None else reads.cache.bytes_used
 
 
-def _led(watched: Watched) -> Iterator[tuple[Partition, PartitionArchive]]:
-    archives = watched.quorum.image.archives
-    for partition in list(watched.replicas):
-        archive = archives.get((partition.topic_id, partition.index), NOTHING)
-        if partition.is_leader and (archive.segments or partition.log.config.is_archived):
-            yield partition, archive
+def _over_led(name: str, meaning: str, of_one: Callable[[Partition, PartitionArchive], int]) -> Family:
+    """Return the family of the sum over the archived partitions that this broker leads."""
+
+    def rows(watched: Watched) -> Rows:
+        archives, total = watched.quorum.image.archives, 0
+        for partition in list(watched.replicas):
+            archive = archives.get((partition.topic_id, partition.index), NOTHING)
+            if partition.is_leader and (archive.segments or partition.log.config.is_archived):
+                total += of_one(partition, archive)
+            yield None
+        yield (), total
+
+    return gauges(name, meaning, (), rows)
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -70,28 +77,24 @@ FAMILIES: tuple[Family, ...] = (
         "1 if the last use of the object store has failed.",
         lambda watched: bool(_measures(watched).failure),
     ),
-    gauge_over(
+    _over_led(
         "archive_bytes",
         "Size of the archived segments of the partitions that this broker leads.",
-        _led,
-        lambda led: led[1].size,
+        lambda _, archive: archive.size,
     ),
-    gauge_over(
+    _over_led(
         "archive_segments",
         "Archived segments of the partitions that this broker leads.",
-        _led,
-        lambda led: len(led[1].segments),
+        lambda _, archive: len(archive.segments),
     ),
-    gauge_over(
+    _over_led(
         "archive_backlog_bytes",
         "Size of the sealed segments that are not archived yet, of the partitions that this broker leads.",
-        _led,
-        lambda led: backlog_of(led[0].log, led[1]).size,
+        lambda partition, archive: backlog_of(partition.log, archive).size,
     ),
-    gauge_over(
+    _over_led(
         "archive_backlog_segments",
         "Sealed segments that are not archived yet, of the partitions that this broker leads.",
-        _led,
-        lambda led: backlog_of(led[0].log, led[1]).segments,
+        lambda partition, archive: backlog_of(partition.log, archive).segments,
     ),
 )

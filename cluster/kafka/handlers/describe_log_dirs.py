@@ -66,7 +66,12 @@ def _directory(
 
 def _topic(held: tuple[str, list[Partition], list[DirectoryMove]]) -> DescribeLogDirsTopic:
     topic, partitions, futures = held
-    return DescribeLogDirsTopic(name=topic, partitions=(*rows(_partition, partitions), *rows(_future, futures)))
+    replicas: list[Partition | DirectoryMove] = [*partitions, *futures]
+    return DescribeLogDirsTopic(name=topic, partitions=rows(_row, replicas))
+
+
+def _row(held: Partition | DirectoryMove) -> DescribeLogDirsPartition:
+    return _future(held) if isinstance(held, DirectoryMove) else _partition(held)
 
 
 def _future(move: DirectoryMove) -> DescribeLogDirsPartition:

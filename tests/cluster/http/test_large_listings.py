@@ -25,7 +25,7 @@ from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.states import TransactionState
 
 PARTITIONS = TRANSACTIONS = 4000
-CALLS_MAX = 30_000
+CALLS_MAX = 14_500
 """Per step: less than 5 ms, most of it in the Kafka handlers that HTTP sends requests to."""
 
 

@@ -13,8 +13,8 @@ from cordwood.chaos.sim.loop import run
 from cordwood.cluster.kafka.api_keys import ApiKey
 
 PARTITIONS = 1500
-CALLS_MAX = 30_000
-"""Of one step: less than 5 ms. What grows with 3,000 partitions has at most 10 calls for each."""
+CALLS_MAX = 15_000
+"""Of one step: less than 5 ms. What grows with 3,000 partitions has at most 5 calls for each."""
 TOPIC = "large"
 
 
