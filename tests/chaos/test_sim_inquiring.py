@@ -1,7 +1,8 @@
 """Answers in the history of simulated clients: watermarks, lookups, epoch ends, contents and faults."""
 
 import random
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -101,14 +102,21 @@ class Replica:
     index: int = 0
 
 
-@dataclass
+class HeldReplicas(list[Replica]):
+    """The replicas of a broker."""
+
+    def of_topics(self, is_wanted: Callable[[Replica], bool]) -> list[Replica]:
+        return list(filter(is_wanted, self))
+
+
 class Holder:
-    replicas: list[Replica] = field(default_factory=list)
+    def __init__(self, *replicas: Replica) -> None:
+        self.replicas = HeldReplicas(replicas)
 
 
 def test_only_leaders_commit_and_committed_records_survive_them() -> None:
     seen, leader, follower = Seen(), Replica(5, is_leader=True), Replica(9, is_leader=False)
-    brokers = [Holder([leader]), Holder([follower, Replica(8, is_leader=True, index=1)])]
+    brokers = [Holder(leader), Holder(follower, Replica(8, is_leader=True, index=1))]
     assert seen.leaders_end(brokers, "t", 0) == 5  # type: ignore[arg-type]
     leader.high_watermark = 7
     seen.note_leaders_ends(brokers[:1], "t")  # type: ignore[arg-type]
