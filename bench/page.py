@@ -13,10 +13,8 @@ from cordwood.bench.measured import MeasuredCluster, MeasuredRun, ratio
 from cordwood.bench.report import Grid, grids, sentences
 from cordwood.bench.second_opinion import SETTINGS
 
-NO_COMMIT = "- The commit is unknown: this was measured before results had one, and a seal."
 PAGE, PICTURES = "performance.md", "pictures/performance"
 RESULTS = "results/performance.jsonl"
-UNSEALED = f"{PICTURES}/result.json"
 CHARTS = {
     "M records/s": ("records", "Records of 100 bytes"),
     "MB/s": ("megabytes", "Records of 1 KB"),
@@ -132,10 +130,12 @@ def _lines(measured: MeasuredRun) -> Iterator[str]:
         f"{machine['system']}, Python {machine['python']}. Brokers, load and disk are all on this one machine."
     )
     yield f"- {'; '.join(f'{name}: {version}' for name, version in versions.items())}."
-    yield f"- Commit {measured.about['commit']}." if "commit" in measured.about else NO_COMMIT
+    if "commit" in measured.about:
+        yield f"- Commit {measured.about['commit']}. [All figures of all rounds]({RESULTS}), as JSON."
+    else:
+        yield "- Not recorded, so that the commit is unknown."
     for sentence in sentences(measured):
         yield f"- {sentence}"
-    yield f"- [All figures of all rounds]({RESULTS if 'commit' in measured.about else UNSEALED}), as JSON."
     yield ""
     for part in measured.parts:
         yield from _part(part, measured)

@@ -182,7 +182,7 @@ def test_the_page_names_what_was_run_on_what_and_which_disk_limits(measured: Mea
     text = page(measured)
     for told in (
         "2026-11-22, 3 rounds",
-        "The commit is unknown",
+        "the commit is unknown",
         "2 cores (Planted)",
         "25 GB",
         "/dev/planted (ext4)",
