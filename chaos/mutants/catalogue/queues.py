@@ -28,9 +28,8 @@ MUTANTS = (
     Mutant(
         "stale-ready-records-are-kept",
         MEMBER,
-        "            acks = [Ack(one.place, one.record.offset, one.record.offset, RELEASE) for one in released]\n"
-        "            self._acknowledge_later(session, acks)\n",
-        "            released.clear()\n",
+        "            stale[ready.session].append(Ack(ready.place,",
+        "            list[Ack]().append(Ack(ready.place,",
         "Records that no client takes are released before their lock ends.",
         STUCK,
     ),
@@ -97,5 +96,29 @@ MUTANTS = (
         "        for attempt in count(id(self)):\n",
         "A broker that was killed joins as the member that the group still has.",
         "The records of some partitions wait until the session of the former member expires.",
+    ),
+    Mutant(
+        "fetched-batches-are-decoded-ahead",
+        MEMBER,
+        "            while self._waiting and self._fetched:\n",
+        "            while self._fetched:\n",
+        "No more is decoded than clients take.",
+        "A small compressed batch takes a thousand times its size of memory.",
+    ),
+    Mutant(
+        "undecoded-batches-stay-locked",
+        MEMBER,
+        "            stale[fetched.session] += [Ack(fetched.place,",
+        "            _ = [Ack(fetched.place,",
+        "Batches that no client takes are released undecoded before their lock ends.",
+        STUCK,
+    ),
+    Mutant(
+        "batches-are-served-after-their-session",
+        MEMBER,
+        "                if self._sessions.get(session.leader) is not session:\n",
+        "                if False:\n",
+        "Batches that are not decoded end with the session in which they were acquired.",
+        "A client gets records that the leader has given to another member.",
     ),
 )

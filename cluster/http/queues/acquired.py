@@ -33,7 +33,7 @@ class AcquiredRecord(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The locked records of one partition, and the locked offsets that have no record."""
+    """Locked records of one partition, and locked offsets that have no record."""
 
     records: Sequence[AcquiredRecord]
     gaps: Sequence[range]
@@ -56,36 +56,53 @@ def acquired_in(row: Any) -> list[Acquired]:
     return found
 
 
-async def decode(batches: bytes, acquired: Sequence[Acquired], decoding: DecodeQueue, streams: Streams) -> Decoded:
-    """Decode the locked records among the batches. Raises Malformed.
+class AcquiredBatches:
+    """The locked records of one partition, decoded a portion at a time: compressed batches may hold a thousandfold.
 
-    Portions beyond a light one are decoded in the decode queue, as the records API does, and large records one at a
-    time. An offset without a record is a gap: a marker, or a record that the log cleaner has removed.
+    An offset without a record is a gap: a marker, or a record that the log cleaner has removed.
     """
-    if not acquired:
-        return Decoded((), ())
-    records: list[AcquiredRecord] = []
-    gaps: list[range] = []
-    left, start = _Offsets(acquired), acquired[0].offsets.start
-    portions = Portions(batches, range(start, acquired[-1].offsets.stop), None)
-    while not portions.is_over:
-        portion = await _next(portions, decoding, streams)
-        for record in portion.records:
-            assert isinstance(record, Record), "markers are left out"
-            gaps += [skipped.offsets for skipped in left.below(record.offset)]
-            count = left.take(record.offset)
-            if count is not None:
-                records.append(AcquiredRecord(record.offset, count, record))
-        if portion.damage is not None:
-            gaps += [skipped.offsets for skipped in left.below(start)]
-            records += [
-                AcquiredRecord(offset, locked.delivery_count, None, portion.damage)
-                for locked in left.below(portion.end)
-                for offset in locked.offsets
-            ]
-        start = portion.end
-    gaps += [skipped.offsets for skipped in left.below(acquired[-1].offsets.stop)]
-    return Decoded(records, gaps)
+
+    def __init__(self, batches: bytes, acquired: Sequence[Acquired]) -> None:
+        """`acquired` is not empty."""
+        self._left, self._end = _Offsets(acquired), acquired[-1].offsets.stop
+        self._start = acquired[0].offsets.start
+        self._portions = Portions(batches, range(self._start, self._end), None)
+
+    @property
+    def is_over(self) -> bool:
+        return self._left.is_empty
+
+    async def next(self, decoding: DecodeQueue, streams: Streams) -> Decoded:
+        """Decode the next portion. Raises Malformed.
+
+        Portions beyond a light one are decoded in the decode queue, as the records API does, and large records one at
+        a time.
+        """
+        records: list[AcquiredRecord] = []
+        gaps: list[range] = []
+        if not self._portions.is_over:
+            portion = await _next(self._portions, decoding, streams)
+            for record in portion.records:
+                assert isinstance(record, Record), "markers are left out"
+                gaps += [skipped.offsets for skipped in self._left.below(record.offset)]
+                count = self._left.take(record.offset)
+                if count is not None:
+                    records.append(AcquiredRecord(record.offset, count, record))
+            if portion.damage is not None:
+                gaps += [skipped.offsets for skipped in self._left.below(self._start)]
+                records += [
+                    AcquiredRecord(offset, locked.delivery_count, None, portion.damage)
+                    for locked in self._left.below(portion.end)
+                    for offset in locked.offsets
+                ]
+            self._start = portion.end
+        if self._portions.is_over:
+            gaps += self.take_rest()
+        return Decoded(records, gaps)
+
+    def take_rest(self) -> list[range]:
+        """Return the locked offsets that are not decoded, and end here."""
+        return [skipped.offsets for skipped in self._left.below(self._end)]
 
 
 async def _next(portions: Portions, decoding: DecodeQueue, streams: Streams) -> Portion:
@@ -112,6 +129,10 @@ class _Offsets:
 
     def __init__(self, acquired: Sequence[Acquired]) -> None:
         self._left = list(reversed(acquired))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._left
 
     def below(self, offset: int) -> list[Acquired]:
         """Remove and return the offsets below `offset`."""

@@ -14,7 +14,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.bodies import Streams
-from cordwood.cluster.http.queues.acquired import AcquiredRecord, acquired_in, decode
+from cordwood.cluster.http.queues.acquired import AcquiredBatches, AcquiredRecord, acquired_in
 from cordwood.cluster.http.queues.deliveries import Deliveries, QueueOffset, QueuePartition, record_of
 from cordwood.cluster.http.queues.membership import GroupMembership
 from cordwood.cluster.http.queues.session import GAP, RELEASE, RENEW, Ack, LeaderSession, SessionOver
@@ -46,6 +46,16 @@ class Ready(NamedTuple):
 
     place: QueuePartition
     record: AcquiredRecord
+    session: LeaderSession
+    acquired_at: float
+    lock_s: float
+
+
+class UndecodedBatches(NamedTuple):
+    """Acquired batches that are not decoded to their end."""
+
+    place: QueuePartition
+    batches: AcquiredBatches
     session: LeaderSession
     acquired_at: float
     lock_s: float
@@ -120,6 +130,8 @@ class QueueMember:
         self._sessions: dict[int, LeaderSession] = {}
         self._feeding: set[int] = set()
         """The leaders that are being polled."""
+        self._fetched: deque[UndecodedBatches] = deque()
+        self._is_decoding = asyncio.Lock()
         self._ready: deque[Ready] = deque()
         self._waiting: deque[QueueClient] = deque()
         self._settling: dict[Receipt, Settlement] = {}
@@ -162,7 +174,8 @@ class QueueMember:
         waiter = QueueClient(records_max, bytes_max, now + wait_s, now + max(wait_s, PATIENCE_S), future)
         self._waiting.append(waiter)
         try:
-            self._serve()
+            while self._waiting and self._ready and not self._fetched:
+                self._serve_first()
             self._feed()
             while not future.done():
                 now = self._now()
@@ -214,12 +227,15 @@ class QueueMember:
         now = self._now()
         self._feed()
         self.deliveries.expire(int(now * 1000))
-        stale: defaultdict[LeaderSession, list[Ready]] = defaultdict(list)
-        while self._ready and now - self._ready[0].acquired_at > self._ready[0].lock_s / FRESH_SHARE:
+        stale: defaultdict[LeaderSession, list[Ack]] = defaultdict(list)
+        while self._ready and _is_stale(self._ready[0], now):
             ready = self._ready.popleft()
-            stale[ready.session].append(ready)
-        for session, released in stale.items():
-            acks = [Ack(one.place, one.record.offset, one.record.offset, RELEASE) for one in released]
+            stale[ready.session].append(Ack(ready.place, ready.record.offset, ready.record.offset, RELEASE))
+        while self._fetched and _is_stale(self._fetched[0], now):
+            fetched = self._fetched.popleft()
+            rest = fetched.batches.take_rest()
+            stale[fetched.session] += [Ack(fetched.place, left.start, left.stop - 1, RELEASE) for left in rest]
+        for session, acks in stale.items():
             self._acknowledge_later(session, acks)
 
     def _begin_to_settle(
@@ -312,6 +328,9 @@ class QueueMember:
     async def _feed_from(self, leader: int) -> None:
         try:
             while self._waiting and (places := self._leaders().get(leader)):
+                # What was fetched before comes first.
+                if await self._decode():
+                    continue
                 try:
                     session = await self._session(leader)
                     is_served = await self._poll(session, places)
@@ -364,41 +383,79 @@ class QueueMember:
         acquired_at, is_served = self._now(), True
         for topic in response.responses:
             for row in topic.partitions:
-                is_served &= await self._take_in(
-                    session, QueuePartition(topic.topic_id, row.partition_index), row, acquired_at
-                )
+                place = QueuePartition(topic.topic_id, row.partition_index)
+                is_served &= self._take_in(session, place, row, acquired_at)
+        await self._decode()
         for waiter in waiting:
             waiter.asked.add(session.leader)
-        self._serve()
         self._answer_overdue()
         # Partitions may have new leaders.
         self._feed()
         return is_served
 
-    async def _take_in(self, session: LeaderSession, place: QueuePartition, row: Any, acquired_at: float) -> bool:
-        """Take the acquired records of a partition. Return whether the leader served it. Raises HttpRefusal."""
+    def _take_in(self, session: LeaderSession, place: QueuePartition, row: Any, acquired_at: float) -> bool:
+        """Take acquired batches. Return whether the leader served the partition. Raises Malformed, HttpRefusal."""
         code = row.error_code
         if code is not ErrorCode.none:
             if status_of(code) == DENIED:
                 raise refusal_of(code, row.error_message)
             return False
-        lock_s, acquired = session.lock_ms / 1000, acquired_in(row)
-        decoded = await decode(bytes(row.records or b""), acquired, self._context.decoding, self._context.streams)
-        self._ready += [Ready(place, record, session, acquired_at, lock_s) for record in decoded.records]
-        gaps = [Ack(place, gap.start, gap.stop - 1, GAP) for gap in decoded.gaps]
-        self._acknowledge_later(session, gaps)
+        if acquired := acquired_in(row):
+            batches = AcquiredBatches(bytes(row.records or b""), acquired)
+            self._fetched.append(UndecodedBatches(place, batches, session, acquired_at, session.lock_ms / 1000))
         return True
+
+    async def _decode(self) -> bool:
+        """Decode what the clients that wait can take, and serve them. Return whether any got records.
+
+        The rest stays undecoded, so that it takes no more memory than it took on the network.
+        """
+        is_any_served = False
+        async with self._is_decoding:
+            while self._waiting and self._fetched:
+                fetched = self._fetched.popleft()
+                session, place = fetched.session, fetched.place
+                try:
+                    decoded = await fetched.batches.next(self._context.decoding, self._context.streams)
+                except Malformed as error:
+                    _events.info("queue.session_over", group=self.group_id, leader=session.leader, reason=str(error))
+                    self._drop_session(session.leader)
+                    continue
+                if self._sessions.get(session.leader) is not session:
+                    # Its locks ended with its session.
+                    continue
+                if not fetched.batches.is_over:
+                    self._fetched.appendleft(fetched)
+                self._ready += [
+                    Ready(place, record, session, fetched.acquired_at, fetched.lock_s) for record in decoded.records
+                ]
+                self._acknowledge_later(session, [Ack(place, gap.start, gap.stop - 1, GAP) for gap in decoded.gaps])
+                while self._waiting and self._is_enough_for(self._waiting[0]):
+                    is_any_served |= self._serve_first()
+            while self._waiting and self._ready:
+                is_any_served |= self._serve_first()
+        return is_any_served
+
+    def _is_enough_for(self, waiter: QueueClient) -> bool:
+        """Return whether the decoded records reach the client's limits."""
+        content_bytes = 0
+        for count, ready in enumerate(self._ready, 1):
+            content_bytes += ready.record.content_bytes
+            if count >= waiter.records_max or content_bytes >= waiter.bytes_max:
+                return True
+        return False
 
     def _acknowledge_later(self, session: LeaderSession, acks: Sequence[Ack]) -> None:
         if acks and session.is_open:
             self._tasks.spawn(session.acknowledge(acks))
 
-    def _serve(self) -> None:
-        """Give the acquired records to the clients that wait, the first one first."""
-        while self._waiting and self._ready:
-            waiter = self._waiting.popleft()
-            if not waiter.answer.done():
-                waiter.answer.set_result(self._hand_out(waiter))
+    def _serve_first(self) -> bool:
+        """Give decoded records to the first client that waits. Return False if it is gone."""
+        waiter = self._waiting.popleft()
+        if waiter.answer.done():
+            return False
+        waiter.answer.set_result(self._hand_out(waiter))
+        return True
 
     def _answer_overdue(self) -> None:
         now = self._now()
@@ -428,6 +485,11 @@ class QueueMember:
             for ready in taken
         ]
         return TakeAnswer(records, max(int((until - self._now()) * 1000), 0))
+
+
+def _is_stale(one: Ready | UndecodedBatches, now: float) -> bool:
+    """Return whether no client has taken it for so long that it is released."""
+    return now - one.acquired_at > one.lock_s / FRESH_SHARE
 
 
 def _by_session(taken: Iterable[Ready]) -> dict[LeaderSession, list[Ready]]:

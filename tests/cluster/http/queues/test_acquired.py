@@ -9,7 +9,7 @@ from quorum_fixture import run_here
 from raw_batches import NOW_MS, body_of, raw_batch
 
 from cordwood.cluster.http.bodies import Streams
-from cordwood.cluster.http.queues.acquired import Acquired, Decoded, acquired_in, decode
+from cordwood.cluster.http.queues.acquired import Acquired, AcquiredBatches, Decoded, acquired_in
 from cordwood.cluster.http.records.portions import USUAL_RECORD_BYTES
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.decode_queue import DecodeQueue
@@ -27,7 +27,11 @@ def decoded(batches: bytes, *acquired: tuple[int, int, int]) -> Decoded:
 
     async def story() -> Decoded:
         decoding = DecodeQueue(run_here, Memory.unlimited().decoding)
-        return await decode(batches, [Acquired(range(a, b), count) for a, b, count in acquired], decoding, Streams())
+        left = AcquiredBatches(batches, [Acquired(range(a, b), count) for a, b, count in acquired])
+        found: list[Decoded] = []
+        while not left.is_over:
+            found.append(await left.next(decoding, Streams()))
+        return Decoded([one for each in found for one in each.records], [gap for each in found for gap in each.gaps])
 
     return asyncio.run(story())
 
@@ -70,10 +74,6 @@ def test_records_that_cannot_be_decoded_are_given_out_with_the_reason() -> None:
     assert all(one.reason for one in found.records[:2])
     assert values(found) == [(7, 1, b"next")]
     assert not found.gaps
-
-
-def test_nothing_locked_is_nothing_given() -> None:
-    assert decoded(batch(b"a")) == Decoded((), ())
 
 
 def test_a_leader_that_locks_an_offset_twice_is_refused() -> None:

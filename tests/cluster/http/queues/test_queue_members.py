@@ -2,12 +2,17 @@
 
 import asyncio
 
+import cramjam
 from kio.schema.errors import ErrorCode
 from queue_fixture import QueueFixture, values_of, with_queues
+from raw_batches import NOW_MS, body_of, raw_batch
 
-from cordwood.cluster.http.queues.member import PATIENCE_S
+from cordwood.cluster.http.queues.member import FRESH_SHARE, PATIENCE_S
 from cordwood.cluster.http.queues.session import ACCEPT, RELEASE, RENEW, Ack
+from cordwood.cluster.http.records.portions import CONTENT_BYTES_MAX
 from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.storage.batch import Compression
+from cordwood.storage.records import Record
 
 LOCK_S = 30.0
 """The broker's default, as of Kafka."""
@@ -224,5 +229,54 @@ def test_a_member_that_is_leaving_does_not_share_its_id() -> None:
         former._fail(HttpRefusal(503, "The group is gone."))
         assert await queue.values(wait_s=20) == ["a"]
         assert queue.member.member_id != former.member_id
+
+    with_queues(story)
+
+
+def compressed(count: int, value: bytes) -> bytes:
+    records = [Record(0, NOW_MS, None, value)] * count
+    return raw_batch(bytes(cramjam.zstd.compress(body_of(records))), count, Compression.ZSTD)
+
+
+def test_no_more_is_decoded_than_clients_take() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.append(compressed(200, b"x" * 50_000))
+        first = await queue.take(200, bytes_max=1)
+        assert len(first.records) == 1
+        decoded = sum(ready.record.content_bytes for ready in queue.member._ready)
+        assert decoded <= CONTENT_BYTES_MAX + 50_000
+        rest = await queue.take(500, bytes_max=20_000_000)
+        both = [*first.records, *rest.records]
+        assert [taken.record.offset for taken in both] == list(range(200))
+        assert {taken.record.delivery_count for taken in both} == {1}
+        assert not queue.member._ready
+        await queue.acknowledge(*both)
+
+    with_queues(story)
+
+
+def test_batches_that_no_client_takes_are_released_before_their_lock_ends() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.append(compressed(20, b"x" * 50_000))
+        first = await queue.take(200, bytes_max=1)
+        await asyncio.sleep(LOCK_S / FRESH_SHARE + 2)
+        again = await queue.take(50, wait_s=0)
+        assert [taken.record.offset for taken in again.records] == list(range(1, 20))
+        assert {taken.record.delivery_count for taken in again.records} == {2}
+        await queue.acknowledge(*first.records, *again.records)
+
+    with_queues(story)
+
+
+def test_batches_that_are_not_decoded_end_with_their_session() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.append(compressed(20, b"x" * 50_000))
+        await queue.take(20, bytes_max=1)
+        (session,) = queue.member._sessions.values()
+        session._connection.close()
+        queue.member._drop_session(session.leader)
+        again = await queue.take(50)
+        assert [taken.record.offset for taken in again.records] == list(range(20))
+        await queue.acknowledge(*again.records)
 
     with_queues(story)
