@@ -4,9 +4,10 @@ import json
 import signal
 import statistics
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ import typer
 
 from cordwood.bench import machine
 from cordwood.bench.generator import IN_PYTHON, Generator, LoadFailed, load_generator
-from cordwood.bench.systems import CannotRun
+from cordwood.bench.systems import CannotRun, System
 from cordwood.bench.transactions import open_ids, throughput
 from cordwood.bench.transactions.ratios import Interleaved
 
@@ -39,11 +40,8 @@ def produce(
 ) -> None:
     """Compare producers that commit after each MB with those that wait for acknowledgements there, and with neither."""
     pairs = [(throughput.IN_TRANSACTIONS, throughput.FLUSHED), (throughput.IN_TRANSACTIONS, throughput.PIPELINED)]
-    generator = _generator(librdkafka)
-    with _failures():
-        systems = throughput.systems(brokers, HOME, is_comparing=compare)
-        found = [throughput.produce(each, generator, producers, seconds, rounds, _say) for each in systems]
-    _report(found, pairs, generator)
+    measure = partial(throughput.produce, producers=producers, seconds=seconds, rounds=rounds, say=_say)
+    _compare(measure, pairs, brokers, is_comparing=compare, is_librdkafka=librdkafka)
 
 
 @app.command()
@@ -56,11 +54,8 @@ def consume(
 ) -> None:
     """Compare read_committed consumers with read_uncommitted ones, and with those of a topic without transactions."""
     pairs = [(throughput.COMMITTED, throughput.UNCOMMITTED), (throughput.COMMITTED, throughput.PLAIN)]
-    generator = _generator(librdkafka)
-    with _failures():
-        systems = throughput.systems(brokers, HOME, is_comparing=compare)
-        found = [throughput.consume(each, generator, megabytes, rounds, _say) for each in systems]
-    _report(found, pairs, generator)
+    measure = partial(throughput.consume, megabytes=megabytes, rounds=rounds, say=_say)
+    _compare(measure, pairs, brokers, is_comparing=compare, is_librdkafka=librdkafka)
 
 
 @app.command()
@@ -85,9 +80,21 @@ def _end_by_exit() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
-def _generator(librdkafka: bool) -> Generator:
+def _compare(
+    measure: Callable[[System, Generator], Interleaved],
+    pairs: Iterable[tuple[str, str]],
+    brokers: int,
+    *,
+    is_comparing: bool,
+    is_librdkafka: bool,
+) -> None:
+    """Measure each system, and report."""
     _end_by_exit()
-    return IN_PYTHON if librdkafka else load_generator(HOME, _say)
+    generator = IN_PYTHON if is_librdkafka else load_generator(HOME, _say)
+    with _failures():
+        systems = throughput.systems(brokers, HOME, is_comparing=is_comparing)
+        found = [measure(system, generator) for system in systems]
+    _report(found, pairs, generator)
 
 
 @contextmanager

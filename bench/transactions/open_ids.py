@@ -3,14 +3,12 @@
 import os
 import random
 import signal
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -23,6 +21,7 @@ from kio.schema.produce.v12.request import PartitionProduceData, ProduceRequest,
 from cordwood.bench.growth.wire import ACKS_ALL
 from cordwood.bench.machine import resident_mb
 from cordwood.bench.systems import Running, System
+from cordwood.bench.transactions import throughput
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.storage.batch import TRANSACTIONAL
@@ -35,6 +34,7 @@ CONNECTIONS = 16
 TIMEOUT_S, LIMIT_S, POLL_S = 60.0, 60.0, 0.01
 TRANSACTION_TIMEOUT = timedelta(minutes=15)
 SETTLED_S = 3.0
+"""Time in which checkpoints of what was written show in the memory of the brokers."""
 RETRIED = {
     ErrorCode.concurrent_transactions,
     ErrorCode.coordinator_not_available,
@@ -79,10 +79,7 @@ def measure(system: System, ids: int, say: Callable[[str], None]) -> OpenIdFigur
     """Open transactions of that many ids, then kill the coordinator of most of them. Raises OSError, TimeoutError."""
     found = OpenIdFigures(ids, system.brokers)
     names, half = [f"transactional-id-{number:06}" for number in range(ids)], ids // 2
-    with (
-        tempfile.TemporaryDirectory(prefix="cordwood-transactions-") as place,
-        system.running(Path(place) / "brokers") as running,
-    ):
+    with throughput.running(system) as running:
         clients = OpenProducers(running)
         clients.open(names[:half])
         before, began = _settled_mb(running), time.monotonic()

@@ -55,10 +55,10 @@ def produce(
         name: replace(plain, name=name, mode=mode, topic=mode.value, transaction_records=RECORDS)
         for name, mode in MODES.items()
     }
-    with _running(system) as running:
+    with running(system) as brokers:
         for line in lines.values():
-            generator.create_topic(running.bootstrap, line.topic, PARTITIONS, system.brokers)
-        return interleave(system.name, running, generator, lines, rounds, say, getattr(system, "http", ()))
+            generator.create_topic(brokers.bootstrap, line.topic, PARTITIONS, system.brokers)
+        return interleave(system.name, brokers, generator, lines, rounds, say, getattr(system, "http", ()))
 
 
 def consume(
@@ -71,18 +71,19 @@ def consume(
         UNCOMMITTED: replace(read, name=UNCOMMITTED),
         PLAIN: replace(read, name=PLAIN, topic=PLAIN_TOPIC),
     }
-    with _running(system) as running:
+    with running(system) as brokers:
         for topic, records in ((IN_TOPIC, RECORDS), (PLAIN_TOPIC, 0)):
-            generator.create_topic(running.bootstrap, topic, PARTITIONS, system.brokers)
+            generator.create_topic(brokers.bootstrap, topic, PARTITIONS, system.brokers)
             fill = replace(read, name="fill", mode=GeneratorMode.PRODUCE, topic=topic, transaction_records=records)
-            generator.run(fill, running.bootstrap, running.pids)
-        return interleave(system.name, running, generator, lines, rounds, say, getattr(system, "http", ()))
+            generator.run(fill, brokers.bootstrap, brokers.pids)
+        return interleave(system.name, brokers, generator, lines, rounds, say, getattr(system, "http", ()))
 
 
 @contextmanager
-def _running(system: System) -> Iterator[Running]:
+def running(system: System) -> Iterator[Running]:
+    """Run brokers with temporary directories. Raises CannotRun."""
     with (
         tempfile.TemporaryDirectory(prefix="cordwood-transactions-") as place,
-        system.running(Path(place) / "brokers") as running,
+        system.running(Path(place) / "brokers") as brokers,
     ):
-        yield running
+        yield brokers

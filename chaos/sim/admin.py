@@ -22,7 +22,6 @@ DEAD_LETTER_TOPIC = {
     "remote.storage.enable": "false",
 }
 """Configs of a dead-letter queue. The checker looks for its records on the replicas' disks."""
-"""The config that a topic needs to be a dead-letter topic."""
 
 
 async def prepare(

@@ -40,7 +40,7 @@ class _Socket:
 class End(asyncio.Transport):
     """One end of a connection. Data written here is read at `other`."""
 
-    nobody = Context()
+    outside = Context()
     """The context of the network's own callbacks, outside any process."""
 
     def __init__(self, network: "SimulatedNetwork", process: Process, context: Context, peer: tuple[str, int]) -> None:
@@ -106,7 +106,7 @@ class End(asyncio.Transport):
         if not self._network.is_cut(self.process.host, self.other.process.host):
             delay_s = self._network.delay_s(self.process.host, self.other.process.host)
             loop = self._network.loop
-            loop.call_outside(loop.passed_s + delay_s, self.other.lose, None, context=self.nobody)
+            loop.call_outside(loop.passed_s + delay_s, self.other.lose, None, context=self.outside)
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -137,7 +137,7 @@ class End(asyncio.Transport):
             self._on_the_way += 1
             behind_s = network.transfer_s(here, there, len(data or b"")) + ORDER_S
             self._arrives_at_s = max(loop.passed_s + network.delay_s(here, there), self._arrives_at_s + behind_s)
-            loop.call_outside(self._arrives_at_s, self._arrive, self._cuts_met, context=self.nobody)
+            loop.call_outside(self._arrives_at_s, self._arrive, self._cuts_met, context=self.outside)
 
     def lose(self, error: Exception | None) -> None:
         """Close this end of the connection."""

@@ -12,7 +12,7 @@ LOCK_MS = 2000
 
 TOMBSTONE_SETTINGS: dict[str, object] = {"log_cleaner_delete_retention_ms": 24 * 3600 * 1000}
 """A member that leaves is a tombstone, and brokers are away for longer than the shortest retention of other plans: a
-deleted member may come back then, which `docs/guarantees.md` does not promise away."""
+deleted member may come back then, as `docs/guarantees.md` says."""
 CONSUMER_SETTINGS: dict[str, object] = {
     **TOMBSTONE_SETTINGS,
     "group_consumer_min_session_timeout_ms": 1000,

@@ -55,7 +55,7 @@ class SimulatedNetwork:
         for end in self._ends:
             if end.keep_alive_s is not None and {end.process.host, end.other.process.host} == {source, target}:
                 due_s = self.loop.passed_s + end.keep_alive_s
-                self.loop.call_at(due_s, self._give_up, end, (source, target), self._cut_count, context=end.nobody)
+                self.loop.call_at(due_s, self._give_up, end, (source, target), self._cut_count, context=end.outside)
 
     def slow_down(self, one: str, other: str, slowness: Slowness) -> None:
         self._slow[one, other] = self._slow[other, one] = slowness
@@ -88,7 +88,7 @@ class SimulatedNetwork:
                 end.other.lose(ConnectionResetError())
             elif end.other.keep_alive_s is not None:
                 due_s = self.loop.passed_s + end.other.keep_alive_s
-                self.loop.call_at(due_s, end.other.lose, TimeoutError(), context=end.nobody)
+                self.loop.call_at(due_s, end.other.lose, TimeoutError(), context=end.outside)
 
     def power_on(self, host: str) -> None:
         """Power on a host. The host answers again, and resets the connections of its former processes."""
@@ -96,7 +96,7 @@ class SimulatedNetwork:
         for end in list(self._ends):
             if end.other.process.host == host and not end.other.process.is_alive:
                 due_s = self.loop.passed_s + self.delay_s(host, end.process.host)
-                self.loop.call_at(due_s, end.lose, ConnectionResetError(), context=end.nobody)
+                self.loop.call_at(due_s, end.lose, ConnectionResetError(), context=end.outside)
 
     def listen(self, factory: Factory, host: str, port: int, start_serving: bool = True) -> "SimulatedServer":
         if current_process().host != host:

@@ -97,7 +97,7 @@ class _Session:
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
 
-Told = list[tuple[int, int, int, AckType]]
+Acks = list[tuple[int, int, int, AckType]]
 """Partition, first and last offset, and type, of each acknowledgement of a request."""
 
 
@@ -197,22 +197,22 @@ class SimulatedShareMember:
             self._sessions_begun += 1
             session = self._sessions[address] = _Session(self._sessions_begun << SESSION_SHIFT | self._number)
         try:
-            told: Told = []
+            acks: Acks = []
             if session.epoch != OPENING:
                 is_apart = self._rng.random() < 0.5
-                told = self._done(session, may_renew=is_apart)
-                if told and is_apart:
-                    await self._acknowledge(address, session, told)
-                    told = []
-            await self._fetch(address, session, partitions, told)
+                acks = self._done(session, may_renew=is_apart)
+                if acks and is_apart:
+                    await self._acknowledge(address, session, acks)
+                    acks = []
+            await self._fetch(address, session, partitions, acks)
         except OSError:
             # The connection is gone, or the session, and with it what it held.
             self._sessions.pop(address, None)
             raise
 
-    def _done(self, session: _Session, *, may_renew: bool) -> Told:
+    def _done(self, session: _Session, *, may_renew: bool) -> Acks:
         """Return the acknowledgements of what the member is done with. Some records are forgotten, some renewed."""
-        now_s, told, kept = self._client.loop.time(), Told(), []
+        now_s, acks, kept = self._client.loop.time(), Acks(), []
         for held in session.held:
             if held.due_s > now_s and not self.is_resting:
                 kept.append(held)
@@ -220,7 +220,7 @@ class SimulatedShareMember:
             decided = [(offset, self._fate(held, offset)) for offset in range(held.first, held.last + 1)]
             if any(fate is AckType.RENEW for _, fate in decided):
                 if may_renew:
-                    told.append((held.partition, held.first, held.last, AckType.RENEW))
+                    acks.append((held.partition, held.first, held.last, AckType.RENEW))
                     self._client.did("share-renewed")
                 held.due_s = now_s + RENEWED_S
                 kept.append(held)
@@ -228,9 +228,9 @@ class SimulatedShareMember:
             for fate, run in groupby(decided, lambda each: each[1]):
                 offsets = [offset for offset, _ in run]
                 if fate is not None:
-                    told.append((held.partition, offsets[0], offsets[-1], fate))
+                    acks.append((held.partition, offsets[0], offsets[-1], fate))
         session.held = kept
-        return told
+        return acks
 
     def _fate(self, held: _Held, offset: int) -> AckType | None:
         """Return what becomes of a record; None if it is forgotten."""
@@ -253,7 +253,7 @@ class SimulatedShareMember:
         did("share-accepted")
         return AckType.ACCEPT
 
-    async def _acknowledge(self, address: Address, session: _Session, told: Told) -> None:
+    async def _acknowledge(self, address: Address, session: _Session, acks: Acks) -> None:
         """Send acknowledgements without a fetch. Raises OSError."""
         client, api = self._client, ApiKey.SHARE_ACKNOWLEDGE
         request = message(
@@ -262,8 +262,8 @@ class SimulatedShareMember:
             group_id=self.group,
             member_id=self._id,
             share_session_epoch=session.epoch,
-            is_renew_ack=any(kind is AckType.RENEW for *_, kind in told),
-            topics=self._topics(api, "Acknowledge", ACKNOWLEDGE_VERSION, told, ()),
+            is_renew_ack=any(kind is AckType.RENEW for *_, kind in acks),
+            topics=self._topics(api, "Acknowledge", ACKNOWLEDGE_VERSION, acks, ()),
         )
         invoked_ns, codes = client.now_ns, dict[int, ErrorCode]()
         try:
@@ -273,19 +273,19 @@ class SimulatedShareMember:
                     int(row.partition_index): row.error_code for topic in answer.responses for row in topic.partitions
                 }
             elif answer.error_code in REFUSED:
-                codes = dict.fromkeys((partition for partition, *_ in told), answer.error_code)
+                codes = dict.fromkeys((partition for partition, *_ in acks), answer.error_code)
         finally:
-            self._write_told(session, told, codes, invoked_ns)
+            self._write_acks(session, acks, codes, invoked_ns)
         if answer.error_code is not ErrorCode.none:
             raise OSError(answer.error_code.name)
-        session.partitions |= {partition for partition, *_ in told}
+        session.partitions |= {partition for partition, *_ in acks}
         session.advance()
 
-    async def _fetch(self, address: Address, session: _Session, partitions: Sequence[int], told: Told) -> None:
+    async def _fetch(self, address: Address, session: _Session, partitions: Sequence[int], acks: Acks) -> None:
         """Fetch from a leader, with acknowledgements. Raises OSError."""
         client, api = self._client, ApiKey.SHARE_FETCH
         # A partition that is only acknowledged enters the session too.
-        entered = {*partitions, *(partition for partition, *_ in told)}
+        entered = {*partitions, *(partition for partition, *_ in acks)}
         gone = tuple(sorted(session.partitions - entered))
         epochs = {
             partition: client.leader_epochs.get(partition, NO_EPOCH) for partition in session.partitions | entered
@@ -302,7 +302,7 @@ class SimulatedShareMember:
             max_records=self._rng.randint(1, self._plan.records_max),
             batch_size=self._rng.choice((1, 10, 50)),
             share_acquire_mode=int(self._plan.is_record_limited),
-            topics=self._topics(api, "Fetch", FETCH_VERSION, told, sorted(set(partitions) - session.partitions)),
+            topics=self._topics(api, "Fetch", FETCH_VERSION, acks, sorted(set(partitions) - session.partitions)),
             forgotten_topics_data=self._forgotten(gone),
         )
         invoked_ns, codes, is_answered = client.now_ns, dict[int, ErrorCode](), False
@@ -313,9 +313,9 @@ class SimulatedShareMember:
             if is_answered:
                 codes = {at: ErrorCode(int(row.acknowledge_error_code)) for at, row in rows.items()}
             elif answer.error_code in REFUSED:
-                codes = dict.fromkeys((partition for partition, *_ in told), answer.error_code)
+                codes = dict.fromkeys((partition for partition, *_ in acks), answer.error_code)
         finally:
-            self._write_told(session, told, codes, invoked_ns)
+            self._write_acks(session, acks, codes, invoked_ns)
             if not is_answered:
                 for partition in sorted(epochs):
                     times = invoked_ns, client.now_ns
@@ -382,19 +382,19 @@ class SimulatedShareMember:
             outcome=outcome,
         )
 
-    def _write_told(self, session: _Session, told: Told, codes: dict[int, ErrorCode], invoked_ns: int) -> None:
+    def _write_acks(self, session: _Session, acks: Acks, codes: dict[int, ErrorCode], invoked_ns: int) -> None:
         """Record the outcome of acknowledgements. A partition without a code has got no answer."""
         place = (self._plan.group_number, self._number, session.number)
-        for partition, first, last, kind in told:
+        for partition, first, last, kind in acks:
             code = codes.get(partition)
             outcome = Outcome.OK if code is ErrorCode.none else Outcome.FAIL if code in REFUSED else Outcome.INFO
             times = (invoked_ns, self._client.now_ns)
             self._history.acknowledged(place, partition, (first, last + 1), kind, times, outcome)
 
-    def _topics(self, api: ApiKey, prefix: str, version: int, told: Told, partitions: Iterable[int]) -> tuple[Any, ...]:
+    def _topics(self, api: ApiKey, prefix: str, version: int, acks: Acks, partitions: Iterable[int]) -> tuple[Any, ...]:
         """Return the acknowledgements of a request by partition, and further partitions without any."""
         batches: dict[int, list[Any]] = {partition: [] for partition in partitions}
-        for partition, first, last, kind in told:
+        for partition, first, last, kind in acks:
             types = (int(kind),) * (last - first + 1 if self._rng.random() < 0.3 else 1)
             batches.setdefault(partition, []).append(
                 part(

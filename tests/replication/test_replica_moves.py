@@ -23,6 +23,7 @@ from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import split
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Syncable, sync_directory
+from cordwood.storage.log import Log
 from cordwood.storage.log_copy import commit
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.segment_roll import directories_to
@@ -365,48 +366,42 @@ def test_a_cancelled_move_leaves_nothing() -> None:
     run(scenario())
 
 
+async def cut_while_copied(broker: MovingBroker, cut: Callable[[Log], None]) -> Partition:
+    """Move a replica, and cut its log as a follower when some of it is copied. Write after that, until it has moved."""
+    partition = broker.open()
+    await broker.load(100, "before")
+    await broker.settled()
+    broker.moves.move(partition, broker.directories[1])
+    await asyncio.sleep(1.2)
+    [move] = broker.moves
+    assert 3000 < move.copy.size < partition.log.size
+    partition.assigned(Assignment(ME + 1, 2, 2, (ME, ME + 1), frozenset({ME + 1}), 1))
+    cut(partition.log)
+    partition.truncated()
+    partition.directory.flusher.touch(partition)
+    await asyncio.sleep(0.1)
+    partition.assigned(Assignment(ME, 3, 3, (ME,), frozenset({ME}), 1))
+    await broker.load(10, "after")
+    await broker.settled()
+    assert partition.directory is broker.directories[1]
+    return partition
+
+
 def test_a_truncation_while_it_is_copied_is_copied_too() -> None:
     async def scenario() -> None:
         broker = MovingBroker(SimulatedDisk(random.Random(1)), rate=4000.0)
-        partition = broker.open()
-        await broker.load(100, "before")
-        await broker.settled()
-        broker.moves.move(partition, broker.directories[1])
-        await asyncio.sleep(1.2)
-        [move] = broker.moves
-        assert 3000 < move.copy.size < partition.log.size
-        partition.assigned(Assignment(ME + 1, 2, 2, (ME, ME + 1), frozenset({ME + 1}), 1))
-        partition.log.truncate(20)
-        partition.truncated()
-        partition.directory.flusher.touch(partition)
-        await asyncio.sleep(0.1)
-        partition.assigned(Assignment(ME, 3, 3, (ME,), frozenset({ME}), 1))
-        await broker.load(10, "after")
-        await broker.settled()
-        assert partition.directory is broker.directories[1]
+        partition = await cut_while_copied(broker, lambda log: log.truncate(20))
         assert broker.values() == [*broker.acknowledged[:20], *broker.acknowledged[-10:]]
         assert broker.segments_in("/data-b") == [segment.path for segment in partition.log.segments]
 
     run(scenario())
 
 
-def test_a_log_that_begins_anew_while_it_is_copied_takes_no_segment_of_its_former_self_along() -> None:
+def test_a_log_that_begins_anew_while_it_is_copied_takes_no_former_segment_along() -> None:
     async def scenario() -> None:
         disk = SimulatedDisk(random.Random(1))
         broker = MovingBroker(disk, rate=4000.0)
-        partition = broker.open()
-        await broker.load(100, "before")
-        await broker.settled()
-        broker.moves.move(partition, broker.directories[1])
-        await asyncio.sleep(1.2)
-        partition.assigned(Assignment(ME + 1, 2, 2, (ME, ME + 1), frozenset({ME + 1}), 1))
-        partition.log.truncate_fully(500)
-        partition.truncated()
-        partition.directory.flusher.touch(partition)
-        await asyncio.sleep(0.1)
-        partition.assigned(Assignment(ME, 3, 3, (ME,), frozenset({ME}), 1))
-        await broker.load(10, "after")
-        await broker.settled()
+        partition = await cut_while_copied(broker, lambda log: log.truncate_fully(500))
         assert broker.segments_in("/data-b") == [segment.path for segment in partition.log.segments]
         again = MovingBroker(disk)
         log = again.open(4).log

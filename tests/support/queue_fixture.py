@@ -132,7 +132,7 @@ def values_of(answer: TakeAnswer) -> list[str]:
 def with_queues(story: Callable[[QueueFixture], Awaitable[None]], **configs: str) -> None:
     """Run a scenario of queues whose share group has these configs."""
 
-    async def told(group: ShareFixture) -> None:
+    async def as_group(group: ShareFixture) -> None:
         process = group.broker._host.process
         assert process is not None, "the broker runs"
         await asyncio.get_running_loop().create_task(at_the_broker(group), context=process.context())
@@ -144,4 +144,4 @@ def with_queues(story: Callable[[QueueFixture], Awaitable[None]], **configs: str
 
     voters = (f"1@{host_name(1)}:{RAFT_PORT}",)
     brokers = f"{ROOT.principal};{ANONYMOUS}"
-    with_members(told, {"controller_quorum_voters": voters, "super_users": brokers}, **configs)
+    with_members(as_group, {"controller_quorum_voters": voters, "super_users": brokers}, **configs)

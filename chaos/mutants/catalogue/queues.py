@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "ready-records-survive-their-session",
         MEMBER,
-        "            self._ready = deque(one for one in self._ready if one.session is not session)\n",
+        "            self._ready = deque(one for one in self._ready if one.lock.session is not session)\n",
         "",
         "The records that no client has yet end with the session in which they were acquired.",
         "A client gets records that the leader has given to another member.",
@@ -28,8 +28,8 @@ MUTANTS = (
     Mutant(
         "stale-ready-records-are-kept",
         MEMBER,
-        "            stale[ready.session].append(Ack(ready.place,",
-        "            list[Ack]().append(Ack(ready.place,",
+        "            stale[lock.session].append(Ack(lock.place, record.offset, record.offset, RELEASE))\n",
+        "",
         "Records that no client takes are released before their lock ends.",
         STUCK,
     ),
@@ -44,8 +44,8 @@ MUTANTS = (
     Mutant(
         "the-longest-lock-counts",
         MEMBER,
-        "        until = min(ready.acquired_at",
-        "        until = max(ready.acquired_at",
+        "        until = min(ready.lock.acquired_at",
+        "        until = max(ready.lock.acquired_at",
         "The lock of an answer is that of its record whose lock ends first.",
         "A client works on a record that has been delivered again.",
     ),
@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         "members-have-other-ids-after-a-restart",
         MEMBERS,
-        "        for attempt in count():\n",
-        "        for attempt in count(id(self)):\n",
+        "for attempt in count())",
+        "for attempt in count(id(self)))",
         "A broker that was killed joins as the member that the group still has.",
         "The records of some partitions wait until the session of the former member expires.",
     ),
@@ -108,8 +108,8 @@ MUTANTS = (
     Mutant(
         "undecoded-batches-stay-locked",
         MEMBER,
-        "            stale[fetched.session] += [Ack(fetched.place,",
-        "            _ = [Ack(fetched.place,",
+        "            stale[lock.session] += _acks(lock.place, batches.take_rest(), RELEASE)\n",
+        "",
         "Batches that no client takes are released undecoded before their lock ends.",
         STUCK,
     ),

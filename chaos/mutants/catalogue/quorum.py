@@ -307,7 +307,7 @@ MUTANTS = (
         Scenario.QUORUM,
     ),
     Mutant(
-        "old-barriers-outlive-a-term",
+        "old-barriers-stay-after-their-term",
         "cluster/metadata/raft/node.py",
         "        self._barriers.clear()\n",
         "",

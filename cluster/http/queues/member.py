@@ -41,24 +41,31 @@ IDLE_S = 60.0
 _events = structlog.get_logger("http")
 
 
-class Ready(NamedTuple):
-    """An acquired record that no client has yet."""
+class Acquisition(NamedTuple):
+    """The lock of what one response has of a partition."""
 
     place: QueuePartition
-    record: AcquiredRecord
     session: LeaderSession
     acquired_at: float
     lock_s: float
+
+    def is_stale(self, now: float) -> bool:
+        """Return whether no client has taken it for so long that it is released."""
+        return now - self.acquired_at > self.lock_s / FRESH_SHARE
+
+
+class Ready(NamedTuple):
+    """A decoded record that no client has yet."""
+
+    lock: Acquisition
+    record: AcquiredRecord
 
 
 class UndecodedBatches(NamedTuple):
     """Acquired batches that are not decoded to their end."""
 
-    place: QueuePartition
+    lock: Acquisition
     batches: AcquiredBatches
-    session: LeaderSession
-    acquired_at: float
-    lock_s: float
 
 
 class Taken(NamedTuple):
@@ -131,7 +138,7 @@ class QueueMember:
         self._feeding: set[int] = set()
         """The leaders that are being polled."""
         self._fetched: deque[UndecodedBatches] = deque()
-        self._is_decoding = asyncio.Lock()
+        self._decoding = asyncio.Lock()
         self._ready: deque[Ready] = deque()
         self._waiting: deque[QueueClient] = deque()
         self._settling: dict[Receipt, Settlement] = {}
@@ -174,8 +181,8 @@ class QueueMember:
         waiter = QueueClient(records_max, bytes_max, now + wait_s, now + max(wait_s, PATIENCE_S), future)
         self._waiting.append(waiter)
         try:
-            while self._waiting and self._ready and not self._fetched:
-                self._serve_first()
+            if not self._fetched:
+                self._serve()
             self._feed()
             while not future.done():
                 now = self._now()
@@ -228,13 +235,12 @@ class QueueMember:
         self._feed()
         self.deliveries.expire(int(now * 1000))
         stale: defaultdict[LeaderSession, list[Ack]] = defaultdict(list)
-        while self._ready and _is_stale(self._ready[0], now):
-            ready = self._ready.popleft()
-            stale[ready.session].append(Ack(ready.place, ready.record.offset, ready.record.offset, RELEASE))
-        while self._fetched and _is_stale(self._fetched[0], now):
-            fetched = self._fetched.popleft()
-            rest = fetched.batches.take_rest()
-            stale[fetched.session] += [Ack(fetched.place, left.start, left.stop - 1, RELEASE) for left in rest]
+        while self._ready and self._ready[0].lock.is_stale(now):
+            lock, record = self._ready.popleft()
+            stale[lock.session].append(Ack(lock.place, record.offset, record.offset, RELEASE))
+        while self._fetched and self._fetched[0].lock.is_stale(now):
+            lock, batches = self._fetched.popleft()
+            stale[lock.session] += _acks(lock.place, batches.take_rest(), RELEASE)
         for session, acks in stale.items():
             self._acknowledge_later(session, acks)
 
@@ -362,7 +368,7 @@ class QueueMember:
         session = self._sessions.pop(leader, None)
         if session is not None:
             self._tasks.spawn(session.close())
-            self._ready = deque(one for one in self._ready if one.session is not session)
+            self._ready = deque(one for one in self._ready if one.lock.session is not session)
             self.deliveries.end_session(leader)
 
     async def _poll(self, session: LeaderSession, places: frozenset[QueuePartition]) -> bool:
@@ -401,8 +407,8 @@ class QueueMember:
                 raise refusal_of(code, row.error_message)
             return False
         if acquired := acquired_in(row):
-            batches = AcquiredBatches(bytes(row.records or b""), acquired)
-            self._fetched.append(UndecodedBatches(place, batches, session, acquired_at, session.lock_ms / 1000))
+            lock = Acquisition(place, session, acquired_at, session.lock_ms / 1000)
+            self._fetched.append(UndecodedBatches(lock, AcquiredBatches(bytes(row.records or b""), acquired)))
         return True
 
     async def _decode(self) -> bool:
@@ -411,12 +417,13 @@ class QueueMember:
         The rest stays undecoded, so that it takes no more memory than it took on the network.
         """
         is_any_served = False
-        async with self._is_decoding:
+        async with self._decoding:
             while self._waiting and self._fetched:
                 fetched = self._fetched.popleft()
-                session, place = fetched.session, fetched.place
+                lock, batches = fetched
+                session = lock.session
                 try:
-                    decoded = await fetched.batches.next(self._context.decoding, self._context.streams)
+                    decoded = await batches.next(self._context.decoding, self._context.streams)
                 except Malformed as error:
                     _events.info("queue.session_over", group=self.group_id, leader=session.leader, reason=str(error))
                     self._drop_session(session.leader)
@@ -424,16 +431,13 @@ class QueueMember:
                 if self._sessions.get(session.leader) is not session:
                     # Its locks ended with its session.
                     continue
-                if not fetched.batches.is_over:
+                if not batches.is_over:
                     self._fetched.appendleft(fetched)
-                self._ready += [
-                    Ready(place, record, session, fetched.acquired_at, fetched.lock_s) for record in decoded.records
-                ]
-                self._acknowledge_later(session, [Ack(place, gap.start, gap.stop - 1, GAP) for gap in decoded.gaps])
+                self._ready += [Ready(lock, record) for record in decoded.records]
+                self._acknowledge_later(session, _acks(lock.place, decoded.gaps, GAP))
                 while self._waiting and self._is_enough_for(self._waiting[0]):
                     is_any_served |= self._serve_first()
-            while self._waiting and self._ready:
-                is_any_served |= self._serve_first()
+            is_any_served |= self._serve()
         return is_any_served
 
     def _is_enough_for(self, waiter: QueueClient) -> bool:
@@ -448,6 +452,13 @@ class QueueMember:
     def _acknowledge_later(self, session: LeaderSession, acks: Sequence[Ack]) -> None:
         if acks and session.is_open:
             self._tasks.spawn(session.acknowledge(acks))
+
+    def _serve(self) -> bool:
+        """Give the decoded records to the clients that wait, the first one first. Return whether any got some."""
+        is_any_served = False
+        while self._waiting and self._ready:
+            is_any_served |= self._serve_first()
+        return is_any_served
 
     def _serve_first(self) -> bool:
         """Give decoded records to the first client that waits. Return False if it is gone."""
@@ -472,28 +483,27 @@ class QueueMember:
             ready = self._ready.popleft()
             bytes_left -= ready.record.content_bytes
             taken.append(ready)
-        until = min(ready.acquired_at + ready.lock_s for ready in taken)
+        until = min(ready.lock.acquired_at + ready.lock.lock_s for ready in taken)
         for session, of_session in _by_session(taken).items():
-            places = [QueueOffset(ready.place, ready.record.offset) for ready in of_session]
+            places = [QueueOffset(ready.lock.place, ready.record.offset) for ready in of_session]
             self.deliveries.add(session.leader, places, secret, int(until * 1000))
         records = [
             Taken(
-                ready.place,
+                ready.lock.place,
                 ready.record,
-                Receipt(self._context.broker_id, self.number, *ready.place, ready.record.offset, secret),
+                Receipt(self._context.broker_id, self.number, *ready.lock.place, ready.record.offset, secret),
             )
             for ready in taken
         ]
         return TakeAnswer(records, max(int((until - self._now()) * 1000), 0))
 
 
-def _is_stale(one: Ready | UndecodedBatches, now: float) -> bool:
-    """Return whether no client has taken it for so long that it is released."""
-    return now - one.acquired_at > one.lock_s / FRESH_SHARE
+def _acks(place: QueuePartition, offsets: Iterable[range], acknowledge_type: int) -> list[Ack]:
+    return [Ack(place, each.start, each.stop - 1, acknowledge_type) for each in offsets]
 
 
 def _by_session(taken: Iterable[Ready]) -> dict[LeaderSession, list[Ready]]:
     by_session: defaultdict[LeaderSession, list[Ready]] = defaultdict(list)
     for ready in taken:
-        by_session[ready.session].append(ready)
+        by_session[ready.lock.session].append(ready)
     return by_session

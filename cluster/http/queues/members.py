@@ -152,13 +152,10 @@ class QueueMembers:
         A broker that was killed then joins as the member that the group still has. Otherwise this one would keep its
         partitions until its session expires, and no client would get their records.
         """
-        for attempt in count():
-            name = repr((self._context.broker_id, *map(str, key), attempt))
-            member_id = str(uuid5(NAMESPACE_OID, name))
-            # One that has the id may be leaving now.
-            if member_id not in self._member_ids:
-                return member_id
-        raise AssertionError("there are more numbers than members")
+        names = (repr((self._context.broker_id, *map(str, key), attempt)) for attempt in count())
+        ids = (str(uuid5(NAMESPACE_OID, name)) for name in names)
+        # A member that has the first id may be leaving now.
+        return next(member_id for member_id in ids if member_id not in self._member_ids)
 
     async def _look(self) -> None:
         await asyncio.sleep(LOOK_S)
