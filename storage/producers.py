@@ -151,7 +151,7 @@ class Producers:
     @property
     def oldest_in_transaction(self) -> ProducerStateEntry | None:
         """The producer of the oldest ongoing transaction; None if there is none."""
-        producer_id = next(iter(self.transactions.ongoing.values()), None)
+        producer_id = self.transactions.oldest_producer_id
         return None if producer_id is None else self._by_id[producer_id]
 
     def check(self, header: BatchHeader) -> KnownBatch | None:
@@ -270,7 +270,7 @@ class Producers:
         self._by_id[producer_id] = known
         if producer_id >= FIRST_OF_ONE_BATCH:
             self._remember_of_one_batch(producer_id)
-        if len(self._by_id) - len(self.transactions.ongoing) > PRODUCERS_MAX:
+        if len(self._by_id) - self.transactions.ongoing > PRODUCERS_MAX:
             self._forget_oldest(producer_id)
 
     def expire(self, now_ms: int, expiry_ms: int) -> None:

@@ -4,8 +4,9 @@ A transaction is decided by its marker, and stable once the marker is below the 
 may remove the marker, and the transaction is ongoing again. Rules as in Kafka's `ProducerStateManager`.
 """
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 NO_TRANSACTION = -1
 """Stands for the first offset of the current transaction of a producer that has none."""
 DECIDED_SHARE, DECIDED_MAX = 2, 1000
-"""Limit of the offsets that are kept beside an old ongoing transaction: a multiple of the ongoing ones, and so many."""
+"""Limit of the places that decided transactions keep after an old ongoing one: a multiple of the ongoing ones, and so
+many."""
+_DECIDED = -1
+"""In place of the producer id of a transaction that is decided."""
 
 
 class ReplacedEntry(NamedTuple):
@@ -33,14 +37,24 @@ class ReplacedEntry(NamedTuple):
 class LogTransactions:
     """Transactional state of one log."""
 
-    __slots__ = ("_changes", "_first_offsets", "_place", "_unstable", "complete_from", "end", "ongoing", "replaced")
+    __slots__ = (
+        "_changes",
+        "_first_offsets",
+        "_place",
+        "_producer_ids",
+        "_unstable",
+        "complete_from",
+        "end",
+        "ongoing",
+        "replaced",
+    )
 
     def __init__(self) -> None:
-        self.ongoing: dict[int, int] = {}
-        """Producer ids of the undecided transactions by first offset, in ascending order."""
-        self._first_offsets: list[int] = []
-        """The keys of `ongoing` in order, among offsets of decided transactions; those before `_place` are decided. The
-        first key of a dict is not found in constant time, and an OrderedDict takes twice the memory."""
+        self.ongoing = 0
+        """Number of undecided transactions."""
+        self._first_offsets, self._producer_ids = array("q"), array("q")
+        """First offsets of transactions in ascending order, and their producers. Those before `_place` are decided, and
+        the one at `_place` is not. There may be hundreds of thousands: a dict takes 45 to 60 bytes of each."""
         self._place = 0
         self.replaced: list[ReplacedEntry] = []
         """In ascending order of offsets; those below the high watermark are removed."""
@@ -54,8 +68,9 @@ class LogTransactions:
 
     def began(self, first_offset: int, producer_id: int) -> None:
         self._changes += 1
-        self.ongoing[first_offset] = producer_id
+        self.ongoing += 1
         self._first_offsets.append(first_offset)
+        self._producer_ids.append(producer_id)
 
     def replaces(self, replaced: ReplacedEntry) -> None:
         """Record the entry that a marker or a new epoch replaces; a marker ends the entry's transaction."""
@@ -63,22 +78,33 @@ class LogTransactions:
         self.replaced.append(replaced)
 
     def decided(self, first_offset: int) -> None:
+        """Remove the ongoing transaction that begins at `first_offset`."""
         self._changes += 1
-        del self.ongoing[first_offset]
-        if len(self._first_offsets) > DECIDED_SHARE * len(self.ongoing) + DECIDED_MAX:
-            self._first_offsets, self._place = list(self.ongoing), 0
+        place = bisect_left(self._first_offsets, first_offset, self._place)
+        assert self._first_offsets[place] == first_offset, f"no transaction begins at {first_offset}"
+        self._producer_ids[place] = _DECIDED
+        self.ongoing -= 1
+        while self._place < len(self._producer_ids) and self._producer_ids[self._place] == _DECIDED:
+            self._place += 1
+        if len(self._first_offsets) > DECIDED_SHARE * self.ongoing + DECIDED_MAX:
+            pairs = zip(self._first_offsets, self._producer_ids, strict=True)
+            self._set_ongoing([pair for pair in pairs if pair[1] != _DECIDED])
+
+    @property
+    def oldest_producer_id(self) -> int | None:
+        """Producer id of the oldest ongoing transaction; None if there is none."""
+        return self._producer_ids[self._place] if self.ongoing else None
 
     def first_undecided(self, otherwise: int) -> int:
         """Return the first offset of the oldest ongoing transaction; `otherwise` if there is none."""
-        first = self._first_ongoing()
-        return otherwise if first is None else first
+        return self._first_offsets[self._place] if self.ongoing else otherwise
 
     def first_unstable(self, high_watermark: int) -> int | None:
         """Return the first offset that is undecided, or decided by a marker that is not below the high watermark."""
         known_watermark, known_changes, first = self._unstable
         if (known_watermark, known_changes) == (high_watermark, self._changes):
             return first
-        first = self._first_ongoing()
+        first = self._first_offsets[self._place] if self.ongoing else None
         for replaced in self.replaced[self._place_of(high_watermark) :]:
             decided = replaced.first_offset
             if decided != NO_TRANSACTION and (first is None or decided < first):
@@ -108,16 +134,12 @@ class LogTransactions:
     def set_ongoing(self, ongoing: Iterable[tuple[int, int]]) -> None:
         """Replace the ongoing transactions: pairs of first offset and producer id."""
         self._changes += 1
-        self.ongoing = dict(sorted(ongoing))
-        self._first_offsets, self._place = list(self.ongoing), 0
+        self._set_ongoing(sorted(ongoing))
 
-    def _first_ongoing(self) -> int | None:
-        offsets = self._first_offsets
-        while self._place < len(offsets):
-            if offsets[self._place] in self.ongoing:
-                return offsets[self._place]
-            self._place += 1
-        return None
+    def _set_ongoing(self, ongoing: Sequence[tuple[int, int]]) -> None:
+        self._first_offsets = array("q", [first_offset for first_offset, _ in ongoing])
+        self._producer_ids = array("q", [producer_id for _, producer_id in ongoing])
+        self.ongoing, self._place = len(ongoing), 0
 
     def _place_of(self, offset: int) -> int:
         return bisect_left(self.replaced, offset, key=lambda replaced: replaced.offset)

@@ -406,7 +406,7 @@ MUTANTS = (
     Mutant(
         "as-many-producers-as-there-are",
         "storage/producers.py",
-        "        if len(self._by_id) - len(self.transactions.ongoing) > PRODUCERS_MAX:\n"
+        "        if len(self._by_id) - self.transactions.ongoing > PRODUCERS_MAX:\n"
         "            self._forget_oldest(producer_id)\n",
         "",
         "A log limits the number of producers that it keeps state for.",

@@ -22,10 +22,20 @@ MUTANTS = (
     Mutant(
         "ongoing-transactions-are-stable",
         TRANSACTIONS,
-        "        first = self._first_ongoing()\n        for replaced",
+        "        first = self._first_offsets[self._place] if self.ongoing else None\n        for replaced",
         "        first = None\n        for replaced",
         "The last stable offset is at or below the first undecided transaction (transaction rule 3).",
         UNDECIDED,
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "the-oldest-transaction-stays-the-oldest",
+        TRANSACTIONS,
+        "        while self._place < len(self._producer_ids) and self._producer_ids[self._place] == _DECIDED:\n"
+        "            self._place += 1\n",
+        "",
+        "The last stable offset passes a transaction once it is decided (transaction rule 3).",
+        "Consumers with read_committed wait for ever.",
         Scenario.LOGS,
     ),
     Mutant(
