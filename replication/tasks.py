@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from cordwood.storage.budget import Parts
+from cordwood.storage.steps import Steps
 
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 """Backoff after a round that failed: twice as long each time, until one succeeds."""
@@ -24,11 +24,11 @@ def report(message: str, error: BaseException, *, is_contained: bool = True) -> 
     asyncio.get_running_loop().call_exception_handler(context)
 
 
-async def spread(parts: Parts[_ResultT]) -> _ResultT:
-    """Run the parts, each in another iteration of the event loop, and return their result."""
+async def spread(steps: Steps[_ResultT]) -> _ResultT:
+    """Run the steps, each in another iteration of the event loop, and return their result."""
     while True:
         try:
-            next(parts)
+            next(steps)
         except StopIteration as end:
             result: _ResultT = end.value
             return result

@@ -8,13 +8,14 @@ from cordwood.storage.batch import (
     BatchHeader,
     Compression,
 )
-from cordwood.storage.budget import RECORDS_MAX, Budget, Parts
+from cordwood.storage.budget import RECORDS_MAX, Budget
 from cordwood.storage.compaction.keys import keyless_records
 from cordwood.storage.config import LogConfig
-from cordwood.storage.contents import Examination, ExaminationInParts, examine, examine_in_parts
+from cordwood.storage.contents import Examination, ExaminationInSteps, examine, examine_in_steps
 from cordwood.storage.decompression import Content, whole_body
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp, KeysMissing
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import NO_PRODUCER_ID
 
 
@@ -64,10 +65,10 @@ def admit_records(
         raise KeysMissing(keyless_records(content, end, header.record_count, budget))
 
 
-def admit_records_in_parts(
-    batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget, examine: ExaminationInParts = examine_in_parts
-) -> Parts[None]:
-    """Do the same as `admit_records`, in parts. Decompression is part of the first one."""
+def admit_records_in_steps(
+    batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget, examine: ExaminationInSteps = examine_in_steps
+) -> Steps[None]:
+    """Do the same as `admit_records`, in steps. Decompression is in the first one."""
     content, end = _unpacked(batch, header, budget)
     have_keys = yield from examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:

@@ -1,38 +1,13 @@
 """Limits on decoding a batch: decompressed bytes, and records and headers that are examined one by one."""
 
-from collections.abc import Generator
-from typing import TypeVar
-
 from cordwood.storage.errors import StorageError
 
-_T = TypeVar("_T")
-Parts = Generator[None, None, _T]
-"""Work that yields after each part, so that other work may run in between."""
-RECORDS_PER_PART = 4096
-"""Records of one part, each examined in Python: some 10 ms."""
+RECORDS_PER_STEP = 4096
+"""Records of one step, each examined in Python: some 10 ms."""
 RECORDS_MAX = 1 << 20
 """Records of one batch. Clients send up to 10,000 (librdkafka), or what fits `batch.size`."""
 UNPACKED_BYTES_MAX = 64 << 20
 """Decompressed bytes of one batch."""
-
-
-def whole(parts: Parts[_T]) -> _T:
-    """Run all parts and return their result."""
-    while True:
-        try:
-            next(parts)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
-
-
-def run_part(parts: Parts[object]) -> bool:
-    """Run the next part. Return whether it was the last one."""
-    try:
-        next(parts)
-    except StopIteration:
-        return True
-    return False
 
 
 class OverBudget(StorageError):

@@ -11,9 +11,10 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cordwood.storage.budget import RECORDS_PER_PART, Budget, OverBudget, Parts, whole
+from cordwood.storage.budget import RECORDS_PER_STEP, Budget, OverBudget
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import InvalidRecord
+from cordwood.storage.steps import Steps, at_once
 
 try:
     from cordwood.storage import record_walk
@@ -69,7 +70,7 @@ Examination = Callable[[Bytes, int, int, Budget], bool]
 
 Raises InvalidRecord; OverBudget where more records and headers have to be walked than the budget has.
 """
-ExaminationInParts = Callable[[Bytes, int, int, Budget], Parts[bool]]
+ExaminationInSteps = Callable[[Bytes, int, int, Budget], Steps[bool]]
 
 
 def examine_natively(content: Bytes, end: int, count: int, budget: Budget) -> bool:
@@ -90,7 +91,7 @@ def examine_natively(content: Bytes, end: int, count: int, budget: Budget) -> bo
 def examine_in_python(content: Bytes, end: int, count: int, budget: Budget) -> bool:
     """Examine records in Python (`Examination`)."""
     if count >= RUN_MIN or count > budget.records:
-        return whole(examine_in_python_in_parts(content, end, count, budget))
+        return at_once(examine_in_python_in_steps(content, end, count, budget))
     # Most batches of clients that do not wait are so small: each call counts.
     _check_count(end, count)
     budget.records -= count
@@ -98,20 +99,20 @@ def examine_in_python(content: Bytes, end: int, count: int, budget: Budget) -> b
         place, have_keys, paused = _walk(_indexed(content), end, 0, range(count), budget, NEVER_PAUSED)
     except IndexError as error:
         raise _past_end(count) from error
-    assert paused is None, "a walk of a single part"
+    assert paused is None, "a walk of a single step"
     if place != end:
         raise _bytes_left(end - place, count)
     return have_keys
 
 
-def examine_natively_in_parts(content: Bytes, end: int, count: int, budget: Budget) -> Parts[bool]:
-    """Examine records in C, in a single part: a batch of the most records takes some 12 ms."""
+def examine_natively_in_steps(content: Bytes, end: int, count: int, budget: Budget) -> Steps[bool]:
+    """Examine records in C, in a single step: a batch of the most records takes some 12 ms."""
     yield from ()
     return examine_natively(content, end, count, budget)
 
 
-def examine_in_python_in_parts(content: Bytes, end: int, count: int, budget: Budget) -> Parts[bool]:
-    """Examine records in Python, in parts of RECORDS_PER_PART records and headers."""
+def examine_in_python_in_steps(content: Bytes, end: int, count: int, budget: Budget) -> Steps[bool]:
+    """Examine records in Python, in steps of RECORDS_PER_STEP records and headers."""
     _check_count(end, count)
     try:
         place, have_keys = yield from _examine_many(content, end, count, budget)
@@ -123,7 +124,7 @@ def examine_in_python_in_parts(content: Bytes, end: int, count: int, budget: Bud
 
 
 examine: Examination = examine_natively if IS_NATIVE else examine_in_python
-examine_in_parts: ExaminationInParts = examine_natively_in_parts if IS_NATIVE else examine_in_python_in_parts
+examine_in_steps: ExaminationInSteps = examine_natively_in_steps if IS_NATIVE else examine_in_python_in_steps
 
 
 def _check_count(end: int, count: int) -> None:
@@ -144,15 +145,15 @@ def _indexed(content: Bytes) -> Bytes:
     return bytes(content) if content.__class__ is memoryview else content
 
 
-def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> Parts[tuple[int, bool]]:
+def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> Steps[tuple[int, bool]]:
     """Return the place after the last record, and whether each has a key. Raises as `examine`, and IndexError."""
     done = place = 0
     have_keys = True
-    part_ends_at = budget.records - RECORDS_PER_PART
+    step_ends_at = budget.records - RECORDS_PER_STEP
     while done < count:
         budget.spend_records(RUN_COST)
         begin = place
-        place, has_key = yield from _walk_in_parts(content, end, begin, range(done, done + 1), budget)
+        place, has_key = yield from _walk_in_steps(content, end, begin, range(done, done + 1), budget)
         if place - begin <= COPIED_RECORD_BYTES_MAX:
             content = _indexed(content)
         run = _run(content, end, begin, place, done + 1, count)
@@ -162,11 +163,11 @@ def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> Parts
             content = _indexed(content)
             until = min(done + WALKED_AFTER_NO_RUN, count)
             budget.spend_records(until - done)
-            place, has_key = yield from _walk_in_parts(content, end, place, range(done, until), budget)
+            place, has_key = yield from _walk_in_steps(content, end, place, range(done, until), budget)
             have_keys, done = have_keys and has_key, until
-        if budget.records < part_ends_at:
+        if budget.records < step_ends_at:
             yield
-            part_ends_at = budget.records - RECORDS_PER_PART
+            step_ends_at = budget.records - RECORDS_PER_STEP
     return place, have_keys
 
 
@@ -268,18 +269,18 @@ def _field(content: Bytes, begin: int, place: int, lengths: list[int]) -> int:
     return content_place if length & 1 else content_place + (length >> 1)
 
 
-def _walk_in_parts(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -> Parts[tuple[int, bool]]:
-    """Check records one by one, as `_walk`, in parts of RECORDS_PER_PART headers. Records without headers are free."""
+def _walk_in_steps(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -> Steps[tuple[int, bool]]:
+    """Check records one by one, as `_walk`, in steps of RECORDS_PER_STEP headers. Records without headers are free."""
     have_keys, done = True, deltas.start
     while True:
-        pause_at = budget.records - RECORDS_PER_PART
+        pause_at = budget.records - RECORDS_PER_STEP
         place, has_key, paused = _walk(content, end, place, range(done, deltas.stop), budget, pause_at)
         have_keys = have_keys and has_key
         if paused is None:
             return place, have_keys
-        for checked in range(0, paused.headers, RECORDS_PER_PART):
+        for checked in range(0, paused.headers, RECORDS_PER_STEP):
             yield
-            place = _headers_end(content, place, min(RECORDS_PER_PART, paused.headers - checked))
+            place = _headers_end(content, place, min(RECORDS_PER_STEP, paused.headers - checked))
         if place != paused.record_end:
             raise _wrong_length(paused.delta)
         done = paused.delta + 1

@@ -9,16 +9,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from cordwood.storage.batch import BatchHeader
-from cordwood.storage.budget import Parts
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.index import Interval
 from cordwood.storage.log import Log
 from cordwood.storage.records import RecordCursor
 from cordwood.storage.segment import Segment
+from cordwood.storage.steps import Steps
 
 LOOKED_AT_MAX = 1 << 20
 """Records examined by one lookup: some seconds beside the event loop."""
-RECORDS_PER_PART = 1 << 14
+RECORDS_PER_STEP = 1 << 14
 """Some 30 ms, and at most as much again to decompress a large batch anew."""
 
 
@@ -38,14 +38,14 @@ class LocatedBatch(NamedTuple):
     header: BatchHeader
 
 
-def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Parts[Found | None]:
+def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Steps[Found | None]:
     """Return the first record below `end` with at least this timestamp; None if there is none. Blocks on the disk."""
     return first_in(log.segments, timestamp, log.log_start, end, looked_at_max)
 
 
 def first_in(
     segments: Iterable[Segment], timestamp: int, start: int, end: int, looked_at_max: int = LOOKED_AT_MAX
-) -> Parts[Found | None]:
+) -> Steps[Found | None]:
     """Return as `first_at_or_after`, of the records of these segments from `start` on."""
     looking = _Looking(start, end, looked_at_max)
     for segment in segments:
@@ -61,14 +61,14 @@ def first_in(
     return None
 
 
-def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Parts[Found | None]:
+def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Steps[Found | None]:
     """Return the record below `end` with the largest timestamp, the first of equals (KIP-734). Blocks on the disk."""
     return latest_in(log.segments, log.log_start, end, looked_at_max)
 
 
 def latest_in(
     segments: Sequence[Segment], start: int, end: int, looked_at_max: int = LOOKED_AT_MAX
-) -> Parts[Found | None]:
+) -> Steps[Found | None]:
     """Return as `latest_by_time`, of the records of these segments from `start` on."""
     looking = _Looking(start, end, looked_at_max)
     best: Found | None = None
@@ -94,7 +94,7 @@ class _Looking:
     def records(self, batch: LocatedBatch) -> Iterator[Found | None]:
         """Yield a batch's readable records; for those not examined, its first offset with its largest timestamp.
 
-        None after each part: at that time, the batch's bytes and at most KEPT_BYTES_MAX are in memory.
+        None after each step: at that time, the batch's bytes and at most KEPT_BYTES_MAX are in memory.
         """
         segment, position, header = batch
         first = max(header.base_offset, self._start)
@@ -103,7 +103,7 @@ class _Looking:
         epoch = header.leader_epoch
         try:
             cursor = RecordCursor(bytes(segment.read(position, position + header.size)))
-            for row in _times_in_parts(cursor):
+            for row in _times_in_steps(cursor):
                 if row is None:
                     yield None
                     continue
@@ -122,7 +122,7 @@ class _Looking:
             pass
         yield Found(first, header.max_timestamp, epoch)
 
-    def latest(self, batch: LocatedBatch, best: Found | None) -> Parts[Found | None]:
+    def latest(self, batch: LocatedBatch, best: Found | None) -> Steps[Found | None]:
         """Return `best`, or a readable record of the batch that is later: the first of equals."""
         header = batch.header
         if best is not None and (header.max_timestamp, -header.base_offset) < _lateness(best):
@@ -138,12 +138,12 @@ class _Looking:
         return best
 
 
-def _times_in_parts(cursor: RecordCursor) -> Iterator[tuple[int, int] | None]:
-    """Yield offset and timestamp of each record, and None after each part."""
+def _times_in_steps(cursor: RecordCursor) -> Iterator[tuple[int, int] | None]:
+    """Yield offset and timestamp of each record, and None after each step."""
     is_over = False
     while not is_over:
         is_over = True
-        for row in islice(cursor.times(), RECORDS_PER_PART):
+        for row in islice(cursor.times(), RECORDS_PER_STEP):
             is_over = False
             yield row
         cursor.rest()

@@ -25,7 +25,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.cordons import ALL_DIRECTORIES, CORDONED
 from cordwood.cluster.metadata.image import PartitionImage
 from cordwood.cluster.proposals.cluster_load import load_of
-from cordwood.storage.budget import whole
+from cordwood.storage.steps import at_once
 
 if TYPE_CHECKING:
     from cordwood.chaos.sim.world import World
@@ -303,8 +303,8 @@ class Administrator:
 
     async def _make(self, plan_of: Callable[[ClusterLoad], Generator[None, None, BalancePlan]]) -> None:
         """Begin the first moves of a plan."""
-        load = whole(load_of(self._world.image, {}, {}))
-        for move in Execution(whole(plan_of(load)).moves, COPIES_AT_ONCE).begin():
+        load = at_once(load_of(self._world.image, {}, {}))
+        for move in Execution(at_once(plan_of(load)).moves, COPIES_AT_ONCE).begin():
             await self._move(move.topic, move.index, list(move.after))
 
     def _hold(self, broker: int) -> None:

@@ -12,7 +12,7 @@ from cordwood.cluster.balance.layout import COUNT, RATE, SIZE, ReplicaLayout
 from cordwood.cluster.balance.leaders import Leaders
 from cordwood.cluster.balance.load import BrokerLoad, ClusterLoad
 from cordwood.cluster.balance.plan import EVEN_WITHIN, BalancePlan, ReplicaMove, evenness, shares_of
-from cordwood.storage.budget import Parts
+from cordwood.storage.steps import Steps
 
 EVEN_TO = 0.05
 """The deviation at which a search that has begun ends: a little growth afterwards needs no other move."""
@@ -20,17 +20,17 @@ PASSES_MAX = 4
 NAMES_SHOWN = 3
 
 
-def balance(cluster: ClusterLoad) -> Parts[BalancePlan]:
-    """Plan, in parts, the moves that make the cluster even. Brokers that are down or cordoned get nothing."""
+def balance(cluster: ClusterLoad) -> Steps[BalancePlan]:
+    """Plan, in steps, the moves that make the cluster even. Brokers that are down or cordoned get nothing."""
     return _plan(cluster, frozenset(), is_whole=True)
 
 
-def drain(cluster: ClusterLoad, leaving: Iterable[int]) -> Parts[BalancePlan]:
-    """Plan, in parts, the moves after which these brokers have no replica."""
+def drain(cluster: ClusterLoad, leaving: Iterable[int]) -> Steps[BalancePlan]:
+    """Plan, in steps, the moves after which these brokers have no replica."""
     return _plan(cluster, frozenset(leaving), is_whole=False)
 
 
-def _plan(cluster: ClusterLoad, leaving: Set[int], *, is_whole: bool) -> Parts[BalancePlan]:
+def _plan(cluster: ClusterLoad, leaving: Set[int], *, is_whole: bool) -> Steps[BalancePlan]:
     targets = {broker.broker_id for broker in cluster.brokers if _is_target(broker, leaving)}
     may_lead = {each.broker_id for each in cluster.brokers if each.is_alive and each.broker_id not in leaving}
     layout = ReplicaLayout(cluster, targets, leaving)
@@ -50,7 +50,7 @@ def _is_target(broker: BrokerLoad, leaving: Set[int]) -> bool:
     return broker.is_alive and not broker.is_cordoned and broker.broker_id not in leaving
 
 
-def _repair(layout: ReplicaLayout, leaving: Set[int]) -> Parts[list[int]]:
+def _repair(layout: ReplicaLayout, leaving: Set[int]) -> Steps[list[int]]:
     """Move replicas that must not stay where they are, the largest first. Return partitions that cannot be placed."""
     stuck = []
     for number in _by_size(layout):
@@ -90,7 +90,7 @@ def _doubled(layout: ReplicaLayout, number: int) -> list[int]:
     return doubled[::-1]
 
 
-def _even_out(layout: ReplicaLayout) -> Parts[None]:
+def _even_out(layout: ReplicaLayout) -> Steps[None]:
     for _ in range(PASSES_MAX):
         active = [what for what in (SIZE, RATE, COUNT) if _deviation(layout, what) > EVEN_WITHIN]
         stuck: set[tuple[int, int]] = set()

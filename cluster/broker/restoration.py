@@ -37,11 +37,11 @@ from cordwood.cluster.proposals.topics import TRANSACTION_STATE, place
 from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS
 from cordwood.replication.run_mark import RUN_FILE, STOPPED
 from cordwood.storage import checkpoint
-from cordwood.storage.budget import whole
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 from cordwood.storage.real_disk import LOCK_FILE
+from cordwood.storage.steps import at_once
 
 FIRST_INDEX = 1000
 """Index of the first entry that the snapshot stands for. The entries themselves are lost."""
@@ -265,7 +265,7 @@ def _topic_image(
 ) -> TopicImage:
     alive = [replace(_broker_image("", one, 0), is_fenced=False) for one in brokers]
     factor = min(replication_factor or topic.replication_factor, len(brokers))
-    placed = whole(place(alive, topic.partitions, factor, topic.id.int % len(brokers)))
+    placed = at_once(place(alive, topic.partitions, factor, topic.id.int % len(brokers)))
     partitions = [_partition_image(replicas, chains[topic.id, index].archive) for index, replicas in enumerate(placed)]
     return TopicImage(topic.id, topic.name, tuple(partitions), dict(topic.configs))
 

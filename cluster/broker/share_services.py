@@ -81,6 +81,6 @@ class ShareServices:
 
     async def _offset_at(self, partition: Partition, timestamp_ms: int) -> int | None:
         decoding, log = self._decoding.of(partition.directory), partition.log
-        parts = first_at_or_after(log, timestamp_ms, partition.high_watermark)
-        found: Found | None = await decoding.run_parts(parts)
+        steps = first_at_or_after(log, timestamp_ms, partition.high_watermark)
+        found: Found | None = await decoding.run_steps(steps)
         return None if found is None else found.offset

@@ -69,9 +69,9 @@ def balance(
             return
         from cordwood.cluster.balance import planner
         from cordwood.cluster.cli.cluster_load import load_of
-        from cordwood.storage.budget import whole
+        from cordwood.storage.steps import at_once
 
-        plan = whole(planner.balance(load_of(admin, TRAFFIC_S)))
+        plan = at_once(planner.balance(load_of(admin, TRAFFIC_S)))
         show_plan(plan, throttle, show_all=show_all, as_json=as_json)
         if execute and not plan.is_empty:
             run_plan(admin, target, plan, throttle, journal or new_journal("balance"))

@@ -86,7 +86,7 @@ def drain(
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.balance import new_journal, run_plan, show_plan
     from cordwood.cluster.cli.cluster_load import load_of
-    from cordwood.storage.budget import whole
+    from cordwood.storage.steps import at_once
 
     target = target_of(servers, command_config)
     with cluster_admin(target) as admin:
@@ -96,7 +96,7 @@ def drain(
         if execute and alive:
             _set_cordons(target, alive, is_cordoned=True)
             load = load_of(admin)
-        plan = whole(planner.drain(load, ids))
+        plan = at_once(planner.drain(load, ids))
         show_plan(plan, throttle, show_all=show_all, as_json=as_json)
         if not execute:
             if plan.moves and not as_json:

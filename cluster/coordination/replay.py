@@ -1,12 +1,12 @@
 """Replay of a partition of an internal topic: the newest value of each key, and the values of ongoing transactions."""
 
 from cordwood.cluster.coordination.open_transactions import OpenTransactions, WrittenValue
-from cordwood.cluster.resources.turns import Steps
 from cordwood.storage.batch import BatchHeader, check, peek, split
 from cordwood.storage.compaction.run_writer import closing_batch
 from cordwood.storage.control import decode_marker
 from cordwood.storage.disk import Bytes
 from cordwood.storage.records import Header, Record, RecordCursor, decode
+from cordwood.storage.steps import Steps
 
 COPY: tuple[Header, ...] = (("copy", b""),)
 """The headers of a record that a coordinator of an earlier version has appended again, to delete the older records.

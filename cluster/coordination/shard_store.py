@@ -15,11 +15,12 @@ from cordwood.cluster.coordination.replay import Replay
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness, as_records
 from cordwood.cluster.coordination.topic import InternalTopic, PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.resources.turns import Steps, Turns
+from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.batch import split
 from cordwood.storage.errors import StorageError
 from cordwood.storage.records import encode
+from cordwood.storage.steps import Steps
 
 RECORDS_PER_BATCH_MAX = 2000
 

@@ -16,7 +16,6 @@ from cordwood.cluster.metadata.commands import CreateTopic
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.proposals.topics import new_topic
-from cordwood.cluster.resources.turns import at_once
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
@@ -33,6 +32,7 @@ from cordwood.storage.errors import (
     StaleProducerEpoch,
 )
 from cordwood.storage.records import Record, encode
+from cordwood.storage.steps import at_once
 from cordwood.storage.types import ProducerIdAndEpoch
 
 READ_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.coordination.shard import Content
-from cordwood.cluster.resources.turns import Steps, at_once, in_order
+from cordwood.storage.steps import Steps, at_once, in_order
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 

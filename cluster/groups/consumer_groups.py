@@ -21,7 +21,8 @@ from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.groups.subscription import CONSUMER
-from cordwood.cluster.resources.turns import Steps, Turns
+from cordwood.cluster.resources.turns import Turns
+from cordwood.storage.steps import Steps
 
 LEFTOVERS_PER_STEP_MAX = 64
 """Largest number of records of a former consumer group that are noted in one step."""

@@ -46,8 +46,9 @@ from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_requests import ShareStateRequests
 from cordwood.cluster.groups.state_store import GroupStateStore
-from cordwood.cluster.resources.turns import FREE_STEPS, Steps, Turns, at_once
+from cordwood.cluster.resources.turns import FREE_STEPS, Turns
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.steps import Steps, at_once
 
 TICKS_PER_ITERATION_MAX = 50
 """Largest number of groups whose deadlines are handled in one event-loop iteration."""

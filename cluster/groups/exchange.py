@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.coordination.shard import Content
 from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.share.exchange import Discard, Initialize
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 if TYPE_CHECKING:
     from cordwood.cluster.groups.any_group import AnyGroup

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cordwood.cluster.coordination.fields import INT, LONG, SHORT, FieldReader, encode_bytes, encode_string
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import NO_EPOCH, TopicPartition
 
 _OFFSET_AND_EPOCH = struct.Struct(">hqi")

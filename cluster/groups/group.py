@@ -29,7 +29,7 @@ from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.rebalance import Rebalance, State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 
 METADATA_BYTES_MAX = 64 << 20

@@ -23,7 +23,7 @@ from cordwood.cluster.http.refusal import check
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 
 VERSION_BYTES = 2

@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.cluster_client import ANSWER_S, Unanswered
 from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
 from cordwood.cluster.kafka.handlers.list_offsets import CONSUMER, DEBUGGER, EARLIEST, LATEST
 from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 
 RETRIED_FOR_S, RETRY_S = 3.0, 0.1

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from cordwood.cluster.metadata.image import NO_LEADER, Image
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]

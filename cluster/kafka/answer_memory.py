@@ -11,7 +11,8 @@ from collections.abc import Callable
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.message_writer import ANSWER_BYTES_MAX, CHUNK_BYTES, Answer
 from cordwood.cluster.resources.memory import MemoryPool
-from cordwood.cluster.resources.turns import Steps, Turns
+from cordwood.cluster.resources.turns import Turns
+from cordwood.storage.steps import Steps
 
 RETRY_INTERVAL_S = 0.05
 RETRIES_MAX = 40

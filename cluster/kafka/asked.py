@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from cordwood.cluster.kafka.wire import Topic
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 _TopicT = TypeVar("_TopicT", bound=Topic | None)
 

@@ -32,12 +32,12 @@ from cordwood.cluster.kafka.handlers.sasl_authenticate import refusal
 from cordwood.cluster.kafka.receive_buffer import KEY_BYTES, LENGTH_BYTES, REQUEST_BYTES_MIN
 from cordwood.cluster.kafka.slow_steps import SlowSteps, TooManyWait
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
-from cordwood.cluster.resources.turns import at_once
 from cordwood.cluster.security.audit.event import AUTHENTICATE, FAILED, AuditEvent
 from cordwood.cluster.security.principal import ANONYMOUS, USER, Identity, Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed, SaslExchange
 from cordwood.cluster.security.sasl.mechanisms import SaslMechanism
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.steps import at_once
 
 FRAME_BYTES_MAX = 64 << 10
 """Maximum size of a frame of authentication."""

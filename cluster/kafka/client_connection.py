@@ -11,8 +11,8 @@ from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 
 from cordwood.client.codec import BadResponse, ClientCodec, begin_of_response, decode_response
 from cordwood.cluster.kafka.message_reader import reading
-from cordwood.cluster.resources.turns import Steps
 from cordwood.replication.channel import Channel
+from cordwood.storage.steps import Steps
 
 LISTINGS = frozenset(
     {ListGroupsRequest, ListTransactionsRequest, ConsumerGroupDescribeRequest, ShareGroupDescribeRequest}

@@ -31,9 +31,9 @@ from cordwood.cluster.quotas.limits import (
     address_limit,
     client_limit,
 )
-from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.cluster.security.principal import THIS_BROKER, Identity
 from cordwood.replication.frames import FIRST_KEY_BYTE
+from cordwood.storage.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from cordwood.cluster.kafka.connection import Connection, Handle

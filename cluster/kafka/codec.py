@@ -19,7 +19,7 @@ from cordwood.cluster.kafka.message_writer import Answer, writing
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, skip_tags
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 _CORRELATION_ID = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")

@@ -28,11 +28,11 @@ from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
 from cordwood.cluster.kafka.registry import HANDLERS, OWN_HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
-from cordwood.cluster.resources.turns import Steps
 from cordwood.cluster.security.authorizer import acts_as_broker
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.steps import Steps
 
 CLIENT_ID_CHARS_TOLD = 100
 

@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.wire import (
     read_uvarint,
     skip_tags,
 )
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import NO_EPOCH
 
 REPLICA_ID_UNTIL = 14

@@ -7,10 +7,10 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey
 from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
-from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.replication.channel import Chunk
 from cordwood.storage.aborted_index import AbortedTransaction
 from cordwood.storage.slices import Slice
+from cordwood.storage.steps import Steps, at_once
 
 _FLEXIBLE_FROM = 12
 _SESSIONS_FROM = 7

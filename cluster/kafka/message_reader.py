@@ -15,7 +15,7 @@ from kio.serial import entity_reader
 
 from cordwood.cluster.kafka.schema import entity_in, has_arrays, is_nullable, is_tuple
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, read_length, skip_tags
-from cordwood.cluster.resources.turns import Steps, at_once
+from cordwood.storage.steps import Steps, at_once
 
 LAZY_FROM = 256
 """The items of a longer array are decoded during iteration."""

@@ -13,7 +13,7 @@ from kio.serial._serialize import get_field_writer, get_writer
 
 from cordwood.cluster.kafka.schema import entity_in, has_arrays, is_nullable, is_tuple
 from cordwood.cluster.kafka.wire import uvarint
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 ANSWER_BYTES_MAX = 32 << 20
 CHUNK_BYTES = 256 << 10

@@ -19,8 +19,8 @@ from cordwood.cluster.kafka.wire import (
     read_uvarint,
     skip_tags,
 )
-from cordwood.cluster.resources.turns import Steps
 from cordwood.storage.disk import Bytes
+from cordwood.storage.steps import Steps
 
 FLEXIBLE_FROM = 9
 TRANSACTIONAL_ID_FROM = 3

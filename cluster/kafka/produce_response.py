@@ -13,9 +13,9 @@ from cordwood.cluster.kafka.leader_hints import Leader, current_leader, node_end
 from cordwood.cluster.kafka.refusals import code_of
 from cordwood.cluster.kafka.transaction_verifier import TransactionProtocol, for_produce
 from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
-from cordwood.cluster.resources.turns import Steps, some
 from cordwood.storage.batch import NO_TIMESTAMP
 from cordwood.storage.errors import KeysMissing
+from cordwood.storage.steps import Steps, some
 from cordwood.storage.types import NO_OFFSET
 
 STEPS_AT_ONCE = 32

@@ -10,11 +10,11 @@ from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.wire import compact_string, uvarint
 from cordwood.cluster.metadata.image import NO_LEADER
-from cordwood.cluster.resources.turns import Steps
 from cordwood.cluster.share.share_sessions import PartitionId
 from cordwood.cluster.share.states import AcquiredBatch
 from cordwood.replication.channel import Chunk
 from cordwood.storage.slices import Slice
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import NO_EPOCH
 
 _NO_TAGS = b"\x00"

@@ -15,7 +15,7 @@ from cordwood.cluster.metadata.changes import Cause, PartitionChange, cause_of, 
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, TopicImage, changed_topics
 from cordwood.cluster.metadata.quorum import Quorum
-from cordwood.storage.budget import Parts, run_part
+from cordwood.storage.steps import Steps, run_step
 
 LINES_PER_CHANGE_MAX = 10
 """Largest number of lines for one change; above it one line has the number of partitions."""
@@ -38,7 +38,7 @@ class MetadataEventLog:
         """ISR changes of partitions that this broker leads."""
         self.fencings = self.controllerships = 0
         """Numbers of times that this broker was fenced, and that it became the active controller."""
-        self._unfinished: deque[Parts[None]] = deque()
+        self._unfinished: deque[Steps[None]] = deque()
         """Changes of which some partitions are counted."""
 
     def begin(self) -> None:
@@ -58,13 +58,13 @@ class MetadataEventLog:
             _tell_cluster(old, new)
 
     def _go_on(self) -> None:
-        """Run the next part of the first change, and schedule the rest."""
-        if run_part(self._unfinished[0]):
+        """Run the next step of the first change, and schedule the rest."""
+        if run_step(self._unfinished[0]):
             self._unfinished.popleft()
         if self._unfinished:
             asyncio.get_running_loop().call_soon(self._go_on)
 
-    def _follow_partitions(self, changes: Iterable[PartitionChange], new: Image) -> Parts[None]:
+    def _follow_partitions(self, changes: Iterable[PartitionChange], new: Image) -> Steps[None]:
         gained, lost = _Lines("partitions.led"), _Lines("partitions.led_no_more")
         for number, change in enumerate(changes, 1):
             if number % PARTITIONS_PER_PART == 0:

@@ -73,8 +73,8 @@ from cordwood.cluster.metadata.image import (
 )
 from cordwood.cluster.metadata.image_delta import Change, ImageDelta
 from cordwood.cluster.metadata.proposers import check_level
-from cordwood.storage.budget import Parts, whole
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
+from cordwood.storage.steps import Steps, at_once
 
 
 def apply(image: Image, command: Command, index: int) -> Image:
@@ -98,10 +98,10 @@ class ImageBuilder:
         and its cause. Every broker refuses it alike. If the error were raised, no broker could apply the entries after
         it, now or after any restart.
         """
-        whole(self.in_parts(command, index))
+        at_once(self.in_steps(command, index))
 
-    def in_parts(self, command: Command, index: int) -> Parts[None]:
-        """Apply one command, as `apply`. The builder is used for nothing else until the last part has run."""
+    def in_steps(self, command: Command, index: int) -> Steps[None]:
+        """Apply one command, as `apply`. The builder is used for nothing else until the last step has run."""
         self._index = index
         self._delta.mark()
         try:
@@ -116,7 +116,7 @@ class ImageBuilder:
                 ErrorCode.unknown_server_error, f"The command violates an invariant: {error!r}"
             ) from error
 
-    def _change_by(self, command: Command, index: int) -> Parts[None]:  # noqa: C901 - one case a command
+    def _change_by(self, command: Command, index: int) -> Steps[None]:  # noqa: C901 - one case a command
         match command:
             case FormatCluster():
                 self._format(command)
@@ -200,7 +200,7 @@ class ImageBuilder:
             features = {**features, METADATA_VERSION: command.metadata_version}
         delta.rest = replace(delta.rest, cluster_id=command.cluster_id, features=features)
 
-    def _register_broker(self, command: RegisterBroker, index: int) -> Parts[None]:
+    def _register_broker(self, command: RegisterBroker, index: int) -> Steps[None]:
         delta, known = self._delta, self._delta.rest.brokers.get(command.broker_id)
         levels = Levels(*command.levels)
         if why_not := levels.why_not(command.broker_id, delta.rest.metadata_version):
@@ -234,7 +234,7 @@ class ImageBuilder:
             # A log directory is missing, and no command has removed its replicas from the in-sync sets (rule 8).
             yield from self._lose(command)
 
-    def _lose(self, command: RegisterBroker) -> Parts[None]:
+    def _lose(self, command: RegisterBroker) -> Steps[None]:
         delta, broker_id = self._delta, command.broker_id
 
         def lose(partition: PartitionImage, _: int) -> PartitionImage:
@@ -249,7 +249,7 @@ class ImageBuilder:
             yield from delta.change(topic.id, [(index, lose) for index in lost])
         delta.rest = directory_changes.without_missing(delta.rest, broker_id, command.log_dirs)
 
-    def _fence(self, broker: BrokerImage) -> Parts[None]:
+    def _fence(self, broker: BrokerImage) -> Steps[None]:
         delta = self._delta
         if not broker.is_fenced:
             delta.put_broker(replace(broker, is_fenced=True))
@@ -257,13 +257,13 @@ class ImageBuilder:
                 lambda partition, least: elections.without(partition, broker.id, delta.is_alive, least)
             )
 
-    def _unfence(self, broker: BrokerImage) -> Parts[None]:
+    def _unfence(self, broker: BrokerImage) -> Steps[None]:
         delta = self._delta
         if broker.is_fenced:
             delta.put_broker(replace(broker, is_fenced=False))
             yield from delta.change_all(lambda partition, _: elections.returned(partition, delta.is_alive))
 
-    def _begin_shutdown(self, broker: BrokerImage) -> Parts[None]:
+    def _begin_shutdown(self, broker: BrokerImage) -> Steps[None]:
         delta = self._delta
         if not broker.is_shutting_down:
             delta.put_broker(replace(broker, is_shutting_down=True))
@@ -330,7 +330,7 @@ class ImageBuilder:
         alike = {replicas: elections.new_partition(replicas, is_alive) for replicas in dict.fromkeys(assignments)}
         return tuple(alike[replicas] for replicas in assignments)
 
-    def _alter_partitions(self, command: AlterPartitions) -> Parts[None]:
+    def _alter_partitions(self, command: AlterPartitions) -> Steps[None]:
         leader = self._broker(command)
         yield from self._change(
             ((change.topic_id, change.partition), self._as_proposed(change, leader)) for change in command.changes
@@ -367,7 +367,7 @@ class ImageBuilder:
         broker = self._delta.rest.brokers.get(broker_id)
         return broker is not None and broker.is_alive and broker.epoch == broker_epoch
 
-    def _elect(self, command: ElectLeaders) -> Parts[None]:
+    def _elect(self, command: ElectLeaders) -> Steps[None]:
         is_alive = self._delta.is_alive
 
         def elect(partition: PartitionImage, _: int) -> PartitionImage:
@@ -400,9 +400,9 @@ class ImageBuilder:
                 " another replica is in sync."
             )
             raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
-        whole(self._change([((topic.id, command.partition), lambda _partition, _least: moved)]))
+        at_once(self._change([((topic.id, command.partition), lambda _partition, _least: moved)]))
 
-    def _drop_replicas(self, command: DropReplicas) -> Parts[None]:
+    def _drop_replicas(self, command: DropReplicas) -> Steps[None]:
         broker, is_alive = self._broker(command), self._delta.is_alive
         leave = elections.bereft if command.is_gone else elections.damaged
 
@@ -411,7 +411,7 @@ class ImageBuilder:
 
         yield from self._change((place, drop) for place in command.partitions)
 
-    def _report_unflushed(self, command: ReportUnflushed) -> Parts[None]:
+    def _report_unflushed(self, command: ReportUnflushed) -> Steps[None]:
         broker, is_alive = self._broker(command), self._delta.is_alive
 
         def drop(partition: PartitionImage, _: int) -> PartitionImage:
@@ -419,7 +419,7 @@ class ImageBuilder:
 
         yield from self._change((place, drop) for place in command.partitions)
 
-    def _change(self, changes: Iterable[tuple[tuple[UUID, int], Change]]) -> Parts[None]:
+    def _change(self, changes: Iterable[tuple[tuple[UUID, int], Change]]) -> Steps[None]:
         by_topic: dict[UUID, list[tuple[int, Change]]] = defaultdict(list)
         for (topic_id, index), change in changes:
             by_topic[topic_id].append((index, change))
@@ -432,7 +432,7 @@ class ImageBuilder:
                 indexes = [index for index, _ in wanted]
                 delta.rest = directory_changes.without_removed(delta.rest, before, after, indexes)
 
-    def _alter_configs(self, command: AlterConfigs) -> Parts[None]:
+    def _alter_configs(self, command: AlterConfigs) -> Steps[None]:
         delta = self._delta
         # A replica with every record committed under the old min.insync.replicas may lack records under the new one.
         is_about_eligible = any(change.key == MIN_ISR for change in command.changes)

@@ -20,7 +20,7 @@ from cordwood.cluster.metadata.image import (
     by_name,
 )
 from cordwood.cluster.metadata.persistent_map import REMOVED, Removed
-from cordwood.storage.budget import Parts
+from cordwood.storage.steps import Steps
 
 K = TypeVar("K")
 Change = Callable[[PartitionImage, int], PartitionImage]
@@ -28,7 +28,7 @@ Change = Callable[[PartitionImage, int], PartitionImage]
 
 
 PARTITIONS_PER_PART = 256
-"""Partitions changed in one part of a command, and topics looked at: some 3 ms."""
+"""Partitions changed in one step of a command, and topics looked at: some 3 ms."""
 
 
 class ImageDelta:
@@ -106,7 +106,7 @@ class ImageDelta:
         topic = self.topic(topic_id)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
-    def change_all(self, change: Change) -> Parts[None]:
+    def change_all(self, change: Change) -> Steps[None]:
         """Apply the change to every partition."""
         for topic in self.all_topics():
             if self._is_part_full():
@@ -114,11 +114,11 @@ class ImageDelta:
             yield from self.change_topic(topic, change)
 
     def _is_part_full(self) -> bool:
-        """Count a partition to change, or a topic. Return whether the part ends before it."""
+        """Count a partition to change, or a topic. Return whether the step ends before it."""
         self._changes_in_part = (self._changes_in_part + 1) % PARTITIONS_PER_PART
         return not self._changes_in_part
 
-    def change_topic(self, topic: TopicImage, change: Change) -> Parts[None]:
+    def change_topic(self, topic: TopicImage, change: Change) -> Steps[None]:
         """Apply the change to every partition of a topic. Equal partitions change once, and share the new object."""
         least = self.rest.min_isr(topic)
         changed: dict[PartitionImage, PartitionImage | None] = {}
@@ -136,7 +136,7 @@ class ImageDelta:
             partitions = tuple(map(by_identity.__getitem__, map(id, topic.partitions)))
             self.put_topic(replace(topic, partitions=partitions))
 
-    def change(self, topic_id: UUID, changes: Iterable[tuple[int, Change]]) -> Parts[None]:
+    def change(self, topic_id: UUID, changes: Iterable[tuple[int, Change]]) -> Steps[None]:
         """Apply changes to partitions of a topic, by index. Unknown topics and partitions are passed over."""
         topic = self.topic(topic_id)
         if topic is None:

@@ -30,9 +30,9 @@ from cordwood.cluster.metadata.postponed_work import postponed
 from cordwood.cluster.metadata.proposers import Admit, admit_any, check_level
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.replication.tasks import RunBlocking, spread
-from cordwood.storage.budget import Parts, whole
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
+from cordwood.storage.steps import Steps, at_once
 
 SNAPSHOT_INTERVAL_BYTES = 2 << 20
 COMMANDS_PER_PART = 64
@@ -366,12 +366,12 @@ class SingleVoter:
                 outcome.set_exception(refusal)
 
     async def _apply(self, batch: list[_Proposal], index: int) -> list[CommandRefused | None]:
-        """Apply commands in parts, between which the event loop has other work. All are visible together."""
+        """Apply commands in steps, between which the event loop has other work. All are visible together."""
         old, builder = self._image, ImageBuilder(self._image)
         refusals: list[CommandRefused | None] = []
         for number, (command, _) in enumerate(batch):
-            parts = attempt_in_parts(builder, command, index + number)
-            refusals.append(await spread(parts))
+            steps = attempt_in_steps(builder, command, index + number)
+            refusals.append(await spread(steps))
             if (number + 1) % COMMANDS_PER_PART == 0:
                 await asyncio.sleep(0)
         self._image = builder.image()
@@ -430,13 +430,13 @@ def _formatted(journal: Journal, image: Image, options: QuorumOptions) -> Image:
 
 def attempt(builder: ImageBuilder, command: Command, index: int) -> CommandRefused | None:
     """Apply a command. Return the refusal, if any: every broker refuses it alike."""
-    return whole(attempt_in_parts(builder, command, index))
+    return at_once(attempt_in_steps(builder, command, index))
 
 
-def attempt_in_parts(builder: ImageBuilder, command: Command, index: int) -> Parts[CommandRefused | None]:
+def attempt_in_steps(builder: ImageBuilder, command: Command, index: int) -> Steps[CommandRefused | None]:
     """Apply a command, as `attempt`."""
     try:
-        yield from builder.in_parts(command, index)
+        yield from builder.in_steps(command, index)
     except CommandRefused as refusal:
         if refusal.__cause__ is not None:
             _events.error("command.broken", command=repr(command)[:1000], index=index, exc_info=refusal.__cause__)

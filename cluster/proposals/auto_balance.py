@@ -10,7 +10,7 @@ from cordwood.cluster.metadata.commands import BrokerId, ReassignPartition
 from cordwood.cluster.metadata.controller import AUTO_BALANCE
 from cordwood.cluster.metadata.elections import is_moving
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 COPIES_PER_BROKER = 4
 """Replicas that one broker receives at the same time: clients come first."""

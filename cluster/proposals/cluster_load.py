@@ -6,7 +6,7 @@ from cordwood.cluster.balance.load import BrokerLoad, ClusterLoad, PartitionLoad
 from cordwood.cluster.metadata.cordons import is_cordoned
 from cordwood.cluster.metadata.elections import is_moving, target_of
 from cordwood.cluster.metadata.image import NO_LEADER, Image
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 ROOM_KEPT = 0.05
 """The share of a disk that a plan leaves free."""

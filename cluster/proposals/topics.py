@@ -15,7 +15,7 @@ from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreateParti
 from cordwood.cluster.metadata.cordons import open_brokers
 from cordwood.cluster.metadata.elections import target_of
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

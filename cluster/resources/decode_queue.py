@@ -1,6 +1,6 @@
-"""Queue for decoding records in threads, one part of some 10 ms at a time, within a memory pool.
+"""Queue for decoding records in threads, one step of some 10 ms at a time, within a memory pool.
 
-After each part other work has its turn: a batch that takes seconds delays it by one part. Decoding holds the
+After each step other work has its turn: a batch that takes seconds delays it by one step. Decoding holds the
 interpreter: several threads would be no faster, would delay the event loop for longer, and would take threads from work
 that waits for a disk.
 """
@@ -13,8 +13,8 @@ from typing import Any
 from cordwood.cluster.resources.memory import MemoryPool
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.tasks import RunBlocking
-from cordwood.storage.budget import Parts
 from cordwood.storage.errors import OutOfResources
+from cordwood.storage.steps import Steps
 
 SEARCH_BYTES = 16 << 20
 """Memory counted for reading and searching a log. Only batches made for it decompress to more."""
@@ -44,40 +44,40 @@ class DecodeQueue:
         return queue
 
     async def run(self, function: Callable[..., Any], *arguments: Any, size: int = SEARCH_BYTES) -> Any:
-        """Run the function in a thread, as a single part (`run_parts`)."""
+        """Run the function in a thread, as a single step (`run_steps`)."""
         async with self._large_turn if size > SMALL_BYTES else nullcontext():
             await self._take(size)
             return await self._run(_single(function, arguments), size)
 
-    async def run_parts(self, parts: Parts[Any], size: int = SEARCH_BYTES) -> Any:
-        """Run the parts in threads, in turn with other work. Return their result or raise their exception.
+    async def run_steps(self, steps: Steps[Any], size: int = SEARCH_BYTES) -> Any:
+        """Run the steps in threads, in turn with other work. Return their result or raise their exception.
 
         `size` bounds the bytes that they decompress. Large work waits for room in order, and small work goes first
         meanwhile. Raises OutOfResources if there is no room for WAIT_S_MAX.
         """
         if size > SEARCH_BYTES:
-            # One at a time, since it holds its memory from part to part: there must be room for other work.
+            # One at a time, since it holds its memory from step to step: there must be room for other work.
             async with self._huge_turn:
                 await self._take(size)
-                return await self._run(parts, size)
+                return await self._run(steps, size)
         async with self._large_turn if size > SMALL_BYTES else nullcontext():
             await self._take(size)
-        return await self._run(parts, size)
+        return await self._run(steps, size)
 
     @asynccontextmanager
     async def hold(self, size: int) -> AsyncIterator[None]:
-        """Count memory for data that is read to be decoded. Raises OutOfResources as `run_parts`."""
+        """Count memory for data that is read to be decoded. Raises OutOfResources as `run_steps`."""
         await self._take(size)
         try:
             yield
         finally:
             self._pool.used -= size
 
-    async def _run(self, parts: Parts[Any], size: int) -> Any:
+    async def _run(self, steps: Steps[Any], size: int) -> Any:
         try:
             while True:
                 async with self._turn:
-                    is_over, result = await self._run_blocking(_run_part, parts)
+                    is_over, result = await self._run_blocking(_run_step, steps)
                 if is_over:
                     return result
         finally:
@@ -94,15 +94,15 @@ class DecodeQueue:
         self._pool.used += size
 
 
-def _single(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Parts[Any]:
+def _single(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Steps[Any]:
     yield from ()
     return function(*arguments)
 
 
-def _run_part(parts: Parts[Any]) -> tuple[bool, Any]:
-    """Return whether it was the last part, and the result of all."""
+def _run_step(steps: Steps[Any]) -> tuple[bool, Any]:
+    """Return whether it was the last step, and the result of all."""
     try:
-        next(parts)
+        next(steps)
     except StopIteration as end:
         return True, end.value
     return False, None

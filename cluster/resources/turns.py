@@ -7,12 +7,12 @@ A thread would be worse: while it runs Python code, every event-loop callback ma
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterable
-from heapq import merge
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cordwood.replication.measures import Clock
+from cordwood.storage.steps import Steps
 
 SLICE_S = 0.004
 SLICE_STEPS = 128
@@ -24,7 +24,6 @@ AT_ONCE_MAX = 8
 
 _T = TypeVar("_T")
 _Item = TypeVar("_Item")
-Steps = Generator[None, None, _T]
 
 
 class Turns:
@@ -127,52 +126,3 @@ class Turns:
                 waiter.set_result(None)
                 self._turn_is_used()
                 return
-
-
-def at_once(steps: Steps[_T]) -> _T:
-    """Run all steps immediately and return their result. For small requests."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
-
-
-def some(steps: Steps[_T], count: int) -> _T | None:
-    """Run at most `count` steps. Return the result, or None if steps remain; `steps` can be resumed."""
-    try:
-        for _ in range(count):
-            next(steps)
-    except StopIteration as end:
-        result: _T = end.value
-        return result
-    return None
-
-
-def distinct(items: Iterable[_Item]) -> Steps[list[_Item]]:
-    """Return the distinct items in order of first occurrence."""
-    found: dict[_Item, None] = {}
-    for item in items:
-        found[item] = None
-        yield
-    return list(found)
-
-
-def in_order(items: Iterable[_Item], key: Callable[[_Item], Any]) -> Steps[list[_Item]]:
-    """Return the items sorted by `key`, in steps: a merge sort of runs of SLICE_STEPS items."""
-    rest = iter(items)
-    runs = []
-    while run := list(islice(rest, SLICE_STEPS)):
-        runs.append(sorted(run, key=key))
-        yield
-    return (yield from kept(merge(*runs, key=key)))
-
-
-def kept(items: Iterable[_Item]) -> Steps[list[_Item]]:
-    """Return the items as a list, one step per item."""
-    found = []
-    for item in items:
-        found.append(item)
-        yield
-    return found

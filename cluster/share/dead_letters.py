@@ -17,9 +17,9 @@ from cordwood.cluster.resources.decode_queue import SEARCH_BYTES, DecodeQueue
 from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import peek, split
-from cordwood.storage.budget import Parts
 from cordwood.storage.errors import OffsetOutOfRange, StorageError
 from cordwood.storage.records import Header, Record, decode, encode
+from cordwood.storage.steps import Steps
 
 TOPIC, PARTITION, OFFSET = "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.offset"
 GROUP, DELIVERY_COUNT = "__dlq.errors.group", "__dlq.errors.delivery.count"
@@ -217,7 +217,7 @@ class DeadLetters:
                     raise
                 return found, offset
             if data:
-                offset, added = await decoding.run_parts(_decode(data, offset, end, bytes_max - size, found))
+                offset, added = await decoding.run_steps(_decode(data, offset, end, bytes_max - size, found))
                 size += added
             elif offset < log.local_start:
                 # A gap of a compacted log, up to where the disk goes on.
@@ -240,7 +240,7 @@ class DeadLetters:
         return Record(0, self._wall_clock(), record.key, record.value, (*record.headers, *origin))
 
 
-def _decode(data: bytes, start: int, end: int, bytes_max: int, found: dict[int, Record]) -> Parts[tuple[int, int]]:
+def _decode(data: bytes, start: int, end: int, bytes_max: int, found: dict[int, Record]) -> Steps[tuple[int, int]]:
     """Add the records from `start` up to `end` to `found`, until they have `bytes_max`.
 
     Return the offset after the last one that was read, and their size.

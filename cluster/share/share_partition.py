@@ -18,7 +18,6 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.resources.turns import Steps
 from cordwood.cluster.share.states import (
     FINAL,
     AcknowledgementBatch,
@@ -28,6 +27,7 @@ from cordwood.cluster.share.states import (
     StateBatch,
     append_joined,
 )
+from cordwood.storage.steps import Steps
 
 NO_MEMBER = ""
 WRITE_BATCHES_MAX = 500

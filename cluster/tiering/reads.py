@@ -31,11 +31,11 @@ from cordwood.replication.log_directory import ARCHIVE_CACHE
 from cordwood.replication.partition import Partition
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.aborted_index import AbortedTransaction
-from cordwood.storage.budget import Parts
 from cordwood.storage.errors import DamagedLog, OutOfResources, change_failed
 from cordwood.storage.producers import Producers
 from cordwood.storage.slices import Slice, read_end
 from cordwood.storage.state import ArchivedBeginning
+from cordwood.storage.steps import Steps
 from cordwood.storage.timestamps import Found, first_in, latest_in
 from cordwood.storage.transaction_log import marker_of, record_in
 
@@ -57,7 +57,7 @@ NOT_CACHED: Batches = (None, None)
 
 _events = structlog.get_logger("archive")
 _ResultT = TypeVar("_ResultT")
-RunParts = Callable[[Parts[Any]], Awaitable[Any]]
+RunSteps = Callable[[Steps[Any]], Awaitable[Any]]
 
 
 class WantedRange(NamedTuple):
@@ -182,7 +182,7 @@ class ArchiveReads:
             return found, None
         return found, log.aborted(offset, found.next_offset(wait=wait), wait=wait)
 
-    async def first_at_or_after(self, partition: Partition, timestamp: int, run: RunParts) -> Found | None:
+    async def first_at_or_after(self, partition: Partition, timestamp: int, run: RunSteps) -> Found | None:
         """Return the first record with at least this timestamp that only the archive has; None if it has none.
 
         `run` runs the search of a chunk. Raises ArchiveUnavailable, DamagedLog, OutOfResources.
@@ -203,7 +203,7 @@ class ArchiveReads:
                 return None
         raise ArchiveUnavailable("the archive does not answer in time")
 
-    async def latest_by_time(self, partition: Partition, run: RunParts) -> Found | None:
+    async def latest_by_time(self, partition: Partition, run: RunSteps) -> Found | None:
         """Return the record with the largest timestamp of those that only the archive has. As `first_at_or_after`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOKUP_S):

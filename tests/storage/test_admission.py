@@ -12,22 +12,23 @@ from hypothesis import strategies as st
 from raw_batches import NOW_MS, body_of, bomb, raw_batch, zero_deltas
 from requirements import Requirement, needs
 
-from cordwood.storage.admission import admit, admit_records, admit_records_in_parts
+from cordwood.storage.admission import admit, admit_records, admit_records_in_steps
 from cordwood.storage.batch import Compression, check
-from cordwood.storage.budget import RECORDS_MAX, RECORDS_PER_PART, UNPACKED_BYTES_MAX, Budget, OverBudget, whole
+from cordwood.storage.budget import RECORDS_MAX, RECORDS_PER_STEP, UNPACKED_BYTES_MAX, Budget, OverBudget
 from cordwood.storage.config import LogConfig
 from cordwood.storage.contents import (
     IS_NATIVE,
     Examination,
     examine,
     examine_in_python,
-    examine_in_python_in_parts,
+    examine_in_python_in_steps,
     examine_natively,
-    examine_natively_in_parts,
+    examine_natively_in_steps,
 )
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord
 from cordwood.storage.records import Record, decode, encode
+from cordwood.storage.steps import at_once
 
 PACKERS = {
     Compression.NONE: bytes,
@@ -54,19 +55,19 @@ each_form = pytest.mark.parametrize(
 def admitted(
     batch: bytes, form: Examination = examine, *, compacted: bool = False, budget: Budget | None = None
 ) -> Budget:
-    """Admit the batch, whole and in parts, and return the remaining budget. Raises as `admit_records` does."""
+    """Admit the batch, at once and in steps, and return the remaining budget. Raises as `admit_records` does."""
     budget = budget or Budget()
     header, config = check(batch), LogConfig(compacted=compacted, batch_bytes_max=1 << 30)
     admit(batch, header, config, NOW_MS)
-    in_parts = examine_in_python_in_parts if form is examine_in_python else examine_natively_in_parts
-    parts = admit_records_in_parts(batch, header, config, Budget(budget.records, budget.unpacked_bytes), in_parts)
+    in_steps = examine_in_python_in_steps if form is examine_in_python else examine_natively_in_steps
+    steps = admit_records_in_steps(batch, header, config, Budget(budget.records, budget.unpacked_bytes), in_steps)
     try:
         admit_records(batch, header, config, budget, form)
     except (InvalidRecord, OverBudget) as refused:
         with pytest.raises(type(refused), match=re.escape(str(refused))):
-            whole(parts)
+            at_once(steps)
         raise
-    whole(parts)
+    at_once(steps)
     return budget
 
 
@@ -181,11 +182,11 @@ def test_each_part_in_python_is_small() -> None:
     records = [Record(0, NOW_MS, b"k", b"v" * (number * 7919 % 90)) for number in range(20_000)]
     content, budget = body_of(records), Budget()
     costs, before = [], budget.records
-    for _ in examine_in_python_in_parts(content, len(content), len(records), budget):
+    for _ in examine_in_python_in_steps(content, len(content), len(records), budget):
         costs.append(before - budget.records)
         before = budget.records
-    assert len(costs) == len(records) // RECORDS_PER_PART
-    assert max(costs) < 1.2 * RECORDS_PER_PART
+    assert len(costs) == len(records) // RECORDS_PER_STEP
+    assert max(costs) < 1.2 * RECORDS_PER_STEP
 
 
 class Counted(bytes):
@@ -203,12 +204,12 @@ class Counted(bytes):
 def test_a_part_in_python_is_small_however_the_headers_are_spread(count: int, headers: int) -> None:
     records = [Record(0, NOW_MS, b"k", b"v" * (number * 7919 % 90), (("", None),) * headers) for number in range(count)]
     content, budget = Counted(body_of(records)), Budget(2 * RECORDS_MAX)
-    parts, costs = examine_in_python_in_parts(content, len(content), count, budget), []
+    steps, costs = examine_in_python_in_steps(content, len(content), count, budget), []
     Counted.looked_at = 0
-    for _ in parts:
+    for _ in steps:
         costs.append(Counted.looked_at)
         Counted.looked_at = 0
-    assert max(*costs, Counted.looked_at) < 30 * RECORDS_PER_PART
+    assert max(*costs, Counted.looked_at) < 30 * RECORDS_PER_STEP
 
 
 @pytest.mark.parametrize("alike", [1, 2, 31, 33, 100, 257, 300, 5000])

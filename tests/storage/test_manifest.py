@@ -10,12 +10,12 @@ from log_fixture import DIRECTORY, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage import checkpoint, state
 from cordwood.storage.batch import split
-from cordwood.storage.budget import whole
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.index import Index
 from cordwood.storage.manifest import SealedSegment
 from cordwood.storage.records import decode
 from cordwood.storage.scrub import is_still_damaged, verify, view_of
+from cordwood.storage.steps import at_once
 from cordwood.storage.timestamps import first_at_or_after
 
 MANY = [f"value-{number}" for number in range(60)]
@@ -169,7 +169,7 @@ def test_a_largest_timestamp_that_is_loaded_during_a_truncation_hides_no_later_o
     at_return_of(Index.max_timestamp, replace_its_end)
     segment.load_max_timestamp()
     assert segment.max_timestamp == late
-    found = whole(first_at_or_after(filled.log, late, filled.end))
+    found = at_once(first_at_or_after(filled.log, late, filled.end))
     assert found is not None
     assert found.offset == cut
     row = segment.listing()

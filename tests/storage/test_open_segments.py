@@ -13,7 +13,6 @@ from log_fixture import ALL_BYTES, SMALL, START_MS
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.batch import check, split
-from cordwood.storage.budget import whole
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import OutOfResources
 from cordwood.storage.index import Index, Interval
@@ -22,6 +21,7 @@ from cordwood.storage.log_loader import open_log
 from cordwood.storage.open_segments import ABORTED_BYTES_MAX, FILES_MAX, FILES_MIN, OpenSegments
 from cordwood.storage.real_disk import RealDisk
 from cordwood.storage.records import Record, decode, encode
+from cordwood.storage.steps import at_once
 from cordwood.storage.timestamps import first_at_or_after, latest_by_time
 
 LOGS = 5
@@ -85,10 +85,10 @@ def test_questions_by_time_leave_no_more_open_than_the_limit(
 ) -> None:
     for log in logs.values():
         for number in range(0, VALUES, 7):
-            found = whole(first_at_or_after(log, START_MS + number, log.log_end))
+            found = at_once(first_at_or_after(log, START_MS + number, log.log_end))
             assert found is not None
             assert found.offset == number
-        latest = whole(latest_by_time(log, log.log_end))
+        latest = at_once(latest_by_time(log, log.log_end))
         assert latest is not None
         assert latest.offset == VALUES - 1
         assert disk.open_count <= LIMIT

@@ -5,11 +5,11 @@ from compacted_log import WORK, compact, nothing, odd, remove_replaced, rewritte
 from log_fixture import DIRECTORY, START_MS, LogFixture
 
 from cordwood.chaos.sim.faults import Died
-from cordwood.storage.budget import whole
 from cordwood.storage.compaction.swap import discard, has_run
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.scrub import IncompleteIndex, verify, view_of
 from cordwood.storage.segment_files import files_in, segment_path
+from cordwood.storage.steps import at_once
 from cordwood.storage.timestamps import first_at_or_after
 from cordwood.storage.verify import verify_partition
 
@@ -152,10 +152,10 @@ def test_times_are_found_beside_gaps() -> None:
         log.append(f"{number:02}", timestamp=START_MS + number)
     log.flush().checkpoint()
     compact(log, 0, 2)
-    found = whole(first_at_or_after(log.log, START_MS + 4, log.end))
+    found = at_once(first_at_or_after(log.log, START_MS + 4, log.end))
     assert found is not None
     assert (found.offset, found.timestamp) == (5, START_MS + 5)
     compact(log, 0, 1, nothing)
-    found = whole(first_at_or_after(log.log, START_MS, log.end))
+    found = at_once(first_at_or_after(log.log, START_MS, log.end))
     assert found is not None
     assert found.offset == log.log.segments[1].base_offset

@@ -11,9 +11,9 @@ from log_fixture import START_MS, LogFixture
 from raw_batches import bomb, raw_batch, zero_deltas
 
 from cordwood.storage.batch import check
-from cordwood.storage.budget import whole
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode
+from cordwood.storage.steps import at_once
 from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
 
@@ -26,19 +26,19 @@ def timed(*times: int) -> LogFixture:
 
 
 def first(log: LogFixture, time: int, end: int | None = None) -> int | None:
-    found = whole(first_at_or_after(log.log, START_MS + time, log.end if end is None else end))
+    found = at_once(first_at_or_after(log.log, START_MS + time, log.end if end is None else end))
     return None if found is None else found.offset
 
 
 def latest(log: LogFixture, end: int | None = None) -> int | None:
-    found = whole(latest_by_time(log.log, log.end if end is None else end))
+    found = at_once(latest_by_time(log.log, log.end if end is None else end))
     return None if found is None else found.offset
 
 
 def test_the_first_record_that_is_not_earlier() -> None:
     log = timed(*range(0, 1000, 10))
     assert [first(log, time) for time in (-5, 0, 1, 10, 985, 990, 991)] == [0, 0, 1, 1, 99, 99, None]
-    assert whole(first_at_or_after(log.log, START_MS + 11, 100)) == Found(2, START_MS + 20, 0)
+    assert at_once(first_at_or_after(log.log, START_MS + 11, 100)) == Found(2, START_MS + 20, 0)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 7, 50, 98, 99])
@@ -66,7 +66,7 @@ def test_of_a_batch_that_lies_only_partly_within_the_log_the_rest_is_not_found()
     for _ in range(3):
         log.append_batch("a", "b", "c")
     log.delete_records(1)
-    assert [whole(first_at_or_after(log.log, START_MS, end, looked)) for end, looked in ((1, 9), (2, 9), (9, 0))] == [
+    assert [at_once(first_at_or_after(log.log, START_MS, end, looked)) for end, looked in ((1, 9), (2, 9), (9, 0))] == [
         None,
         Found(1, START_MS, 0),
         Found(1, START_MS, 0),
@@ -101,7 +101,7 @@ def test_a_batch_that_cannot_be_decoded_is_answered_with_its_beginning(poison: b
     log.log.append(poison, check(poison), 0, START_MS)
     log.append("behind", timestamp=START_MS + 20)
     assert (first(log, 5), first(log, 11)) == (1, log.end - 1)
-    assert whole(first_at_or_after(log.log, check(poison).max_timestamp, log.end)) is not None
+    assert at_once(first_at_or_after(log.log, check(poison).max_timestamp, log.end)) is not None
     assert latest(log) == log.end - 1
 
 
@@ -114,9 +114,9 @@ def test_one_question_looks_at_so_many_records_and_no_more() -> None:
         log.log.append(bytes(liar), check(bytes(liar)), 0, START_MS)
     log.append("true", timestamp=START_MS + 60_000)
     for looked_at_max, offset in ((5_001, 5000), (2_500, 2000), (0, 0)):
-        found = whole(first_at_or_after(log.log, START_MS + 60_000, log.end, looked_at_max))
+        found = at_once(first_at_or_after(log.log, START_MS + 60_000, log.end, looked_at_max))
         assert found == Found(offset, START_MS + 60_000, 0)
-        latest_found = whole(latest_by_time(log.log, log.end, looked_at_max))
+        latest_found = at_once(latest_by_time(log.log, log.end, looked_at_max))
         assert latest_found is not None
         assert latest_found.timestamp == START_MS + 60_000
 
@@ -126,8 +126,8 @@ def test_a_search_unpacks_no_more_than_it_needs() -> None:
     batch = bomb(300_000)
     log.log.append(batch, check(batch), 0, START_MS)
     tracemalloc.start()
-    assert whole(first_at_or_after(log.log, START_MS, log.end)) == Found(0, START_MS, 0)
-    assert whole(latest_by_time(log.log, log.end)) == Found(0, START_MS, 0)
+    assert at_once(first_at_or_after(log.log, START_MS, log.end)) == Found(0, START_MS, 0)
+    assert at_once(latest_by_time(log.log, log.end)) == Found(0, START_MS, 0)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 2 << 20

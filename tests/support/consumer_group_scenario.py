@@ -33,7 +33,7 @@ from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import PartitionImage, TopicImage
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 GROUP = "group"
 SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 45_000, 5_000, 60_000

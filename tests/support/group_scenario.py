@@ -22,7 +22,7 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000

@@ -24,8 +24,8 @@ from cordwood.cluster.metadata.raft.messages import (
     Vote,
 )
 from cordwood.cluster.metadata.raft.node import RaftMessage, RaftNode
-from cordwood.storage.budget import Parts
 from cordwood.storage.disk import sync_directory
+from cordwood.storage.steps import Steps
 
 PATH = "/data/journal"
 TWO, THREE, FOUR, FIVE = map(BrokerId, (2, 3, 4, 5))
@@ -59,7 +59,7 @@ class NodeFixture:
             self.node.connected(other)
         return self
 
-    def _apply(self, rows: tuple[Row, ...]) -> Parts[None]:
+    def _apply(self, rows: tuple[Row, ...]) -> Steps[None]:
         for _ in range(self.pauses):
             yield
         self.applied.extend(rows)

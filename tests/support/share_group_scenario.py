@@ -16,7 +16,7 @@ from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.loader import ShareLoader
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import PartitionImage, TopicImage
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 PARTITION = PartitionImage((BrokerId(1),), (BrokerId(1),), BrokerId(1))
 

@@ -10,7 +10,7 @@ from cordwood.cluster.groups.consumer.member import ConsumerMember
 from cordwood.cluster.groups.consumer.topics import ids_of
 from cordwood.cluster.groups.context import TopicMap
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions, TargetAssignment, encode_target
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 
 class AssignmentInput(NamedTuple):

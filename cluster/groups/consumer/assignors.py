@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.cluster.groups.target_assignment import Partitions
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 UNIFORM, RANGE = "uniform", "range"
 

@@ -38,7 +38,7 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS
-from cordwood.cluster.resources.turns import Steps, kept
+from cordwood.storage.steps import Steps, kept
 
 METADATA_BYTES_MAX = 4 << 20
 """Largest size of the metadata of all protocols of a member."""

@@ -24,7 +24,7 @@ from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
-from cordwood.cluster.resources.turns import Steps, kept
+from cordwood.storage.steps import Steps, kept
 
 if TYPE_CHECKING:
     from cordwood.cluster.groups.consumer.state import ConsumerGroupState

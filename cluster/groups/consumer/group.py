@@ -20,7 +20,7 @@ from cordwood.cluster.groups.exchange import HeartbeatAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
-from cordwood.cluster.resources.turns import Steps, at_once
+from cordwood.storage.steps import Steps, at_once
 from cordwood.storage.types import TopicPartition
 
 SUBSCRIPTION_BYTES_MAX = 64 << 20

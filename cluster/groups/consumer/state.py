@@ -55,7 +55,8 @@ from cordwood.cluster.groups.target_assignment import (
     encode_target,
     encode_target_epoch,
 )
-from cordwood.cluster.resources.turns import FREE_STEPS, Steps, at_once
+from cordwood.cluster.resources.turns import FREE_STEPS
+from cordwood.storage.steps import Steps, at_once
 
 RELEASED_AT_ONCE_MAX = 200
 """Largest number of requests that one event reconciles and replies to. The others follow in the next iterations."""

@@ -15,7 +15,7 @@ from cordwood.cluster.groups.consumer.formats import ResolvedRegex
 from cordwood.cluster.groups.consumer.member import ConsumerMember
 from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.metadata.image import TopicImage
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 REGEX_INTERVAL_MS_MIN = 10_000
 """Time between two resolutions of all expressions of a group, however many topics are created."""

@@ -7,7 +7,7 @@ from uuid import UUID
 from cordwood.cluster.groups.share.assignor import assign
 from cordwood.cluster.groups.share.member import ShareMember
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions, TargetAssignment, encode_target
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 
 class ShareAssignmentInput(NamedTuple):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from cordwood.cluster.groups.share.exchange import SharePartitionId
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 NAME = "simple"
 

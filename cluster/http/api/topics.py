@@ -21,7 +21,7 @@ from cordwood.cluster.http.security.rights import CREATE_TOPIC, DELETE_TOPIC, DE
 from cordwood.cluster.metadata.elections import is_under_replicated, target_of
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.proposals.topics import DEFAULT, INTERNAL_TOPICS
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 TIMEOUT = timedelta(seconds=10)
 

@@ -18,8 +18,8 @@ from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION
 from cordwood.cluster.kafka.handlers.find_coordinator import TRANSACTION
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
-from cordwood.cluster.resources.turns import in_order
 from cordwood.cluster.transactions.states import OPEN, TransactionState
+from cordwood.storage.steps import in_order
 
 ROWS_MAX = 10_000
 """The limit of rows in a response, which is encoded in one step of a few milliseconds."""

@@ -27,10 +27,10 @@ from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.operations.isolation import IsolationLevel
-from cordwood.cluster.resources.turns import at_once
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import LargeRecord, Record
+from cordwood.storage.steps import at_once
 from cordwood.storage.types import TopicPartition
 
 PIECES_WAITING_MAX = 1

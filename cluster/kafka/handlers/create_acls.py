@@ -21,9 +21,9 @@ from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import CreateAcls
-from cordwood.cluster.resources.turns import distinct
 from cordwood.cluster.security.acl_authorizer import BadHost, host_key
 from cordwood.cluster.security.authorizer import CLUSTER_NAME
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.metadata.commands import CreatePartitions
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, more_partitions
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
 RIGHTS: Rights = (Right(ALTER, TOPIC),)

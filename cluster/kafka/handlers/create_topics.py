@@ -23,7 +23,7 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Right, Rights
 from cordwood.cluster.metadata.commands import Assignment, CreateTopic
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 KEY, VERSIONS = ApiKey.CREATE_TOPICS, range(2, 8)
 RIGHTS: Rights = (

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import DeleteAcls
-from cordwood.cluster.resources.turns import Steps, in_order
+from cordwood.storage.steps import Steps, in_order
 
 KEY, VERSIONS = ApiKey.DELETE_ACLS, range(1, 4)
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)

@@ -8,7 +8,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DELETE, GROUP, Right, Rights
-from cordwood.cluster.resources.turns import distinct
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.DELETE_GROUPS, range(3)
 RIGHTS: Rights = (Right(DELETE, GROUP),)

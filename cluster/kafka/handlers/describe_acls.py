@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl, ResourcePattern
-from cordwood.cluster.resources.turns import in_order
+from cordwood.storage.steps import in_order
 
 KEY, VERSIONS = ApiKey.DESCRIBE_ACLS, range(1, 4)
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)

@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE_CONFIGS, GROUP, TOPI
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import BrokerId, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, BrokerImage
-from cordwood.cluster.resources.turns import distinct
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CONFIGS, range(1, 5)
 RIGHTS: Rights = (

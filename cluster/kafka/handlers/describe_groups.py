@@ -19,7 +19,7 @@ from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.resources.turns import distinct
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_GROUPS, range(7)
 RIGHTS: Rights = (Right(DESCRIBE, GROUP),)

@@ -22,7 +22,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, check_name
-from cordwood.cluster.resources.turns import Steps
+from cordwood.storage.steps import Steps
 
 KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
 RIGHTS: Rights = (Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"),)

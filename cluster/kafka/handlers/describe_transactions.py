@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, Right, Rights
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.resources.turns import distinct
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_TRANSACTIONS, range(1)
 RIGHTS: Rights = (

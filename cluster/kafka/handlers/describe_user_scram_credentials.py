@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.resources.turns import distinct, in_order
+from cordwood.storage.steps import distinct, in_order
 
 KEY, VERSIONS = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, range(1)
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)

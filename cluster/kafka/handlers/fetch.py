@@ -43,7 +43,7 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.shared_pieces import Shared
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
-from cordwood.cluster.resources.turns import Steps, Turns, at_once
+from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.authorizer import Authorizer
 from cordwood.cluster.tiering.reads import ArchiveReads, WantedRange
 from cordwood.replication.log_directory import LogDirectory
@@ -52,6 +52,7 @@ from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, report
 from cordwood.storage.errors import DamagedLog, NotInMemory
+from cordwood.storage.steps import Steps, at_once
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 19)
 RIGHTS: Rights = (

@@ -20,8 +20,8 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import CLUSTER_ACTION, DESCRIBE, TRANSACTIONAL_ID, Right, Rights
 from cordwood.cluster.metadata.commands import NO_BROKER, Endpoint
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from cordwood.cluster.resources.turns import distinct
 from cordwood.cluster.share.states import SharePartitionKey, parse_key
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(7)
 RIGHTS: Rights = (

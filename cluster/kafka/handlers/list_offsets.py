@@ -129,16 +129,16 @@ async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_
     if timestamp == LATEST:
         return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:
-        latest: Found | None = await decoding.run_parts(latest_by_time(log, end))
+        latest: Found | None = await decoding.run_steps(latest_by_time(log, end))
         if archive is None or log.local_start == log.log_start:
             return latest
-        archived = await archive.latest_by_time(partition, decoding.run_parts)
+        archived = await archive.latest_by_time(partition, decoding.run_steps)
         return max(filter(None, (archived, latest)), key=lambda found: found.timestamp, default=None)
     if archive is not None and log.local_start > log.log_start:
-        archived = await archive.first_at_or_after(partition, timestamp, decoding.run_parts)
+        archived = await archive.first_at_or_after(partition, timestamp, decoding.run_steps)
         if archived is not None and archived.offset < end:
             return archived
-    found: Found | None = await decoding.run_parts(first_at_or_after(log, timestamp, end))
+    found: Found | None = await decoding.run_steps(first_at_or_after(log, timestamp, end))
     return found
 
 

@@ -36,7 +36,7 @@ from cordwood.cluster.kafka.rights import CLUSTER, CREATE, DESCRIBE, TOPIC, Righ
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import NO_LEADER, Image, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
-from cordwood.cluster.resources.turns import distinct
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.METADATA, range(14)
 RIGHTS: Rights = (

@@ -38,7 +38,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights,
 from cordwood.cluster.kafka.rows import generated, rows
 from cordwood.cluster.kafka.wire import Topic
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.resources.turns import Steps, at_once, in_order
+from cordwood.storage.steps import Steps, at_once, in_order
 from cordwood.storage.types import NO_EPOCH, NO_OFFSET, TopicPartition
 
 KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 11)

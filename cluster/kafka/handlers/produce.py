@@ -36,18 +36,19 @@ from cordwood.cluster.kafka.transaction_verifier import (
 from cordwood.cluster.kafka.wire import Malformed, Topic
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.cluster.resources.decode_queue import DecodeQueue
-from cordwood.cluster.resources.turns import Steps, Turns, some
+from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.authorizer import Authorizer
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.verification import VerificationGuard, Verifications
-from cordwood.storage.admission import admit_records_in_parts
+from cordwood.storage.admission import admit_records_in_steps
 from cordwood.storage.batch import ATTRIBUTES_BYTE, TRANSACTIONAL, BatchHeader, check, peek
-from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, Parts, UnpacksTooLarge
+from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, UnpacksTooLarge
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch, StaleProducerEpoch
 from cordwood.storage.producers import Producers
+from cordwood.storage.steps import Steps, some
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 KEY, VERSIONS = ApiKey.PRODUCE, range(3, 14)
@@ -376,7 +377,7 @@ class ProduceHandler:
         room = min(max(UNPACKED_BYTES_AT_FIRST, USUAL_RATIO * len(batch)), UNPACKED_BYTES_MAX)
         while True:
             try:
-                await self._decoding.run_parts(_check_records(batch, config, room), room)
+                await self._decoding.run_steps(_check_records(batch, config, room), room)
                 return
             except UnpacksTooLarge:
                 if room == UNPACKED_BYTES_MAX:
@@ -456,6 +457,6 @@ def _transactional(records: Bytes) -> BatchHeader | None:
     return header if header.is_transactional and header.base_sequence >= 0 else None
 
 
-def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> Parts[None]:
+def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> Steps[None]:
     """Raises what `check` and `admit_records` raise."""
-    yield from admit_records_in_parts(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))
+    yield from admit_records_in_steps(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))

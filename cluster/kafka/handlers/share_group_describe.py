@@ -23,7 +23,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.named_topics import topic_name
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.resources.turns import distinct
+from cordwood.storage.steps import distinct
 
 KEY, VERSIONS = ApiKey.SHARE_GROUP_DESCRIBE, range(1, 2)
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "for the topics that the members read"))

@@ -18,7 +18,7 @@ from cordwood.cluster.metadata.raft.messages import (
     Vote,
     VoteRequest,
 )
-from cordwood.storage.budget import Parts
+from cordwood.storage.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Host:
     now_s: Callable[[], float]
     send: Callable[[BrokerId, Message], bool]
     """Sends a message. Returns False if the receiver is not connected or does not keep up: the node retries later."""
-    apply: Callable[[tuple[Row, ...]], Parts[None]]
-    """Applies committed entries, in parts."""
+    apply: Callable[[tuple[Row, ...]], Steps[None]]
+    """Applies committed entries, in steps."""
     packed_image: Callable[[], Install | None]
     """Returns an image that ends within the log, for this term, or None while it is being encoded."""
     install: Callable[[Install], None]

@@ -18,13 +18,13 @@ from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.proposers import check_level
-from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt_in_parts
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt_in_steps
 from cordwood.cluster.metadata.raft import entry as entry_format
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES, Entry
 from cordwood.cluster.metadata.raft.messages import Install, MalformedMessage, Row
 from cordwood.cluster.metadata.recent import is_late
 from cordwood.cluster.metadata.snapshot import Snapshot
-from cordwood.storage.budget import Parts
+from cordwood.storage.steps import Steps
 
 PROPOSAL_TIMEOUT_S = 5.0
 FORMED_POLL_S = 0.05
@@ -104,8 +104,8 @@ class Machine:
         """Return the unanswered entries, in the order of their proposal."""
         return (entry for entry, _ in self._waiting.values())
 
-    def apply(self, rows: Iterable[Row]) -> Parts[None]:
-        """Apply committed entries, in parts. At their end, call the listeners once and answer the local proposers.
+    def apply(self, rows: Iterable[Row]) -> Steps[None]:
+        """Apply committed entries, in steps. At their end, call the listeners once and answer the local proposers.
 
         Without the end nothing has changed.
         """
@@ -166,7 +166,7 @@ class Machine:
             outcome.set_exception(failure)
 
 
-def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Parts[Exception | None]:
+def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Steps[Exception | None]:
     """Apply an entry unless it was applied before. Return the error for its proposer, if any."""
     if not entry.command:
         return None
@@ -186,7 +186,7 @@ def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Parts[Exception
         _events.error("command.passed_over", index=index, reason=str(unknown))
         builder.pass_over(index)
         return None
-    return (yield from attempt_in_parts(builder, command, index))
+    return (yield from attempt_in_steps(builder, command, index))
 
 
 def _unknown_outcome() -> QuorumUnavailable:

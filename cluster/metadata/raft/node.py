@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.raft.messages import (
 )
 from cordwood.cluster.metadata.raft.progress import Progress, majority_has
 from cordwood.cluster.metadata.voters import Voters
-from cordwood.storage.budget import Parts, run_part
+from cordwood.storage.steps import Steps, run_step
 
 APPEND_BYTES_MAX = 1 << 20
 IMAGE_TIMEOUT_S = 5.0
@@ -41,8 +41,8 @@ class RaftNode(Follower):
         """By voter, connected or not, and by connected learner."""
         self._progress_term = 0
         self._connected: set[BrokerId] = set()
-        self._applying: tuple[Parts[None], int] | None = None
-        """Entries of which some parts are applied, and the index of the last one."""
+        self._applying: tuple[Steps[None], int] | None = None
+        """Entries of which some steps are applied, and the index of the last one."""
         self._barriers: dict[BrokerId, int] = {}
         super().__init__(*arguments)
 
@@ -172,14 +172,14 @@ class RaftNode(Follower):
                 self._send_to(receiver)
 
     def apply_committed(self) -> bool:
-        """Apply the next part of the committed entries. The voter ticks again until all are applied."""
+        """Apply the next step of the committed entries. The voter ticks again until all are applied."""
         if self.commit_index <= self.applied_index:
             return False
         if self._applying is None:
             rows = self.log.between(self.applied_index, self.commit_index, APPLIED_BYTES_PER_STEP)
             self._applying = self._host.apply(rows), rows[-1][1]
-        parts, end = self._applying
-        if run_part(parts):
+        steps, end = self._applying
+        if run_step(steps):
             self._applying, self.applied_index = None, end
             self.log.voter_log.committed(end)
         return True

@@ -34,7 +34,7 @@ from cordwood.cluster.metadata.raft.messages import (
 )
 from cordwood.cluster.metadata.raft.proposal_forwarder import ObserverProposals
 from cordwood.cluster.metadata.raft.transport import Transport
-from cordwood.storage.budget import Parts, run_part
+from cordwood.storage.steps import Steps, run_step
 
 PATIENCE_S = 2.0
 """The time after which an observer leaves a voter that is silent or knows no leader."""
@@ -57,8 +57,8 @@ class Observer:
         self._installing: asyncio.Task[None] | None = None
         self._unhandled: deque[Message] = deque()
         """Messages received after the image that is being decoded, or after entries that are being applied."""
-        self._applying: tuple[Parts[None], Committed] | None = None
-        """A message of whose entries some parts are applied."""
+        self._applying: tuple[Steps[None], Committed] | None = None
+        """A message of whose entries some steps are applied."""
         self._next_step: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failure: QuorumFailed | None = None
@@ -195,7 +195,7 @@ class Observer:
         self._next_step = None
         try:
             if self._applying is not None:
-                self._apply_part(*self._applying)
+                self._apply_step(*self._applying)
             else:
                 self._handle(self._unhandled.popleft())
             self._handle_next_soon()
@@ -237,11 +237,11 @@ class Observer:
         elif message.entries[0][1] != self.image.index + 1:
             raise MalformedMessage(f"entry {message.entries[0][1]} behind {self.image.index}")
         else:
-            self._apply_part(self._machine.apply(message.entries), message)
+            self._apply_step(self._machine.apply(message.entries), message)
 
-    def _apply_part(self, parts: Parts[None], message: Committed) -> None:
-        self._applying = parts, message
-        if run_part(parts):
+    def _apply_step(self, steps: Steps[None], message: Committed) -> None:
+        self._applying = steps, message
+        if run_step(steps):
             self._applying = None
             self._applied(message)
 

@@ -11,7 +11,7 @@ from cordwood.cluster.balance.leaders import Leaders
 from cordwood.cluster.balance.load import BrokerLoad, ClusterLoad, PartitionLoad
 from cordwood.cluster.balance.plan import BalancePlan
 from cordwood.cluster.balance.planner import balance, drain
-from cordwood.storage.budget import whole
+from cordwood.storage.steps import at_once
 
 MIB = 1 << 20
 STEPS_MAX = 200_000
@@ -86,19 +86,19 @@ def _check_hard_goals(cluster: ClusterLoad, plan: BalancePlan, leaving: frozense
 @given(clusters())
 @settings(max_examples=300, deadline=None)
 def test_a_balance_breaks_no_hard_goal(cluster: ClusterLoad) -> None:
-    _check_hard_goals(cluster, whole(balance(cluster)))
+    _check_hard_goals(cluster, at_once(balance(cluster)))
 
 
 @given(clusters(), st.sets(st.integers(1, 7), max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_a_drain_breaks_no_hard_goal(cluster: ClusterLoad, leaving: set[int]) -> None:
-    _check_hard_goals(cluster, whole(drain(cluster, leaving)), frozenset(leaving))
+    _check_hard_goals(cluster, at_once(drain(cluster, leaving)), frozenset(leaving))
 
 
 @given(clusters(racks=False), st.sets(st.integers(1, 7), max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_a_drain_leaves_nothing_or_says_what(cluster: ClusterLoad, leaving: set[int]) -> None:
-    plan = whole(drain(cluster, leaving))
+    plan = at_once(drain(cluster, leaving))
     left = [each for each in _after(cluster, plan).partitions if leaving & set(each.replicas) and not each.is_moving]
     assert bool(left) == any("cannot be placed" in problem for problem in plan.problems)
 
@@ -115,11 +115,11 @@ def test_bytes_and_leaders_are_even_afterwards(brokers: int, added: int, factor:
         for replicas in [rng.sample(range(brokers), factor)]
     )
     cluster = ClusterLoad(tuple(BrokerLoad(each) for each in range(brokers + added)), partitions)
-    plan = whole(balance(cluster))
+    plan = at_once(balance(cluster))
     assert plan.after.size_bytes <= 0.10
     assert plan.after.leaders <= 0.10
     assert plan.is_even
-    assert not whole(balance(_after(cluster, plan))).moves, "a balanced cluster needs no move"
+    assert not at_once(balance(_after(cluster, plan))).moves, "a balanced cluster needs no move"
 
 
 @given(st.integers(3, 6), st.integers(1, 3), st.integers(2, 3))
@@ -132,14 +132,14 @@ def test_replicas_move_only_to_new_brokers(brokers: int, added: int, factor: int
         for number in range(count)
     )
     cluster = ClusterLoad(tuple(BrokerLoad(each) for each in range(brokers + added)), partitions)
-    plan = whole(balance(cluster))
+    plan = at_once(balance(cluster))
     assert plan.copies <= count * factor * added / (brokers + added)
     assert all(broker >= brokers for move in plan.moves for broker in move.adding)
 
 
 def test_an_even_cluster_needs_no_move() -> None:
     partitions = tuple(PartitionLoad("t", n, (n % 3, (n + 1) % 3), n % 3, MIB) for n in range(30))
-    plan = whole(balance(ClusterLoad(tuple(map(BrokerLoad, range(3))), partitions)))
+    plan = at_once(balance(ClusterLoad(tuple(map(BrokerLoad, range(3))), partitions)))
     assert plan.is_empty
     assert plan.verdict() == "nothing to do: bytes and leaders are even"
 
@@ -149,7 +149,7 @@ def test_leaders_move_along_chains() -> None:
     replicas = [(0, 1)] * 4 + [(1, 2)] * 2
     partitions = tuple(PartitionLoad("t", n, each, each[0]) for n, each in enumerate(replicas))
     layout = ReplicaLayout(ClusterLoad(tuple(map(BrokerLoad, range(3))), partitions), {0, 1, 2}, frozenset())
-    whole(Leaders(layout, {0, 1, 2}).even_counts())
+    at_once(Leaders(layout, {0, 1, 2}).even_counts())
     assert sorted(leader for leader, _ in layout.replicas) == [0, 0, 1, 1, 2, 2]
 
 
@@ -158,7 +158,7 @@ def test_a_rack_never_gets_a_second_replica() -> None:
     racks = {0: "a", 1: "a", 2: "a", 3: "b"}
     partitions = tuple(PartitionLoad("t", n, (n % 3, 3), n % 3, MIB) for n in range(30))
     cluster = ClusterLoad(tuple(BrokerLoad(each, rack) for each, rack in racks.items()), partitions)
-    plan = whole(balance(cluster))
+    plan = at_once(balance(cluster))
     assert all(3 in each.replicas for each in _after(cluster, plan).partitions)
     assert "do not allow more" in plan.verdict()
 
@@ -166,7 +166,7 @@ def test_a_rack_never_gets_a_second_replica() -> None:
 def test_replicas_in_one_rack_are_spread() -> None:
     racks = {0: "a", 1: "a", 2: "b"}
     partitions = (PartitionLoad("t", 0, (0, 1), 0, MIB),)
-    plan = whole(balance(ClusterLoad(tuple(BrokerLoad(each, rack) for each, rack in racks.items()), partitions)))
+    plan = at_once(balance(ClusterLoad(tuple(BrokerLoad(each, rack) for each, rack in racks.items()), partitions)))
     [move] = plan.moves
     assert move.adding == (2,)
 
@@ -174,7 +174,7 @@ def test_replicas_in_one_rack_are_spread() -> None:
 def test_a_full_disk_gets_nothing() -> None:
     partitions = tuple(PartitionLoad("t", n, (0,), 0, MIB) for n in range(10))
     brokers = (BrokerLoad(0), BrokerLoad(1, room_bytes=2 * MIB), BrokerLoad(2, is_cordoned=True))
-    plan = whole(balance(ClusterLoad(brokers, partitions)))
+    plan = at_once(balance(ClusterLoad(brokers, partitions)))
     assert plan.copied_bytes == 2 * MIB
 
 
@@ -182,7 +182,7 @@ def test_leaders_share_the_traffic() -> None:
     partitions = tuple(
         PartitionLoad("t", n, (n % 2, 1 - n % 2), n % 2, 0, 0, 10.0 if n % 2 else 1.0) for n in range(40)
     )
-    plan = whole(balance(ClusterLoad(tuple(map(BrokerLoad, range(2))), partitions)))
+    plan = at_once(balance(ClusterLoad(tuple(map(BrokerLoad, range(2))), partitions)))
     assert plan.after.bytes_out <= 0.10 < plan.before.bytes_out
     assert plan.after.leaders == 0
     assert plan.copies == 0
@@ -190,7 +190,7 @@ def test_leaders_share_the_traffic() -> None:
 
 def test_the_expected_time_is_that_of_the_busiest_broker() -> None:
     partitions = tuple(PartitionLoad("t", n, (0,), 0, 100 * MIB) for n in range(3))
-    plan = whole(balance(ClusterLoad(tuple(map(BrokerLoad, range(3))), partitions)))
+    plan = at_once(balance(ClusterLoad(tuple(map(BrokerLoad, range(3))), partitions)))
     assert plan.copied_bytes == 200 * MIB
     assert 20 < plan.expected_s(10 * MIB) < 21
 

@@ -19,8 +19,8 @@ from cordwood.archive.obstore_store import open_store
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.raft import storage
 from cordwood.cluster.metadata.raft.machine import Machine
-from cordwood.storage.budget import whole
 from cordwood.storage.real_disk import RealDisk
+from cordwood.storage.steps import at_once
 
 BROKERS = (1, 2, 3)
 RECORDS = 3000
@@ -49,7 +49,7 @@ def image_of(cluster: LocalCluster) -> Image:
     """Return the metadata of stopped brokers."""
     found = storage.read(RealDisk(), str(log_dir(cluster, 1) / "metadata"))
     machine = Machine(found.image, found.image_term, random.Random(1))
-    whole(machine.apply(found.log.between(found.image.index, found.log.end)))
+    at_once(machine.apply(found.log.between(found.image.index, found.log.end)))
     return machine.image
 
 

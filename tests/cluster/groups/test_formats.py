@@ -20,8 +20,8 @@ from cordwood.cluster.groups.formats import (
     encode_offset,
     encode_offset_key,
 )
-from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.steps import at_once
 
 texts = st.text(max_size=20)
 int32s = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -16,7 +16,8 @@ from cordwood.cluster.groups.formats import decode_group
 from cordwood.cluster.groups.pace import REPLIES_PER_ITERATION_MAX, ReplyPace
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
 from cordwood.cluster.groups.state_store import GROUP_RECORDS_PER_BATCH_MAX
-from cordwood.cluster.resources.turns import SLICE_STEPS, at_once
+from cordwood.cluster.resources.turns import SLICE_STEPS
+from cordwood.storage.steps import at_once
 
 NAMES = [f"member {number}" for number in range(SLICE_STEPS + 50)]
 

@@ -4,10 +4,10 @@ import pytest
 
 from cordwood.cluster.coordination.replay import COPY, Replay, without_copies
 from cordwood.cluster.coordination.topic import encode_in_transaction
-from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.batch import check, peek, split, stamp
 from cordwood.storage.control import EndTransactionMarker, encode_marker
 from cordwood.storage.records import Header, Record, encode
+from cordwood.storage.steps import at_once
 from cordwood.storage.types import ProducerIdAndEpoch
 
 KEY, PRODUCER = b"key", ProducerIdAndEpoch(7, 0)

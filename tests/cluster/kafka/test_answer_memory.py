@@ -13,8 +13,9 @@ from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.message_writer import CHUNK_BYTES, Answer
 from cordwood.cluster.resources.memory import MemoryPool
-from cordwood.cluster.resources.turns import FREE_STEPS, SLICE_STEPS, Steps, Turns
+from cordwood.cluster.resources.turns import FREE_STEPS, SLICE_STEPS, Turns
 from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.steps import Steps
 
 PIECE = b"x" * CHUNK_BYTES
 

@@ -14,9 +14,10 @@ from cordwood.cluster.kafka.client_connection import AT_ONCE_BYTES_MAX, ClientCo
 from cordwood.cluster.kafka.cluster_client import IDENTITIES_MAX, ClusterClient, Unanswered
 from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
 from cordwood.cluster.kafka.wire import Malformed
-from cordwood.cluster.resources.turns import Turns, at_once
+from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.security.principal import Identity, Principal
 from cordwood.replication.channel import Channel, Chunk
+from cordwood.storage.steps import at_once
 
 ME, OTHER = 1, 2
 ROWS = range(100, 3000)

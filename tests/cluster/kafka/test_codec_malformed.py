@@ -11,7 +11,7 @@ from cordwood.chaos.live.malformed_frames import bursts
 from cordwood.chaos.live.wild_requests import api_versions, known_apis, wild_request
 from cordwood.cluster.kafka.codec import decoding, is_flexible, read_head
 from cordwood.cluster.kafka.wire import Malformed
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 FRAMES = 20_000
 FRAME_S_MAX = 10.0

@@ -13,7 +13,7 @@ from cordwood.cluster.kafka.codec import decoding, is_flexible, read_head
 from cordwood.cluster.kafka.handlers import fetch, list_offsets, metadata, produce
 from cordwood.cluster.kafka.message_reader import LAZY_FROM, LazyItems
 from cordwood.cluster.kafka.wire import Malformed
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 ITEMS = LAZY_FROM + 1
 MANY = 50_000

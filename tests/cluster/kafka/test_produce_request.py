@@ -8,7 +8,7 @@ import pytest
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.produce_request import ITEMS_MAX, ITEMS_PER_STEP, ProduceRequest, read_lone, read_produce
 from cordwood.cluster.kafka.wire import Malformed, uvarint
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 ACKS_ALL, TIMEOUT_MS = -1, 30_000
 TOPIC_ID = UUID(int=0xFF << 120 | 7)

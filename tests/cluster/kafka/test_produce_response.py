@@ -10,7 +10,7 @@ from kio.serial import entity_reader
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.produce_response import ProduceOutcome, encode, encode_lone
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 
 def outcome(index: int, message: str | None = None) -> ProduceOutcome:

@@ -15,9 +15,9 @@ from cordwood.cluster.kafka.in_process import InProcess, InProcessChannel
 from cordwood.cluster.kafka.produce_request import TOPIC_NAME_CHARS_MAX, read_produce
 from cordwood.cluster.kafka.receive_buffer import BUFFER_BYTES_MIN
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX, STRING_BYTES_MAX, TAGS_MAX, Malformed, uvarint
-from cordwood.cluster.resources.turns import Steps, at_once
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
+from cordwood.storage.steps import Steps, at_once
 
 REQUEST_BYTES_MAX = 100 << 20
 OPEN = 1000

@@ -7,8 +7,8 @@ from log_fixture import LogFixture
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_response import Row, encode
 from cordwood.cluster.kafka.shared_pieces import Shared
-from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.slices import Slice
+from cordwood.storage.steps import at_once
 
 HEAD = RequestHead(1, 12, 7, "", 0)
 

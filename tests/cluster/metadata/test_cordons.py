@@ -12,7 +12,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.cordons import cordoned_directories, is_cordoned, open_brokers
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.proposals.topics import new_topic
-from cordwood.storage.budget import whole
+from cordwood.storage.steps import at_once
 
 
 def image(**cordoned: str) -> Image:
@@ -41,12 +41,12 @@ def test_a_config_of_the_broker_precedes_that_of_all() -> None:
 
 def test_a_new_topic_avoids_cordoned_brokers() -> None:
     config = BrokerConfig(Settings())
-    made = whole(new_topic("t", image(broker_2="*"), config, random.Random(1), partitions=30, replication_factor=2))
+    made = at_once(new_topic("t", image(broker_2="*"), config, random.Random(1), partitions=30, replication_factor=2))
     assert {int(broker) for replicas in made.assignments for broker in replicas} == {1, 3}
 
 
 def test_too_few_open_brokers_are_said() -> None:
     config = BrokerConfig(Settings())
     with pytest.raises(Refused, match="1 more broker\\(s\\) are cordoned") as refusal:
-        whole(new_topic("t", image(broker_2="*"), config, random.Random(1), partitions=1, replication_factor=3))
+        at_once(new_topic("t", image(broker_2="*"), config, random.Random(1), partitions=1, replication_factor=3))
     assert refusal.value.code.name == "invalid_replication_factor"

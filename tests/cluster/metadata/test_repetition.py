@@ -41,7 +41,7 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.raft import entry
 from cordwood.cluster.metadata.raft.machine import Machine
 from cordwood.cluster.metadata.recent import CHUNK, WINDOW, RecentEntries, is_late
-from cordwood.storage.budget import whole
+from cordwood.storage.steps import at_once
 
 ONE, TWO, THREE, FOUR = map(BrokerId, (1, 2, 3, 4))
 ACL = Acl(
@@ -94,7 +94,7 @@ def entries_of(machine: Machine) -> list[bytes]:
 
 def applied(machine: Machine, entries: list[bytes]) -> Image:
     for row in entries:
-        whole(machine.apply([(row, machine.image.index + 1, 1)]))
+        at_once(machine.apply([(row, machine.image.index + 1, 1)]))
     return replace(machine.image, index=0, recent=RecentEntries())
 
 
@@ -130,8 +130,8 @@ def test_an_entry_that_arrives_as_late_as_it_may_is_known_and_a_later_one_refuse
     applied(machine, [create, delete])
     rng, index = random.Random(3), machine.image.index
     nothing = encode(DeleteTopic(NEW))
-    whole(machine.apply((entry.encode(rng.randbytes(8), index, nothing), index + at, 1) for at in range(1, between)))
-    whole(machine.apply([(create, index + between, 1)]))
+    at_once(machine.apply((entry.encode(rng.randbytes(8), index, nothing), index + at, 1) for at in range(1, between)))
+    at_once(machine.apply([(create, index + between, 1)]))
     assert NEW not in machine.image.topics_by_id
 
 

@@ -6,7 +6,7 @@ from cordwood.cluster.metadata.commands import BrokerId, ReassignPartition
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.proposals.auto_balance import AutoBalance, mode_of, next_moves
 from cordwood.cluster.proposals.cluster_load import load_of, room_in
-from cordwood.storage.budget import whole
+from cordwood.storage.steps import at_once
 
 TOPIC = UUID(int=1)
 GRACE_S = 60.0
@@ -34,7 +34,7 @@ def image(*replicas: tuple[int, ...], alive: tuple[int, ...] = (1, 2, 3), adding
 def moves(of: Image, size: int = 1 << 20) -> list[ReassignPartition]:
     count = len(of.topics_by_name["t"].partitions)
     sizes = {("t", index): size for index in range(count)}
-    return whole(next_moves(of, whole(load_of(of, sizes, {}))))
+    return at_once(next_moves(of, at_once(load_of(of, sizes, {}))))
 
 
 def test_nothing_is_due_within_the_grace_period() -> None:

@@ -13,7 +13,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import Assignment, BrokerId
 from cordwood.cluster.metadata.image import BrokerImage
 from cordwood.cluster.proposals.topics import check_name, place
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 
 def broker(broker_id: int, rack: str | None = None, *, is_fenced: bool = False) -> BrokerImage:

@@ -1,4 +1,4 @@
-"""The decode queue: one part of the work at a time, and large work waits for room in its memory pool."""
+"""The decode queue: one step of the work at a time, and large work waits for room in its memory pool."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,20 +11,21 @@ from raw_batches import NOW_MS
 from cordwood.chaos.sim.loop import run
 from cordwood.cluster.resources.decode_queue import SEARCH_BYTES, SMALL_BYTES, WAIT_S_MAX, DecodeQueue
 from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
-from cordwood.storage.admission import admit_records_in_parts
+from cordwood.storage.admission import admit_records_in_steps
 from cordwood.storage.batch import check
-from cordwood.storage.budget import RECORDS_PER_PART, UNPACKED_BYTES_MAX, Budget, Parts
+from cordwood.storage.budget import RECORDS_PER_STEP, UNPACKED_BYTES_MAX, Budget
 from cordwood.storage.config import LogConfig
-from cordwood.storage.contents import examine_in_python_in_parts
+from cordwood.storage.contents import examine_in_python_in_steps
 from cordwood.storage.errors import OutOfResources
 from cordwood.storage.records import Record, encode
-from cordwood.storage.timestamps import RECORDS_PER_PART as SEARCHED_PER_PART
+from cordwood.storage.steps import Steps
+from cordwood.storage.timestamps import RECORDS_PER_STEP as SEARCHED_PER_STEP
 from cordwood.storage.timestamps import first_at_or_after, latest_by_time
 
 LIMIT, OWN = 40 * MIB, SEARCH_BYTES
 LARGE = 12 * MIB
-PART_S = 0.1
-LONG_PARTS = 8
+STEP_S = 0.1
+LONG_STEPS = 8
 
 
 class Story:
@@ -40,18 +41,18 @@ class Story:
     async def decode(self, name: str, size: int) -> None:
         await self.decoding.run(self.done.append, name, size=size)
 
-    async def decode_parts(self, name: str, size: int, parts: int) -> None:
-        def work() -> Parts[None]:
-            for number in range(parts):
+    async def decode_steps(self, name: str, size: int, steps: int) -> None:
+        def work() -> Steps[None]:
+            for number in range(steps):
                 self.done.append(f"{name} {number}")
                 yield
 
-        await self.decoding.run_parts(work(), size)
+        await self.decoding.run_steps(work(), size)
 
     async def _beside(self, function: Callable[..., Any], *arguments: Any) -> Any:
         self._at_once += 1
         assert self._at_once == 1, "one at a time"
-        await asyncio.sleep(PART_S)
+        await asyncio.sleep(STEP_S)
         self._at_once -= 1
         return function(*arguments)
 
@@ -94,8 +95,8 @@ def test_what_gets_no_room_is_refused_in_the_end() -> None:
     run(told())
 
 
-@pytest.mark.parametrize("is_in_parts", [False, True])
-def test_large_work_waits_in_order_though_the_pool_has_so_much_room_of_its_own(is_in_parts: bool) -> None:
+@pytest.mark.parametrize("is_in_steps", [False, True])
+def test_large_work_waits_in_order_though_the_pool_has_so_much_room_of_its_own(is_in_steps: bool) -> None:
     story = Story(others=LIMIT)
     story.pool.used = story.pool.own - SMALL_BYTES - 1
 
@@ -104,7 +105,7 @@ def test_large_work_waits_in_order_though_the_pool_has_so_much_room_of_its_own(i
         await asyncio.sleep(1)
         size = SMALL_BYTES + 1
         second = asyncio.ensure_future(
-            story.decode_parts("second", size, 1) if is_in_parts else story.decode("second", size)
+            story.decode_steps("second", size, 1) if is_in_steps else story.decode("second", size)
         )
         await asyncio.sleep(1)
         assert story.done == []
@@ -120,7 +121,7 @@ def test_work_of_many_parts_lets_other_work_run_after_each(size: int) -> None:
     story = Story()
 
     async def scenario() -> None:
-        await asyncio.gather(story.decode_parts("long", size, 50), story.decode_parts("short", size, 2))
+        await asyncio.gather(story.decode_steps("long", size, 50), story.decode_steps("short", size, 2))
         assert story.done[:5] == ["long 0", "short 0", "long 1", "short 1", "long 2"]
         assert story.pool.used == 0
 
@@ -134,9 +135,9 @@ def test_of_the_largest_work_one_runs_and_leaves_room_for_other_work() -> None:
 
     async def scenario() -> None:
         await asyncio.gather(
-            story.decode_parts("huge", huge, 9),
-            story.decode_parts("huge too", huge, 9),
-            story.decode_parts("search", SEARCH_BYTES, 2),
+            story.decode_steps("huge", huge, 9),
+            story.decode_steps("huge too", huge, 9),
+            story.decode_steps("search", SEARCH_BYTES, 2),
         )
         assert story.done[:3] == ["huge 0", "search 0", "huge 1"]
         assert story.done.index("huge too 0") > story.done.index("huge 8")
@@ -147,13 +148,13 @@ def test_of_the_largest_work_one_runs_and_leaves_room_for_other_work() -> None:
 def test_work_that_fails_gives_its_room_back() -> None:
     story = Story()
 
-    def broken() -> Parts[None]:
+    def broken() -> Steps[None]:
         yield
         raise OutOfResources("broken")
 
     async def scenario() -> None:
         with pytest.raises(OutOfResources, match="broken"):
-            await story.decoding.run_parts(broken(), LARGE)
+            await story.decoding.run_steps(broken(), LARGE)
         assert story.pool.used == 0
         await story.decode("after", LARGE)
 
@@ -166,14 +167,14 @@ def irregular(count: int) -> bytes:
     return encode([*records, Record(0, NOW_MS + 1, b"k", b"v")])
 
 
-def check_in_python() -> Parts[None]:
-    batch = irregular(LONG_PARTS * RECORDS_PER_PART)
-    return admit_records_in_parts(batch, check(batch), LogConfig(), Budget(), examine_in_python_in_parts)
+def check_in_python() -> Steps[None]:
+    batch = irregular(LONG_STEPS * RECORDS_PER_STEP)
+    return admit_records_in_steps(batch, check(batch), LogConfig(), Budget(), examine_in_python_in_steps)
 
 
-def search(looks_up_latest: bool) -> Parts[Any]:
+def search(looks_up_latest: bool) -> Steps[Any]:
     log = LogFixture(LogConfig(batch_bytes_max=64 * MIB)).log
-    batch = irregular(LONG_PARTS * SEARCHED_PER_PART)
+    batch = irregular(LONG_STEPS * SEARCHED_PER_STEP)
     end = log.append(batch, check(batch), 0, NOW_MS).end_offset
     return latest_by_time(log, end) if looks_up_latest else first_at_or_after(log, NOW_MS + 1, end)
 
@@ -187,23 +188,23 @@ def search(looks_up_latest: bool) -> Parts[Any]:
     ],
     ids=["check", "first", "latest"],
 )
-def test_a_bystander_of_a_batch_that_takes_long_waits_for_one_part(work: Callable[[], Parts[Any]], size: int) -> None:
+def test_a_bystander_of_a_batch_that_takes_long_waits_for_one_step(work: Callable[[], Steps[Any]], size: int) -> None:
     story = Story()
     story.pool = Memory.of(100 * MIB, 1000).decoding
     story.decoding = DecodeQueue(story._beside, story.pool)
 
     async def scenario() -> None:
         now = asyncio.get_running_loop().time
-        begin, long = now(), asyncio.ensure_future(story.decoding.run_parts(work(), size))
+        begin, long = now(), asyncio.ensure_future(story.decoding.run_steps(work(), size))
         waits = []
         for bystander in (MIB, 8 * MIB, SEARCH_BYTES):
-            await asyncio.sleep(PART_S)
+            await asyncio.sleep(STEP_S)
             asked = now()
             await story.decode("bystander", bystander)
             waits.append(now() - asked)
         assert not long.done()
         await long
-        assert max(waits) < 3 * PART_S
-        assert now() - begin > LONG_PARTS * PART_S
+        assert max(waits) < 3 * STEP_S
+        assert now() - begin > LONG_STEPS * STEP_S
 
     run(scenario())

@@ -1,21 +1,9 @@
 """Turns of large requests: they share one slice of each event-loop iteration, in order of arrival (ADR 25)."""
 
 import asyncio
-from collections.abc import Iterator
 
-import pytest
-
-from cordwood.cluster.resources.turns import (
-    AT_ONCE_MAX,
-    FREE_STEPS,
-    SLICE_S,
-    SLICE_STEPS,
-    Steps,
-    Turns,
-    at_once,
-    distinct,
-    in_order,
-)
+from cordwood.cluster.resources.turns import AT_ONCE_MAX, FREE_STEPS, SLICE_S, SLICE_STEPS, Turns
+from cordwood.storage.steps import Steps
 
 STEP_S = SLICE_S / 10
 
@@ -153,16 +141,3 @@ def test_nothing_to_gather_comes_to_nothing() -> None:
         return await Turns(Clock()).gather(outcome, [])
 
     assert asyncio.run(tell()) == []
-
-
-@pytest.mark.parametrize("count", [0, 1, SLICE_STEPS, 5 * SLICE_STEPS + 3])
-def test_items_are_sorted_in_steps_as_they_are_at_once(count: int) -> None:
-    items = [(number * 7919) % 1009 for number in range(count)]
-    assert at_once(in_order(items, key=lambda item: -item)) == sorted(items, reverse=True)
-
-
-def test_items_that_come_again_are_left_out() -> None:
-    def items() -> Iterator[str]:
-        yield from "abcab"
-
-    assert at_once(distinct(items())) == ["a", "b", "c"]

@@ -9,7 +9,7 @@ from cordwood.cluster.groups.consumer.embedded import encode_assignment
 from cordwood.cluster.groups.exchange import MemberProtocol, SavedGroup, SavedMember
 from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 FLIGHT, TRAIN = ("flights", 0), ("trains", 0)
 STALE = ErrorCode.stale_member_epoch

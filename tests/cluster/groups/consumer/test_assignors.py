@@ -14,7 +14,7 @@ from cordwood.cluster.groups.consumer.assignors import (
     range_,
     uniform,
 )
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 TOPICS = [UUID(int=number) for number in range(4)]
 NONE: dict[UUID, frozenset[int]] = {}

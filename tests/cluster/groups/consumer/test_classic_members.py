@@ -27,7 +27,7 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import MigrationPolicy
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 FLIGHTS = [("flights", 0)]
 _numbers = count(1_000_000)

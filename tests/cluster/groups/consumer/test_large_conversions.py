@@ -22,8 +22,8 @@ from cordwood.cluster.groups.coordinator import MemberIdentity
 from cordwood.cluster.groups.exchange import Leaver, SavedGroup, SavedMember, Sync
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import ClassicGroup
-from cordwood.cluster.resources.turns import at_once
 from cordwood.storage.records import Record, encode
+from cordwood.storage.steps import at_once
 
 GENERATION = 5
 MANY = 2000

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cordwood.cluster.groups.share.assignor import assign
 from cordwood.cluster.groups.target_assignment import Partitions
-from cordwood.cluster.resources.turns import at_once
+from cordwood.storage.steps import at_once
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
 Subscriptions = dict[str, frozenset[UUID]]
