@@ -184,7 +184,7 @@ class LogMaintenance:
         for count, partition in enumerate(list(self._replicas), 1):
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if partition.directory is not directory or directory.is_offline or partition.is_deleted:
+            if partition.directory is not directory or partition.is_offline or partition.is_deleted:
                 continue
             log = partition.log
             log.producers.expire(now_ms, log.config.producer_expiry_ms)

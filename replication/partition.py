@@ -245,10 +245,11 @@ class Partition:
     def flushed(self, pending: PendingFlush) -> None:
         """Record that everything of `pending` is on disk. Waiters are not completed yet.
 
-        Raises OSError if the flushed end cannot be written.
+        A replica that has failed meanwhile keeps the marks that it has: the next start recovers it from them. Raises
+        OSError if the flushed end cannot be written.
         """
         self.log.flushed(pending)
-        if not self.is_deleted:
+        if not (self.is_deleted or self.is_offline):
             self.note_flushed()
             self.directory.uncheckpointed[self] = None
 

@@ -74,11 +74,13 @@ async def close_logs(replicas: Replicas) -> None:
 
 
 def _close(partition: Partition) -> Partition | None:
-    """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
-    if not partition.directory.is_offline:
-        try:
-            partition.close()
-        except OSError as error:
-            _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
-            return partition
+    """Close a partition's log, in a thread. Return the partition if it was not closed: the next start recovers it."""
+    if partition.is_offline:
+        # What a failed replica has in memory may be wrong.
+        return partition
+    try:
+        partition.close()
+    except OSError as error:
+        _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
+        return partition
     return None

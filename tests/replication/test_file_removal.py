@@ -75,6 +75,23 @@ def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, 
     run(scenario())
 
 
+def test_a_replica_that_comes_back_before_its_files_are_removed_continues_with_them() -> None:
+    async def scenario() -> None:
+        broker, partition = filled(delete_delay_ms=None, policy=FlushPolicy.GROUP)
+        log_maintenance = housekeeping_of(broker)
+        await broker.turn()
+        broker.syncer.let_go()
+        removed = broker.replicas.remove_one("t", 0)
+        assert removed is partition
+        log_maintenance.remove([removed])
+        assert broker.partition().log.log_end == partition.log.log_end
+        await asyncio.sleep(2 * BROKERS_DELAY_S)
+        assert broker.disk.exists(partition.log.directory)
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
 def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None:
     async def scenario() -> None:
         for changes in range(60):

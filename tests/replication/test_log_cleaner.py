@@ -14,6 +14,7 @@ from virtual_time import run
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.log_cleaner import COORDINATED_ROLL_BYTES
 from cordwood.replication.log_directory import STAGING
+from cordwood.replication.log_maintenance import REMOVE_AGAIN_S
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.pins import NOT_PINNED, Pin
@@ -226,6 +227,32 @@ def test_a_lack_of_resources_at_any_step_costs_a_pause(step: int) -> None:
         assert broker.values() == {**before, "a": "more"}
         broker.restart()
         assert broker.values() == {**before, "a": "more"}
+
+    tell(story)
+
+
+def test_what_is_replaced_stays_until_a_checkpoint_has_committed_that() -> None:
+    async def story(broker: CleanerFixture) -> None:
+        await broker.fill()
+        before, files, checkpoints = broker.contents(), broker.files(), 0
+
+        def fail(name: str) -> None:
+            nonlocal checkpoints
+            checkpoints += name == "write_checkpoint"
+            if name == "write_checkpoint" and checkpoints > 1:
+                raise OSError(errno.EMFILE, "too many open files")
+
+        broker.at_step = fail
+        await broker.cleaner.clean_due()
+        after = broker.contents()
+        assert len(after) < len(before)
+        await asyncio.sleep(REMOVE_AGAIN_S + 1)
+        assert set(broker.files()) >= set(files)
+        broker.at_step = lambda _name: None
+        await asyncio.sleep(REMOVE_AGAIN_S)
+        assert broker.files() == [segment.path for segment in broker.partition().log.segments]
+        broker.restart()
+        assert broker.contents() == after
 
     tell(story)
 

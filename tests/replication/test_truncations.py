@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from peer_fixture import FollowerFixture
 from raw_batches import NOW_MS
-from replica_fixture import ME, ReplicaFixture
+from replica_fixture import ME, ReplicaFixture, housekeeping_of
 from transactions import PRODUCER, decide, write
 from virtual_time import run
 
@@ -337,6 +337,25 @@ def test_the_checkpoint_of_many_producers_before_a_truncation_is_not_made_on_the
         assert await truncating
         assert cut.state is not None
         assert len(Producers.decode(cut.state.producers.encode())) == count
+
+    run(scenario())
+
+
+def test_a_checkpoint_does_not_come_between_a_truncation_and_what_is_written_for_it() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        await broker.produce_and_flush("a", "b")
+        partition, log_maintenance = broker.partition(), housekeeping_of(broker)
+        await log_maintenance.checkpoint(partition)
+        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+        truncating = asyncio.ensure_future(Truncations().truncate(truncation_to(partition, 1, lambda: True)))
+        await asyncio.sleep(0.005)
+        checkpointing = asyncio.ensure_future(log_maintenance.checkpoint(partition))
+        await asyncio.sleep(1)
+        broker.let_go()
+        assert await truncating
+        await checkpointing
+        assert broker.values_after_a_power_cut() == ["a"]
 
     run(scenario())
 

@@ -282,4 +282,13 @@ MUTANTS = (
         "A batch is in a transaction that its coordinator does not know, and that never ends.",
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "unflushed-decisions-are-forgotten",
+        "replication/partition.py",
+        "committed_to(min(end, self.log.flushed_end))",
+        "committed_to(end)",
+        "A checkpoint has the transactions as of the flushed end.",
+        "A consumer with read_committed reads a record whose transaction is not decided.",
+        Scenario.REPLICAS,
+    ),
 )

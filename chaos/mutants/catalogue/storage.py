@@ -241,4 +241,13 @@ MUTANTS = (
         "Records that the sync did not write are missing after a power loss.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "a-torn-rest-is-removed-unsynced",
+        "storage/log_loader.py",
+        ("                segment.truncate(tear.position, tear.offset)\n                segment.file.sync()\n"),
+        "                segment.truncate(tear.position, tear.offset)\n",
+        "The removal of a torn write is on disk before the log takes appends (disk rule 4).",
+        "After another power cut, stale bytes follow the new records.",
+        Scenario.LOGS,
+    ),
 )

@@ -1,0 +1,130 @@
+"""Background maintenance of logs: checkpoints, flush marks, idle producers, and the files of removed segments."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaFixture, housekeeping_of
+from transactions import decide, write
+from virtual_time import run
+
+from cordwood.cluster.broker.log_care import close_logs
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.log_maintenance import CHECKPOINT_AGE_S, REMOVE_AGAIN_S
+from cordwood.storage.config import FlushPolicy, LogConfig
+from cordwood.storage.flushed_offsets import FlushedOffset
+
+Story = Callable[[ReplicaFixture], Awaitable[None]]
+A_WHILE_S = 2 * CHECKPOINT_AGE_S
+TWO_SEGMENTS = LogConfig(segment_bytes=200, retention_bytes=1, delete_delay_ms=0)
+
+
+def tell(story: Story, config: LogConfig | None = None) -> None:
+    async def scenario() -> None:
+        await story(ReplicaFixture(config))
+
+    run(scenario())
+
+
+async def kept_for_a_while(broker: ReplicaFixture) -> None:
+    """Let the background tasks run as long as it takes until every log that is due has been checkpointed."""
+    log_maintenance = housekeeping_of(broker)
+    log_maintenance.start()
+    await asyncio.sleep(A_WHILE_S)
+    await log_maintenance.stop()
+
+
+def test_a_power_cut_finds_the_checkpoint_and_the_mark_of_what_was_flushed_a_while_ago() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush("a", "b")
+        await kept_for_a_while(broker)
+        assert broker.values_after_a_power_cut() == ["a", "b"]
+        assert broker.partition().log.recovery_point == 2
+        assert broker.directories[0].flushed_offsets.get(TOPIC_ID, 0) == FlushedOffset(2, 0)
+
+    tell(story)
+
+
+def test_what_a_failed_replica_has_in_memory_is_never_checkpointed() -> None:
+    """It may be wrong. This includes a group commit under way, retention, and the end of the broker."""
+
+    async def story(broker: ReplicaFixture) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        await broker.produce_and_flush(*"abcdef")
+        broker.produce("g")
+        before = segments_on(broker)
+        await broker.turn()
+        broker.partition().fail(AssertionError("an invariant"))
+        broker.syncer.let_go()
+        await kept_for_a_while(broker)
+        await close_logs(broker.replicas)
+        broker.restart()
+        assert (broker.partition().log.recovery_point, segments_on(broker)) == (0, before)
+
+    tell(story, TWO_SEGMENTS)
+
+
+def test_a_silent_producer_is_forgotten_while_the_broker_runs() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        broker.produce("a", sequence=0)
+        producers, expiry_ms = broker.partition().log.producers, broker.config.producer_expiry_ms
+        for silent_ms, known in ((expiry_ms, 1), (expiry_ms + 1, 0)):
+            now_ms = NOW_MS + silent_ms
+            await housekeeping_of(broker, lambda now_ms=now_ms: now_ms).retain(broker.directories[0])
+            assert len(producers) == known
+
+    tell(story)
+
+
+def test_a_marker_that_is_committed_in_memory_alone_is_in_no_checkpoint() -> None:
+    """A power cut takes the marker, and its transaction is ongoing again."""
+
+    async def story(broker: ReplicaFixture) -> None:
+        partition = broker.partition()
+        write(partition, "a")
+        broker.flusher.touch(partition)
+        await broker.turn()
+        broker.let_go()
+        decide(partition, commit=True)
+        assert (partition.last_stable_offset, partition.log.flushed_end) == (2, 1)
+        await housekeeping_of(broker).checkpoint(partition)
+        assert broker.values_after_a_power_cut() == ["a"]
+        assert broker.partition().log.producers.transactions.ongoing == {0: 7}
+        assert broker.partition().last_stable_offset == 0
+
+    tell(story, LogConfig(flush_policy=FlushPolicy.OS))
+
+
+def test_the_mark_has_the_epoch_of_the_last_record_that_was_flushed() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        broker.produce("a")
+        await broker.turn()
+        broker.partition().assigned(Assignment(ME, 3, 3, (ME,), frozenset({ME}), 1))
+        broker.produce("b")
+        broker.let_go()
+        broker.restart()
+        assert broker.directories[0].flushed_offsets.get(TOPIC_ID, 0) == FlushedOffset(1, 0)
+
+    tell(story)
+
+
+def test_the_files_of_removed_segments_stay_until_a_manifest_without_them_is_written() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush(*"abcdef")
+        log_maintenance, log = housekeeping_of(broker), broker.partition().log
+        await log_maintenance.checkpoint(broker.partition())
+        before = segments_on(broker)
+        broker.disk.faults.refuse_opens("recovery")
+        await log_maintenance.retain(broker.directories[0])
+        assert len(log.segments) < len(before)
+        await asyncio.sleep(REMOVE_AGAIN_S + 1)
+        assert segments_on(broker) == before
+        broker.disk.faults.heal()
+        await asyncio.sleep(REMOVE_AGAIN_S)
+        assert segments_on(broker) == [segment.path for segment in log.segments]
+        await log_maintenance.stop()
+
+    tell(story, TWO_SEGMENTS)
+
+
+def segments_on(broker: ReplicaFixture) -> list[str]:
+    return sorted(path for path in broker.disk.files() if path.endswith(".log"))
