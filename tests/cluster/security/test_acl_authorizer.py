@@ -215,6 +215,33 @@ def test_a_decision_that_was_made_before_a_change_is_made_again() -> None:
     assert not made.may_any(ALICE, Op.WRITE, On.TOPIC)
 
 
+def test_a_decision_about_any_resource_is_for_one_host() -> None:
+    made = authorizer(acl(Op.WRITE, host="10.0.0.1"))
+    assert made.may_any(ALICE, Op.WRITE, On.TOPIC)
+    assert not made.may_any(replace(ALICE, host="10.0.0.2"), Op.WRITE, On.TOPIC)
+    assert made.may_any(ALICE, Op.WRITE, On.TOPIC)
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/24", "0.0.0.0/0", "10.0.0.1/32"])
+def test_a_network_is_in_force_for_a_host_that_is_known_already(network: str) -> None:
+    allow = {UUID(int=0): acl(Op.READ)}
+    made = authorizer(*allow.values())
+    assert made.may(ALICE, Op.READ, On.TOPIC, "a")
+    before = Image(cluster_id="c", acls=allow)
+    after = replace(before, acls={**allow, UUID(int=1): acl(Op.READ, host=network, denies=True)})
+    made.on_metadata_change(before, after)
+    assert not made.may(ALICE, Op.READ, On.TOPIC, "a")
+    made.on_metadata_change(after, before)
+    assert made.may(ALICE, Op.READ, On.TOPIC, "a")
+
+
+def test_an_acl_that_is_another_one_now_is_in_force_in_its_place() -> None:
+    before = Image(cluster_id="c", acls={UUID(int=0): acl(Op.READ), UUID(int=1): acl(Op.WRITE)})
+    made = authorizer(*before.acls.values())
+    made.on_metadata_change(before, replace(before, acls={**before.acls, UUID(int=0): acl(Op.ALTER)}))
+    assert [op for op in (Op.READ, Op.WRITE, Op.ALTER) if made.may(ALICE, op, On.TOPIC, "a")] == [Op.WRITE, Op.ALTER]
+
+
 def test_before_the_acls_are_known_only_super_users_may_anything() -> None:
     made = AclAuthorizer(frozenset({"User:root"}), allows_if_no_acl=True)
     assert made.may(ROOT, Op.READ, On.TOPIC, "a")
@@ -315,6 +342,24 @@ def test_the_number_of_acls_does_not_slow_a_decision() -> None:
         )
 
     assert steps(5_000) == steps(100)
+
+
+def test_a_removed_prefix_slows_no_decision() -> None:
+    """Counted in lines that run. A decision looks for each length of the prefixes."""
+    allow = acl(Op.READ, "x" * 100)
+    prefixes = {UUID(int=length): acl(Op.READ, "x" * length, pattern=Pattern.PREFIXED) for length in range(1, 80)}
+
+    def steps(made: AclAuthorizer) -> int:
+        return _lines(partial(made.may, ALICE, Op.READ, On.TOPIC, "x" * 100))
+
+    image = Image(cluster_id="c", acls={UUID(int=0): allow})
+    made = authorizer(allow)
+    fewest = steps(made)
+    with_prefixes = replace(image, acls={**image.acls, **prefixes})
+    made.on_metadata_change(image, with_prefixes)
+    assert steps(made) > fewest
+    made.on_metadata_change(with_prefixes, image)
+    assert steps(made) == fewest
 
 
 def _lines(decide: Callable[[], bool]) -> int:
