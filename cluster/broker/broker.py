@@ -47,7 +47,6 @@ from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.cluster_client import IDLE_SHARE, ClusterClient
 from cordwood.cluster.kafka.cut_offsets import CutOffsets
 from cordwood.cluster.kafka.dispatch import Dispatcher, FastPathHandler
-from cordwood.cluster.kafka.end_offsets import EndOffsets
 from cordwood.cluster.kafka.features import BrokerLevels
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers import write_txn_markers
@@ -56,6 +55,7 @@ from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.handlers.share_fetch import ShareFetchHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import leader_in
+from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
 from cordwood.cluster.kafka.marker_transport import MarkerTransport
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.producer_ids import ProducerIds
@@ -420,6 +420,7 @@ class Broker:
 
     def _build_server(self) -> None:
         settings = self._settings
+        leader_offsets = LeaderOffsets(self._marker_client, lambda: self._quorum.image, self._turns)
         self._services = services = Services(
             settings=settings,
             quorum=self._quorum,
@@ -444,8 +445,8 @@ class Broker:
             share=self._shares.partitions,
             share_state=self._shares.persister,
             share_coordinator=self._shares.coordinator,
-            end_offsets=EndOffsets(self._marker_client, lambda: self._quorum.image),
-            cut_offsets=CutOffsets(self._marker_client, lambda: self._quorum.image),
+            leader_offsets=leader_offsets,
+            cut_offsets=CutOffsets(leader_offsets, self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
             throttle=ClientThrottle(self._requests.throttled),
         )

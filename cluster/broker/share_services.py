@@ -8,7 +8,8 @@ from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.kafka.cluster_client import ClusterClient
 from cordwood.cluster.kafka.dead_letter_topics import DeadLetterProducer
 from cordwood.cluster.kafka.share_states import ShareStateTransport
-from cordwood.cluster.metadata.image import NO_LEADER, Image
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.leaders import leader_of
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.proposals.topics import SHARE_GROUP_STATE
 from cordwood.cluster.resources.decode_queue import DecodeQueue
@@ -22,6 +23,7 @@ from cordwood.cluster.share.share_sessions import ShareSessions
 from cordwood.replication.partition import Partition
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.timestamps import Found, first_at_or_after
+from cordwood.storage.types import TopicPartition
 
 
 class ShareServices:
@@ -73,11 +75,7 @@ class ShareServices:
         self.coordinator.roles_taken()
 
     def _leader_of(self, partition: int) -> int | None:
-        topic = self._quorum.image.topics_by_name.get(SHARE_GROUP_STATE)
-        if topic is None or partition >= len(topic.partitions):
-            return None
-        leader = topic.partitions[partition].leader
-        return None if leader == NO_LEADER else int(leader)
+        return leader_of(TopicPartition(SHARE_GROUP_STATE, partition), self._quorum.image)
 
     async def _offset_at(self, partition: Partition, timestamp_ms: int) -> int | None:
         decoding, log = self._decoding.of(partition.directory), partition.log

@@ -18,11 +18,11 @@ from cordwood.client.queue_messages import DescribedSharePartition, DescribeShar
 from cordwood.cluster.groups.any_group import GroupKind
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import leader_of
 from cordwood.cluster.http.refusal import check
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
+from cordwood.cluster.metadata.leaders import leader_of
 from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.cut_offsets import CutOffsets
-    from cordwood.cluster.kafka.end_offsets import EndOffsets
     from cordwood.cluster.kafka.features import BrokerLevels
+    from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
     from cordwood.cluster.kafka.producer_ids import ProducerIds
     from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
     from cordwood.cluster.metadata.quorum import Quorum
@@ -94,7 +94,7 @@ class Services:
     share: "SharePartitions"
     share_state: "SharePersister"
     share_coordinator: "ShareCoordinator"
-    end_offsets: "EndOffsets"
+    leader_offsets: "LeaderOffsets"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None

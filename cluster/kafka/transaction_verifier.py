@@ -22,7 +22,8 @@ from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.image import NO_LEADER, Image
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.leaders import leader_of
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
@@ -142,8 +143,8 @@ class TransactionVerifier:
         topic = self._image().topics_by_name.get(TRANSACTION_STATE)
         if topic is None:
             return None
-        leader = topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
-        return None if leader == NO_LEADER else leader
+        partition = partition_of(transactional_id, len(topic.partitions))
+        return leader_of(TopicPartition(TRANSACTION_STATE, partition), self._image())
 
     async def _verify_here(self, verification: Verification) -> Codes:
         transactional_id, producer, partitions, protocol = verification

@@ -15,8 +15,8 @@ from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.groups.context import GroupContext, topics_in
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
-from cordwood.cluster.kafka.end_offsets import EndOffsets
 from cordwood.cluster.kafka.handlers import join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
+from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
 from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier, Verification
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
@@ -55,7 +55,7 @@ class GroupsFixture(AdminFixture):
         self.share_states = StatesInMemory()
         self.end_offsets: dict[tuple[str, int], int] = {}
         """The high watermarks of partitions whose leader answers."""
-        self.services.end_offsets = cast(EndOffsets, self)
+        self.services.leader_offsets = cast(LeaderOffsets, self)
         self.verifier = ScriptedVerifier()
         self.services.verifier = cast(TransactionVerifier, self.verifier)
         self.runner.run(self._open())
@@ -78,8 +78,8 @@ class GroupsFixture(AdminFixture):
         """Tell the coordinator of changes of the metadata from now on."""
         self.voter.subscribe(self.services.groups.on_metadata_change)
 
-    async def of(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Return end offsets, as EndOffsets does."""
+    async def known(self, partitions: Iterable[tuple[str, int]], *_: int) -> dict[tuple[str, int], int]:
+        """Return end offsets, as LeaderOffsets does."""
         return {place: self.end_offsets[place] for place in partitions if place in self.end_offsets}
 
     def restart(self) -> None:

@@ -56,15 +56,15 @@ MUTANTS = (
     Mutant(
         "a-cut-ends-at-the-high-watermark",
         "cluster/kafka/cut_offsets.py",
-        "                isolation_level=READ_COMMITTED,\n",
-        "                isolation_level=0,\n",
+        "self._offsets.listed(places, timestamp, READ_COMMITTED, PATIENCE_S)",
+        "self._offsets.listed(places, timestamp, 0, PATIENCE_S)",
         "Every record of a cut is decided.",
         "A transaction that ends later changes the rows of the cut.",
     ),
     Mutant(
         "a-cut-begins-before-its-log",
         "cluster/kafka/handlers/create_cut.py",
-        "    if all(moved[topic.name, index] <= starts[topic.name, index] for topic, index in places):\n",
+        "    if all(moved[place] <= starts[place] for place in places):\n",
         "    if True:\n",
         "A cut that is created has all its records.",
         "A reader of the cut asks for records that retention has removed meanwhile.",

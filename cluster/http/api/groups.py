@@ -35,11 +35,11 @@ from cordwood.cluster.http.group_description import (
     records_in_flight,
     share_states,
 )
-from cordwood.cluster.http.places import Offsets, exists
 from cordwood.cluster.http.refusal import HttpRefusal, check
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import DELETE_GROUP, DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
+from cordwood.cluster.metadata.leaders import Offsets, exists
 from cordwood.cluster.operations import positions
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.storage.types import TopicPartition

@@ -15,13 +15,13 @@ from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, Desc
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, Items, PartitionCount
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.refusal import check
 from cordwood.cluster.http.route import ApiRequest, DryRun, Nothing, Route
 from cordwood.cluster.http.security.rights import ALTER_TOPIC, DESCRIBE_TOPIC
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.elections import is_under_replicated
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from cordwood.cluster.metadata.leaders import Offsets
 from cordwood.storage.types import TopicPartition
 
 

@@ -14,10 +14,10 @@ import structlog
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from cordwood.cluster.http.places import leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, refusal_of, sentence_of, status_of
 from cordwood.cluster.kafka.cluster_client import ClusterClient, OutOfReach, Unanswered
 from cordwood.cluster.kafka.handlers.produce import ACKS_LEADER
+from cordwood.cluster.metadata.leaders import leader_of
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.security.principal import Identity
 from cordwood.storage.batch import NO_SEQUENCE

@@ -13,7 +13,6 @@ from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import PartitionIndex
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written, written_marker
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
 from cordwood.cluster.http.records.portions import RECORDS_MAX, MarkerRecord
@@ -24,6 +23,7 @@ from cordwood.cluster.http.security.access import Access
 from cordwood.cluster.http.security.credentials import unauthenticated
 from cordwood.cluster.http.security.rights import READ_TOPIC
 from cordwood.cluster.metadata.image import TopicImage
+from cordwood.cluster.metadata.leaders import Offsets
 from cordwood.cluster.operations import positions
 from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.cluster.operations.positions import Edge

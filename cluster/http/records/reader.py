@@ -12,7 +12,6 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.places import Offsets, by_leader
 from cordwood.cluster.http.records.fetch import Fetched, fetch
 from cordwood.cluster.http.records.portions import (
     RECORD_BYTES_MAX,
@@ -26,6 +25,7 @@ from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, stat
 from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
 from cordwood.cluster.kafka.cluster_client import Unanswered
 from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.metadata.leaders import Offsets, by_leader
 from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import CorruptBatch

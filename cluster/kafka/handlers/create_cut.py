@@ -23,6 +23,7 @@ from cordwood.cluster.kafka.rights import ALTER, TOPIC, Right, Rights
 from cordwood.cluster.metadata.cuts import NEVER, CreateCut, Cut, CutPartition, DropCut
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.proposals.topics import check_not_internal
+from cordwood.storage.types import TopicPartition
 
 KEY, VERSIONS = ApiKey.CREATE_CUT, range(1)
 RIGHTS: Rights = (Right(ALTER, TOPIC),)
@@ -61,11 +62,16 @@ async def _pinned(request: CreateCutRequest, topics: Sequence[TopicImage], call:
     """
     offsets, names = call.services.cut_offsets, [topic.name for topic in topics]
     starts, ends = await offsets.starts(names), await offsets.stable_ends(names)
-    places = [(topic, index) for topic in topics for index in range(len(topic.partitions))]
-    if any((topic.name, index) not in starts.keys() & ends.keys() for topic, index in places):
+    places = [TopicPartition(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
+    if any(place not in starts.keys() & ends.keys() for place in places):
         raise Refused(ErrorCode.request_timed_out, "The topics were changed at the same time: try again.")
-    rows = [(topic.id, index, starts[topic.name, index], ends[topic.name, index]) for topic, index in places]
-    partitions = tuple([CutPartition(topic_id, index, start, max(start, end)) for topic_id, index, start, end in rows])
+    ids = {topic.name: topic.id for topic in topics}
+    partitions = tuple(
+        [
+            CutPartition(ids[place.topic], place.partition, starts[place], max(starts[place], ends[place]))
+            for place in places
+        ]
+    )
     now_ms = call.services.wall_clock()
     expires_ms = NEVER if request.lifetime_ms == NEVER else now_ms + request.lifetime_ms
     await propose(CreateCut(request.name, now_ms, expires_ms, partitions), call)
@@ -76,7 +82,7 @@ async def _pinned(request: CreateCutRequest, topics: Sequence[TopicImage], call:
     except Refused:
         await propose(DropCut(cut.name, now_ms), call)
         raise
-    if all(moved[topic.name, index] <= starts[topic.name, index] for topic, index in places):
+    if all(moved[place] <= starts[place] for place in places):
         return cut
     await propose(DropCut(cut.name, now_ms), call)
     return None

@@ -24,6 +24,8 @@ from cordwood.cluster.groups.share.state_requests import StateSummary
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.fetch_request import READ_UNCOMMITTED
+from cordwood.cluster.kafka.handlers.list_offsets import LATEST
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.types import TopicPartition
@@ -94,7 +96,8 @@ def _all(group_id: str, call: Call) -> Iterator[tuple[str, Iterable[int]]]:
 async def _places(group_id: str, wanted: list[TopicPartition], call: Call) -> dict[TopicPartition, _Place]:
     summaries = await call.services.groups.shares.summaries(group_id, wanted)
     begun = [place for place, summary in summaries.items() if _start_of(summary) != UNKNOWN]
-    ends = await call.services.end_offsets.of(begun) if call.version >= _FIRST_WITH_LAG else {}
+    offsets, has_lag = call.services.leader_offsets, call.version >= _FIRST_WITH_LAG
+    ends = await offsets.known(begun, LATEST, READ_UNCOMMITTED) if has_lag else {}
     return {place: _place(summary, ends.get(place)) async for place, summary in call.turns.each(summaries.items())}
 
 

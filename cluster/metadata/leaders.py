@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, Image
 from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
@@ -16,12 +17,12 @@ def exists(place: TopicPartition, image: Image) -> bool:
     return topic is not None and place.partition in range(len(topic.partitions))
 
 
-def leader_of(place: TopicPartition, image: Image) -> int | None:
+def leader_of(place: TopicPartition, image: Image) -> BrokerId | None:
     """Return the leader of a partition; None if it has no leader or does not exist."""
     if not exists(place, image):
         return None
     leader = image.topics_by_name[place.topic].partitions[place.partition].leader
-    return None if leader == NO_LEADER else int(leader)
+    return None if leader == NO_LEADER else leader
 
 
 def by_leader(places: Iterable[TopicPartition], image: Image) -> Steps[dict[int, list[TopicPartition]]]:
