@@ -94,7 +94,7 @@ class FlushedOffsets:
             self._slots[key] = slot
             if slot == len(self._owners):
                 self._owners.append(None)
-            self._own(slot, key)
+            self._owners[slot] = key
         return FlushMark(self.file, self._slots[key], topic_id, partition)
 
     def damaged_entries(self) -> Iterator[dict[tuple[UUID, int], DamagedLog]]:
@@ -134,11 +134,7 @@ class FlushedOffsets:
         if slot is not None:
             self.file.pwrite([_FREE], slot * SLOT_BYTES)
             self._free.append(slot)
-            self._own(slot, None)
-
-    def _own(self, slot: int, key: tuple[UUID, int] | None) -> None:
-        self._owners[slot] = key
-        self._sound.pop(slot // ENTRIES_PER_READ, None)
+            self._owners[slot] = None
 
     def _load(self, slot: int, content: bytes) -> None:
         if not any(content):

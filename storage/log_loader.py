@@ -307,7 +307,6 @@ class _Opening:
             if self._local_start == log.log_start and not self.is_start_unknown:
                 log.log_start = max(log.log_start, log.segments[0].base_offset)
             log.must_roll |= log.segments[-1].is_sealed
-        log.epochs.truncate_end(log.log_end)
         log.flushed_start = log.log_start
         if self._without_aborted is not None:
             restore_aborted(log, self._without_aborted, self._replay_from)

@@ -319,7 +319,6 @@ class Segment:
         if index.is_outdated_after(position):
             # First: its rows must never be compared with the batches that replace the removed ones.
             empty(self._disk, self.index_path)
-            index.must_be_rewritten()
         file.truncate(position)
         # The segment takes appends again, so it holds its own index and file.
         self._index, self._file, self.is_sealed = index, file, False

@@ -38,7 +38,6 @@ class LogTransactions:
     """Transactional state of one log."""
 
     __slots__ = (
-        "_changes",
         "_first_offsets",
         "_place",
         "_producer_ids",
@@ -62,24 +61,20 @@ class LogTransactions:
         """Offset from which on no entry was removed from `replaced`."""
         self.end = 0
         """End of the last batch of a transaction."""
-        self._changes = 0
-        self._unstable: tuple[int, int, int | None] = (-1, -1, None)
-        """The last result of `first_unstable`, with its high watermark and the count of changes."""
+        self._unstable: tuple[int, int | None] = (-1, None)
+        """High watermark and result of the last `first_unstable`. New batches are above it, and do not change it."""
 
     def began(self, first_offset: int, producer_id: int) -> None:
-        self._changes += 1
         self.ongoing += 1
         self._first_offsets.append(first_offset)
         self._producer_ids.append(producer_id)
 
     def replaces(self, replaced: ReplacedEntry) -> None:
         """Record the entry that a marker or a new epoch replaces; a marker ends the entry's transaction."""
-        self._changes += 1
         self.replaced.append(replaced)
 
     def decided(self, first_offset: int) -> None:
         """Remove the ongoing transaction that begins at `first_offset`."""
-        self._changes += 1
         place = bisect_left(self._first_offsets, first_offset, self._place)
         assert self._first_offsets[place] == first_offset, f"no transaction begins at {first_offset}"
         self._producer_ids[place] = _DECIDED
@@ -101,15 +96,15 @@ class LogTransactions:
 
     def first_unstable(self, high_watermark: int) -> int | None:
         """Return the first offset that is undecided, or decided by a marker that is not below the high watermark."""
-        known_watermark, known_changes, first = self._unstable
-        if (known_watermark, known_changes) == (high_watermark, self._changes):
+        known_watermark, first = self._unstable
+        if known_watermark == high_watermark:
             return first
         first = self._first_offsets[self._place] if self.ongoing else None
         for replaced in self.replaced[self._place_of(high_watermark) :]:
             decided = replaced.first_offset
             if decided != NO_TRANSACTION and (first is None or decided < first):
                 first = decided
-        self._unstable = (high_watermark, self._changes, first)
+        self._unstable = (high_watermark, first)
         return first
 
     def committed_to(self, end: int) -> None:
@@ -133,7 +128,7 @@ class LogTransactions:
 
     def set_ongoing(self, ongoing: Iterable[tuple[int, int]]) -> None:
         """Replace the ongoing transactions: pairs of first offset and producer id."""
-        self._changes += 1
+        self._unstable = (-1, None)
         self._set_ongoing(sorted(ongoing))
 
     def _set_ongoing(self, ongoing: Sequence[tuple[int, int]]) -> None:

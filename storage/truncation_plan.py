@@ -28,7 +28,7 @@ def flushed_end_before_truncation(log: "Log", end: int) -> int:
     """Return the flushed end to note before a truncation to `end`: in a gap, the log will end before `end`."""
     if not log.segments or not (segment := log.segment_of(end)).generation:
         return min(end, log.flushed_end)
-    return min(max(segment.base_offset, log.log_start), end, log.flushed_end)
+    return min(segment.base_offset, end, log.flushed_end)
 
 
 def producers_before_truncation(log: "Log", end: int) -> Producers | None:
