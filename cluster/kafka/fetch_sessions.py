@@ -30,7 +30,6 @@ class FetchedPartition:
     leader_epoch: int
     high_watermark: int = -1
     log_start: int = -1
-    had_error: bool = False
 
 
 class SessionOwner(Protocol):

@@ -5,7 +5,10 @@ WINDOW_S = 1.0
 
 
 class Window:
-    """A token bucket. A request may overdraw it: then the group is in debt, for as long as the rate takes to pay it."""
+    """A token bucket. A request may overdraw it: then the group is in debt, for as long as the rate takes to pay it.
+
+    `now` is in seconds of one monotonic clock.
+    """
 
     __slots__ = ("_allowance", "_at", "_rate")
 
@@ -34,5 +37,5 @@ class Window:
         return self._allowance >= self._rate * WINDOW_S
 
     def _fill(self, now: float) -> None:
-        filled = self._allowance + max(0.0, now - self._at) * self._rate
+        filled = self._allowance + (now - self._at) * self._rate
         self._allowance, self._at = min(filled, self._rate * WINDOW_S), now

@@ -147,4 +147,25 @@ MUTANTS = (
         "One bad sector takes a whole log directory offline.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "the-oldest-session-is-the-first-created",
+        "cluster/kafka/fetch_sessions.py",
+        "        self._sessions.move_to_end(session_id)\n",
+        "",
+        "A new fetch session evicts the one that was not used for longest.",
+        "No session makes room while the first one is in use.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "recovered-partitions-are-not-told",
+        "cluster/kafka/handlers/fetch.py",
+        "        known.high_watermark, known.log_start = row.high_watermark, NOTHING if row.code else row.log_start\n",
+        (
+            "        if not row.code:\n"
+            "            known.high_watermark, known.log_start = row.high_watermark, row.log_start\n"
+        ),
+        "A fetch session returns the end of an error.",
+        "A client waits with a partition that has no error any more.",
+        Scenario.BROKERS,
+    ),
 )

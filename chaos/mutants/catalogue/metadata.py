@@ -273,4 +273,22 @@ MUTANTS = (
         "A topic has a part of a refused change.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "heartbeats-of-former-registrations-count",
+        "cluster/metadata/liveness.py",
+        "(said.incarnation, said.broker_epoch) == (broker.incarnation, broker.epoch)",
+        "said.incarnation == broker.incarnation",
+        "Heartbeats count for the registration of which they are.",
+        "A broker is unfenced before it knows its replicas.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
+        "unclean-elections-keep-the-eligible",
+        "cluster/metadata/elections.py",
+        "_led(partition, elected, (elected,), ())",
+        "_led(partition, elected, (elected,), partition.elr)",
+        "After an unclean election, replicas with other records are not eligible.",
+        "A replica without committed records is elected, and they are truncated.",
+        Scenario.QUORUM,
+    ),
 )

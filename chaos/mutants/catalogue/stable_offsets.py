@@ -291,4 +291,13 @@ MUTANTS = (
         "A consumer with read_committed reads a record whose transaction is not decided.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "the-stable-end-passes-a-hidden-watermark",
+        "cluster/kafka/handlers/fetch.py",
+        "row.last_stable = min(stable, row.high_watermark)",
+        "row.last_stable = stable",
+        "The last stable offset is at or below the high watermark (transaction rule 3).",
+        "A client sees a last stable offset that a new leader does not know yet, and later a lower one.",
+        Scenario.BROKERS,
+    ),
 )

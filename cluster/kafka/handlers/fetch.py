@@ -507,11 +507,11 @@ class DelayedFetch:
             row.slice is not None
             or bool(row.code)
             or row.preferred_replica >= 0
-            or known.had_error
             or known.high_watermark != row.high_watermark
             or known.log_start != row.log_start
         )
-        known.high_watermark, known.log_start, known.had_error = row.high_watermark, row.log_start, bool(row.code)
+        # Every row without an error has a log start, so that the one that ends an error differs.
+        known.high_watermark, known.log_start = row.high_watermark, NOTHING if row.code else row.log_start
         if row.slice is not None:
             # A partition that got data goes to the end of the session, so that no partition starves the others.
             session.partitions.move_to_end(row.key)

@@ -136,7 +136,8 @@ async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_
         return max(filter(None, (archived, latest)), key=lambda found: found.timestamp, default=None)
     if archive is not None and log.local_start > log.log_start:
         archived = await archive.first_at_or_after(partition, timestamp, decoding.run_steps)
-        if archived is not None and archived.offset < end:
+        if archived is not None:
+            # Only stable records are archived.
             return archived
     found: Found | None = await decoding.run_steps(first_at_or_after(log, timestamp, end))
     return found

@@ -109,6 +109,19 @@ def test_a_session_that_was_used_meanwhile_stays(story: SessionStory) -> None:
     assert story.begin("e", 100) is None
 
 
+def test_the_session_that_was_not_used_for_longest_makes_room(story: SessionStory) -> None:
+    first, second, *_ = (story.begin(host, 100) for host in "abcd")
+    assert first is not None
+    assert second is not None
+    story.now_ms = EVICT_AFTER_MS - 1
+    story.sessions.use(first.id, 1, story.now_ms)
+    story.now_ms = EVICT_AFTER_MS
+    assert story.begin("e", 100) is not None
+    story.sessions.use(first.id, 2, story.now_ms)
+    with pytest.raises(SessionNotFound):
+        story.sessions.use(second.id, 1, story.now_ms)
+
+
 def test_one_that_may_not_be_at_all_takes_no_others_room(story: SessionStory) -> None:
     for host in "abcd":
         story.begin(host, 100)

@@ -109,6 +109,18 @@ def test_what_a_former_incarnation_says_counts_for_nothing(voter: Voter) -> None
     assert voter.decide() == [unfence(voter, 2)]
 
 
+def test_what_a_broker_said_before_it_registered_again_counts_for_nothing(voter: Voter) -> None:
+    now = voter.heartbeat(2)
+    voter.silent = {2}
+    voter.cluster.fence(2)
+    for _ in range(3):
+        voter.tick()
+        voter.hear(replace(now, broker_epoch=now.broker_epoch - 1, applied_index=1 << 20))
+        assert voter.decide() == [], "it may not know yet what it holds"
+    voter.hear(replace(now, applied_index=1 << 20))
+    assert voter.decide() == [unfence(voter, 2)]
+
+
 def test_a_broker_that_hung_up_has_its_session_unless_its_host_refuses_connections(voter: Voter) -> None:
     voter.silent.add(2)
     voter.controller.hung_up(BrokerId(2))

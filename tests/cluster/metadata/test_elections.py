@@ -313,6 +313,15 @@ def test_an_unclean_election_takes_who_is_named_or_else_the_first_alive(cluster:
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2,))
 
 
+def test_after_an_unclean_election_no_replica_is_eligible_for_what_it_had_before(careful: MetadataScenario) -> None:
+    careful.fence(3).fence(2).fence(1)
+    assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (NO_LEADER, (1,), (2,))
+    careful.unfence(3).elect(Election.UNCLEAN, 3)
+    assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (3, (3,), ())
+    careful.fence(3).unfence(2)
+    assert careful.partition.leader == NO_LEADER, "broker 2 lacks what broker 3 has committed since"
+
+
 def test_a_move_is_over_when_all_are_in_sync_where_it_leads() -> None:
     cluster = MetadataScenario(5).create(1, 2).move(3, 4)
     partition = cluster.partition

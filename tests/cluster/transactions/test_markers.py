@@ -209,5 +209,7 @@ def test_what_is_cancelled_is_neither_sent_nor_completed() -> None:
     fixture.queue.cancel(mine)
     assert fixture.answer(batch) == []
     assert not fixture.queue.has_parked
-    assert fixture.answer(fixture.take()) == [kept]
+    batch = fixture.take()
+    assert sent(batch) == [[3]]
+    assert fixture.answer(batch) == [kept]
     assert len(fixture.queue) == 0

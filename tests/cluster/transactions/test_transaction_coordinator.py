@@ -186,8 +186,9 @@ async def test_a_completion_is_written_later_if_nothing_else_is() -> None:
     await transactions.until_state(S.COMPLETE_COMMIT)
     await asyncio.sleep(30)
     assert await transactions.code_of(transactions.add(ONE)) is ErrorCode.coordinator_not_available
-    transactions.topic.refusal = None
-    await asyncio.sleep(2 * COMPLETIONS_S)
+    transactions.topic.refusal, transactions.topic.accepts = None, 5
+    await asyncio.sleep(4 * COMPLETIONS_S)
+    assert transactions.topic.accepts == 4, "it is written once"
     await transactions.restart()
     assert transactions.state() is S.COMPLETE_COMMIT
     assert len(transactions.written) == 1

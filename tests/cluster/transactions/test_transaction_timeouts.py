@@ -5,6 +5,7 @@ import asyncio
 from kio.schema.errors import ErrorCode
 from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, told
 
+from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.transactions.formats import decode_key
 from cordwood.cluster.transactions.states import TransactionState
 
@@ -68,6 +69,24 @@ async def test_the_timeout_leaves_a_transition_alone_that_is_being_written() -> 
     await end
     await transactions.until_state(S.COMPLETE_COMMIT)
     assert transactions.markers() == [(ONE, "commit", 0)]
+
+
+@told
+async def test_those_that_time_out_beside_a_transition_that_is_being_written_end() -> None:
+    transactions = TransactionsFixture(sweep_interval_ms=1000)
+    beside = [name for name in map(str, range(100)) if partition_of(name, 4) == transactions.partition][:10]
+    for name in (*beside, ID):
+        await transactions.init(transactional_id=name)
+        await transactions.add(ONE, transactional_id=name)
+    await asyncio.sleep(59)
+    # One that ends while the sweep is on its way.
+    transactions.topic.hold()
+    end = asyncio.ensure_future(transactions.end("commit"))
+    await asyncio.sleep(200)
+    transactions.topic.release()
+    await end
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    await transactions.until(lambda: all(transactions.state(name) is S.COMPLETE_ABORT for name in beside))
 
 
 @told

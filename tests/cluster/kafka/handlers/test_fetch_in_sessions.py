@@ -55,6 +55,17 @@ def test_a_session_returns_an_error_and_its_end() -> None:
     tell(story)
 
 
+def test_a_session_returns_the_end_of_an_error_about_an_offset() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        session = Session(broker)
+        assert (await session.fetch(wanted(7)))[0].code is ErrorCode.offset_out_of_range
+        assert await session.fetch(wanted(0)) == {0: Row(ErrorCode.none, [], 0, 0, -1)}
+        assert await session.fetch() == {}
+
+    tell(story)
+
+
 def test_a_session_forgets_what_its_client_no_longer_wants() -> None:
     async def story(broker: HandlersStory) -> None:
         for index in (0, 1):

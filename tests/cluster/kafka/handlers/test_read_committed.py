@@ -67,6 +67,21 @@ def test_every_version_reads_up_to_the_last_stable_offset_and_lists_what_was_abo
     tell(story)
 
 
+def test_a_new_leader_that_shows_no_high_watermark_yet_shows_no_last_stable_offset() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect(isr=(ME, FOLLOWER))
+        broker.follow()
+        write(partition, "a", producer=1)
+        write(partition, "b", producer=2)
+        await broker.sync()
+        broker.report(1)
+        broker.elect(epoch=2, isr=(ME, FOLLOWER))
+        part = await fetched(broker, isolation=READ_UNCOMMITTED)
+        assert (offsets_of(part), part.last_stable_offset, part.high_watermark) == ([0], -1, -1)
+
+    tell(story)
+
+
 def test_a_committed_transaction_is_read_once_its_marker_is_committed() -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect(isr=(ME, FOLLOWER))

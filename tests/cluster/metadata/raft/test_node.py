@@ -293,12 +293,44 @@ def test_entries_that_are_being_applied_give_way_to_an_image(raft: NodeFixture) 
     raft.node.installed(7, 1, {})
     raft.tick()
     assert (raft.applied, raft.node.applied_index) == ([], 7)
+    raft.receive(TWO, Append(1, 7, 1, 8, ((entry(8, 1), 8, 1),)))
+    raft.flush().tick().tick()
+    assert ([index for _, index, _ in raft.applied], raft.node.applied_index) == ([8], 8)
 
 
 def test_an_image_never_takes_a_follower_back(raft: NodeFixture) -> None:
     raft.follow(TWO, 1, 1, 1, 1, commit_index=3)
     assert raft.receive(TWO, Install(1, 2, 1, b"image")) == [AppendReply(1, 3, True)]
     assert raft.installing == []
+
+
+def test_a_follower_that_falls_behind_again_gets_another_image_at_once(raft: NodeFixture) -> None:
+    raft.elected().node.append(b"a", b"b", b"c")
+    raft.flush().confirm(THREE, end=4).tick()
+    raft.log.drop_before(4, 4)
+    raft.node.connected(TWO)
+    assert raft.receive(TWO, AppendReply(1, 0, True, 4)) == [Install(1, 4, 1, b"image")]
+    assert raft.receive(TWO, AppendReply(1, 0, True, 4)) == [], "one image at a time"
+    raft.confirm(TWO, end=4).node.append(b"d", b"e")
+    raft.flush().confirm(THREE, end=6).tick()
+    raft.log.drop_before(6, 6)
+    # The entries behind the image are lost on the way.
+    assert raft.receive(TWO, AppendReply(1, 4, True, 6)) == [Install(1, 6, 1, b"image")]
+
+
+def test_a_leader_decides_once_it_has_applied_the_entries_before_its_term(raft: NodeFixture) -> None:
+    raft.follow(TWO, 1, 1, 1).elected()
+    assert not raft.node.is_active
+    raft.confirm(TWO, end=3)
+    assert (raft.node.commit_index, raft.node.is_active) == (3, False)
+    raft.tick()
+    assert (raft.node.applied_index, raft.node.is_active) == (3, True)
+
+
+def test_a_leader_that_resigns_names_the_follower_with_the_longest_log(raft: NodeFixture) -> None:
+    raft.elected().node.append(b"a")
+    raft.flush().confirm(TWO, end=1).confirm(THREE, end=2).node.resign()
+    assert raft.sent[-2:] == [(TWO, Resign(1, THREE)), (THREE, Resign(1, THREE))]
 
 
 def test_an_image_takes_the_place_of_a_log_that_it_is_ahead_of(raft: NodeFixture) -> None:
