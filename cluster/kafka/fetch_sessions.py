@@ -45,6 +45,8 @@ class FetchSession:
 
     id: int
     host: str
+    has_ids: bool
+    """Whether its topics are ids (KIP-516), not names. Its requests and responses are all of one kind."""
     epoch: int
     last_used_ms: int
     partitions: OrderedDict[PartitionKey, FetchedPartition] = field(default_factory=OrderedDict)
@@ -56,6 +58,10 @@ class SessionNotFound(Exception):
 
 class WrongSessionEpoch(Exception):
     """The session epoch is not the expected one (INVALID_FETCH_SESSION_EPOCH)."""
+
+
+class TopicsMixed(Exception):
+    """A request has ids of topics, and the session names, or the reverse (FETCH_SESSION_TOPIC_ID_ERROR)."""
 
 
 class FetchSessions:
@@ -75,7 +81,12 @@ class FetchSessions:
         return len(self._sessions)
 
     def create(
-        self, owner: SessionOwner, wanted: Iterable[tuple[PartitionKey, FetchedPartition]], now_ms: int
+        self,
+        owner: SessionOwner,
+        wanted: Iterable[tuple[PartitionKey, FetchedPartition]],
+        now_ms: int,
+        *,
+        has_ids: bool,
     ) -> FetchSession | None:
         """Create a session that replaces the owner's previous one. Return None if there is no room."""
         self.end(owner.fetch_session)
@@ -86,19 +97,21 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randint(1, EPOCH_MAX)
-        session = FetchSession(session_id, owner.client_host, 1, now_ms, partitions)
+        session = FetchSession(session_id, owner.client_host, has_ids, 1, now_ms, partitions)
         self._sessions[session_id] = session
         self._count(session, len(partitions))
         owner.fetch_session = session_id
         return session
 
-    def use(self, session_id: int, epoch: int, now_ms: int) -> FetchSession:
-        """Return a session and advance its epoch. Raises SessionNotFound or WrongSessionEpoch."""
+    def use(self, session_id: int, epoch: int, now_ms: int, *, has_ids: bool) -> FetchSession:
+        """Return a session and advance its epoch. Raises SessionNotFound, WrongSessionEpoch or TopicsMixed."""
         session = self._sessions.get(session_id)
         if session is None:
             raise SessionNotFound
         if session.epoch != epoch:
             raise WrongSessionEpoch
+        if session.has_ids != has_ids:
+            raise TopicsMixed
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session_id)

@@ -20,6 +20,7 @@ from franz_go_suite import FranzGo, FranzGoGroups
 from group_answers_suite import GroupAnswers
 from kafka_groups_suite import KafkaGroups
 from kafka_python_suite import KafkaPython
+from kafka_streams_suite import KafkaStreams
 from kafka_tools_suite import KafkaTools
 from librdkafka_groups_suite import LibrdkafkaGroups, LibrdkafkaShareGroups
 from requirements import required
@@ -33,6 +34,7 @@ SUITES: Sequence[Suite] = (
     FranzGo(),
     KafkaTools("3.9.2"),
     KafkaTools("4.3.1"),
+    KafkaStreams("4.3.1"),
     KafkaLogStarts("4.3.1"),
     Librdkafka(),
     FranzGoGroups(),

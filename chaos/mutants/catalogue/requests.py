@@ -286,6 +286,15 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
+        "sessions-mix-names-and-ids",
+        "cluster/kafka/fetch_sessions.py",
+        "        if session.has_ids != has_ids:\n            raise TopicsMixed\n",
+        "",
+        "A fetch session has names of topics or ids (KIP-516).",
+        "A consumer gets names where it reads ids, and fails.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
         "session-epochs-do-not-wrap",
         "cluster/kafka/fetch_sessions.py",
         "        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1\n",

@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_access import Find, decide_for, guarded
-from cordwood.cluster.kafka.fetch_request import FetchRequest, read_fetch
+from cordwood.cluster.kafka.fetch_request import TOPIC_IDS_FROM, FetchRequest, read_fetch
 from cordwood.cluster.kafka.fetch_response import NOTHING, Row, encode, encode_error
 from cordwood.cluster.kafka.fetch_sessions import (
     FULL_EPOCH,
@@ -36,6 +36,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
     FetchSessions,
     PartitionKey,
     SessionNotFound,
+    TopicsMixed,
     WrongSessionEpoch,
 )
 from cordwood.cluster.kafka.fetched_batches import may_be_there_soon, read, shown_watermark
@@ -133,12 +134,15 @@ class FetchHandler:
 
     def _begin(self, head: RequestHead, request: FetchRequest, slot: Slot) -> None:
         try:
-            session, is_incremental = self._session(request, slot.connection)
+            session, is_incremental = self._session(request, slot.connection, has_ids=head.version >= TOPIC_IDS_FROM)
         except SessionNotFound:
             self._refuse(head, slot, ErrorCode.fetch_session_id_not_found)
             return
         except WrongSessionEpoch:
             self._refuse(head, slot, ErrorCode.invalid_fetch_session_epoch)
+            return
+        except TopicsMixed:
+            self._refuse(head, slot, ErrorCode.fetch_session_topic_id_error)
             return
         wanted = request.wanted if session is None else list(session.partitions.items())
         DelayedFetch(self, head, slot, request, wanted, session, is_incremental).begin()
@@ -161,10 +165,12 @@ class FetchHandler:
         slot.refused(int(code))
         slot.fill([encode_error(head, code)])
 
-    def _session(self, request: FetchRequest, connection: Connection) -> tuple[FetchSession | None, bool]:
+    def _session(
+        self, request: FetchRequest, connection: Connection, *, has_ids: bool
+    ) -> tuple[FetchSession | None, bool]:
         """Return the session of a request, if any, and whether the response is incremental (KIP-227).
 
-        Raises SessionNotFound or WrongSessionEpoch.
+        Raises SessionNotFound, WrongSessionEpoch or TopicsMixed.
         """
         now_ms = self._wall_clock()
         if request.session_epoch == FULL_EPOCH:
@@ -172,8 +178,10 @@ class FetchHandler:
             return None, False
         if request.session_epoch == INITIAL_EPOCH:
             self._sessions.end(request.session_id)
-            return (self._sessions.create(connection, request.wanted, now_ms) if request.wanted else None), False
-        session = self._sessions.use(request.session_id, request.session_epoch, now_ms)
+            if not request.wanted:
+                return None, False
+            return self._sessions.create(connection, request.wanted, now_ms, has_ids=has_ids), False
+        session = self._sessions.use(request.session_id, request.session_epoch, now_ms, has_ids=has_ids)
         self._sessions.change(session, request.wanted, request.forgotten)
         return session, True
 

@@ -14,6 +14,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
     FetchSessions,
     PartitionKey,
     SessionNotFound,
+    TopicsMixed,
     WrongSessionEpoch,
 )
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, MemoryPool
@@ -39,7 +40,10 @@ class SessionStory:
         self.now_ms = 0
 
     def begin(self, host: str, partitions: int, topic: str = "t") -> FetchSession | None:
-        return self.sessions.create(Client(host), wanted(partitions, topic), self.now_ms)
+        return self.sessions.create(Client(host), wanted(partitions, topic), self.now_ms, has_ids=False)
+
+    def use(self, session: FetchSession, epoch: int = 1, *, has_ids: bool = False) -> FetchSession:
+        return self.sessions.use(session.id, epoch, self.now_ms, has_ids=has_ids)
 
     @property
     def partitions(self) -> int:
@@ -74,7 +78,7 @@ def test_all_sessions_together_have_no_more_than_there_may_be(story: SessionStor
 
 def test_a_session_ends_with_its_connection(story: SessionStory) -> None:
     client = Client("a")
-    session = story.sessions.create(client, wanted(100), 0)
+    session = story.sessions.create(client, wanted(100), 0, has_ids=False)
     assert session is not None
     assert client.fetch_session == session.id
     story.sessions.end(client.fetch_session)
@@ -84,7 +88,7 @@ def test_a_session_ends_with_its_connection(story: SessionStory) -> None:
 def test_a_connection_has_one_session_at_a_time(story: SessionStory) -> None:
     client = Client("a")
     for _ in range(10):
-        assert story.sessions.create(client, wanted(100), 0) is not None
+        assert story.sessions.create(client, wanted(100), 0, has_ids=False) is not None
     assert (len(story.sessions), story.partitions) == (1, 100)
 
 
@@ -104,7 +108,7 @@ def test_a_session_that_was_used_meanwhile_stays(story: SessionStory) -> None:
     story.now_ms = EVICT_AFTER_MS - 1
     for session in sessions:
         assert session is not None
-        story.sessions.use(session.id, 1, story.now_ms)
+        story.use(session)
     story.now_ms = EVICT_AFTER_MS
     assert story.begin("e", 100) is None
 
@@ -138,7 +142,7 @@ def test_a_session_that_grows_beyond_its_share_ends(story: SessionStory) -> None
         story.sessions.change(session, wanted(1, "one more"), ())
     assert story.partitions == 0
     with pytest.raises(SessionNotFound):
-        story.sessions.use(session.id, 1, 0)
+        story.use(session)
 
 
 def test_partitions_that_are_forgotten_count_no_more(story: SessionStory) -> None:
@@ -161,13 +165,21 @@ def test_there_are_no_more_sessions_than_slots() -> None:
 def test_a_request_counts_its_sessions_requests(story: SessionStory) -> None:
     session = story.begin("a", 1)
     assert session is not None
-    assert story.sessions.use(session.id, 1, 0) is session
+    assert story.use(session) is session
     with pytest.raises(WrongSessionEpoch):
-        story.sessions.use(session.id, 1, 0)
+        story.use(session)
 
 
 def test_behind_the_last_epoch_comes_the_first(story: SessionStory) -> None:
     session = story.begin("a", 1)
     assert session is not None
     session.epoch = EPOCH_MAX
-    assert story.sessions.use(session.id, EPOCH_MAX, 0).epoch == 1
+    assert story.use(session, EPOCH_MAX).epoch == 1
+
+
+def test_a_session_has_names_of_topics_or_ids(story: SessionStory) -> None:
+    session = story.begin("a", 1)
+    assert session is not None
+    with pytest.raises(TopicsMixed):
+        story.use(session, has_ids=True)
+    assert story.use(session) is session

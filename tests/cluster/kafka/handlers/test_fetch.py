@@ -459,6 +459,15 @@ async def _wrong_session_epoch(broker: HandlersStory) -> ErrorCode:
     return code
 
 
+@PROVOKED.of(ErrorCode.fetch_session_topic_id_error)
+async def _ids_in_a_session_of_names(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    session = Session(broker)
+    await session.fetch(wanted())
+    code: ErrorCode = (await fetch(broker, wanted(), session=(session.id, session.epoch), version=13)).error_code
+    return code
+
+
 async def _place(broker: HandlersStory, topic: str, epoch: int) -> ErrorCode:
     return (await fetch_one(broker, topic=topic, epoch=epoch)).code
 
