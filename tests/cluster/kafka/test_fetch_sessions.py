@@ -118,12 +118,12 @@ def test_the_session_that_was_not_used_for_longest_makes_room(story: SessionStor
     assert first is not None
     assert second is not None
     story.now_ms = EVICT_AFTER_MS - 1
-    story.sessions.use(first.id, 1, story.now_ms)
+    story.use(first, 1)
     story.now_ms = EVICT_AFTER_MS
     assert story.begin("e", 100) is not None
-    story.sessions.use(first.id, 2, story.now_ms)
+    story.use(first, 2)
     with pytest.raises(SessionNotFound):
-        story.sessions.use(second.id, 1, story.now_ms)
+        story.use(second, 1)
 
 
 def test_one_that_may_not_be_at_all_takes_no_others_room(story: SessionStory) -> None:
