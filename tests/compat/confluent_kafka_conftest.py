@@ -15,6 +15,10 @@ ANSWER_S = 30.0
 class Cluster:
     """The part of the suite's cluster that the chosen tests use; its methods have the suite's names."""
 
+    def __init__(self) -> None:
+        # A client that is dropped ends its requests.
+        self._admin = self.admin()
+
     def client_conf(self, conf: dict[str, Any] | None = None) -> dict[str, Any]:
         return {"bootstrap.servers": os.environ["SUITE_BROKERS"], **(conf or {})}
 
@@ -42,12 +46,12 @@ class Cluster:
     def create_topic_and_wait_propogation(self, prefix: str, conf: dict[str, Any] | None = None) -> str:
         name, replicas = f"{prefix}-{uuid4()}", int(os.environ.get("SUITE_REPLICAS", "1"))
         topic = NewTopic(name, **{"num_partitions": 1, **(conf or {}), "replication_factor": replicas})
-        self.admin().create_topics([topic])[name].result(ANSWER_S)
+        self._admin.create_topics([topic])[name].result(ANSWER_S)
         time.sleep(1)  # As the suite's own fixture waits: some of its tests ask another broker at once.
         return name
 
     def delete_topic(self, topic: str) -> None:
-        self.admin().delete_topics([topic])[topic].result(ANSWER_S)
+        self._admin.delete_topics([topic])[topic].result(ANSWER_S)
 
     def seed_topic(self, topic: str, values: list[str], keys: list[str]) -> None:
         producer = self.producer()
@@ -61,7 +65,7 @@ class Cluster:
     def _set_group(self, group: str, key: str, value: str) -> None:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[entry])
-        self.admin().incremental_alter_configs([resource])[resource].result(ANSWER_S)
+        self._admin.incremental_alter_configs([resource])[resource].result(ANSWER_S)
 
 
 @pytest.fixture(scope="session")

@@ -112,7 +112,8 @@ def consumers_share_the_partitions(tools: JavaTools, brokers: Brokers, place: Pa
         state = group.tool(CONSUMER_GROUPS, "--describe", "--group", group.name, "--state")
         assert "uniform" in state, state
         assert group.listed() == ["Consumer", "consumer"]
-        assert "current state is Stable" in group.tool(CONSUMER_GROUPS, *_to_earliest(group))
+        shown = group.tool(CONSUMER_GROUPS, *_to_earliest(group))
+        assert "current state is Stable" in shown, shown
     assert wait_for(lambda: set(group.offsets(CONSUMER_GROUPS).values()) == {"100"}, ANSWER_S)
     group.tool(CONSUMER_GROUPS, *_to_earliest(group))
     with group.consumer("c", "consumer"):

@@ -238,7 +238,7 @@ class ShareFetch:
         async for place in self._call.turns.each(wanted):
             led = await self._open(member, place)
             size += 0 if led is None else await self._size(led)
-        return size >= min(self._request.min_bytes, self._bytes_left)
+        return size >= min(int(self._request.min_bytes), self._bytes_left)
 
     async def _open(self, member: MemberKey, place: PartitionId) -> LedSharePartition | None:
         """Watch a partition and return it; None if it fails, if the limits are reached, or if records would wait.
