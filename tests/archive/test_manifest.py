@@ -92,6 +92,7 @@ def test_records_that_were_deleted_within_the_first_segment_are_known() -> None:
     assert deleted.sequence == known.sequence + 1
     assert without(deleted, 9, NO_LIMIT, NOW_MS) is without(deleted, 3, NO_LIMIT, NOW_MS) is deleted
     assert without(deleted, 10, NO_LIMIT, NOW_MS).start == 10
+    assert without(deleted, 0, 10, NOW_MS).start == 9
     replaced = with_replaced(with_upload(deleted, upload(3)), [UUID(int=1)], [segment(3, 0, 10)], NOW_MS)
     assert replaced.start == 9
 

@@ -312,6 +312,20 @@ def test_both_kinds_of_acknowledgements_time_out() -> None:
     run(scenario())
 
 
+def test_a_follower_checkpoints_a_log_start_that_its_leader_has_raised() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        following = broker.begin_to_follow()
+        partition, moved = following.partition, list[Partition]()
+        partition.context = replace(partition.context, start_moved=moved.append)
+        following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 2, 0, NOW_MS)
+        assert moved == []
+        following.replicate(b"", 2, 1, NOW_MS)
+        assert moved == [partition]
+
+    run(scenario())
+
+
 def test_a_follower_takes_no_log_start_beyond_its_log() -> None:
     async def scenario() -> None:
         broker = RolesFixture()

@@ -5,14 +5,15 @@ import errno
 from itertools import pairwise
 
 from peer_fixture import FOLLOWER, FollowerFixture, LeaderFixture
-from replica_fixture import NOW_MS, TOPIC_ID
+from replica_fixture import NOW_MS, TOPIC_ID, housekeeping_of
+from roles_fixture import stamped
 from virtual_time import run
 
 from cordwood.chaos.sim.faults import DiskFaults, os_error
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.follower_connection import BEGUN_PER_STEP, PUSH_BYTES
-from cordwood.replication.frames import FlushReport, FollowRequest, PushKind
+from cordwood.replication.frames import FlushReport, FollowRequest, PushKind, PushRow, Start
 from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S
 from cordwood.replication.partition import Partition
 from cordwood.storage.config import LogConfig
@@ -69,6 +70,7 @@ def test_many_streams_begin_some_at_a_time_with_what_is_reported_meanwhile() -> 
         asked = [FollowRequest(index, TOPIC_ID, index, 1, 1, 1, 0, 0) for index in range(count)]
         broker.send(frames.encode_follow(asked))
         broker.send(frames.encode_reports([FlushReport(count - 1, 1, 0)]))
+        broker.send(frames.encode_starts([Start(count - 1, 1)]))
         broker.send(frames.encode_leave([count - 2]))
         begun = []
         for _ in range(20):
@@ -77,7 +79,24 @@ def test_many_streams_begin_some_at_a_time_with_what_is_reported_meanwhile() -> 
         assert begun[-1] == count - 1
         assert max(later - earlier for earlier, later in pairwise(begun)) == BEGUN_PER_STEP
         assert not broker.partition(count - 2).leader.streams
-        assert broker.partition(count - 1).leader.view.followers[FOLLOWER].flushed_end == 1
+        follower = broker.partition(count - 1).leader.view.followers[FOLLOWER]
+        assert (follower.flushed_end, follower.log_start) == (1, 1)
+
+    run(scenario())
+
+
+def test_a_follower_that_asks_again_has_one_stream() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture()
+        partition = broker.lead(0)
+        for stream in (0, 7):
+            broker.follow(0, stream=stream)
+            await broker.turn()
+        broker.rows()
+        fill(partition, "a")
+        await asyncio.sleep(0.5)
+        assert [row.stream for row in broker.rows() if row.size] == [7]
+        assert [stream.id for stream in partition.leader.streams] == [7]
 
     run(scenario())
 
@@ -146,6 +165,30 @@ def test_an_answer_that_is_lost_is_asked_for_again() -> None:
     run(scenario())
 
 
+def test_a_follower_reports_its_log_start_once_that_is_on_its_disk() -> None:
+    def reported(broker: FollowerFixture) -> list[Start]:
+        starts = [frame for frame in broker.channel.take() if frames.key_of(frame) is frames.FrameKey.START]
+        return [row for frame in starts for row in frames.decode_starts(frame)]
+
+    async def scenario() -> None:
+        broker = FollowerFixture()
+        partition = broker.follow(0)
+        await asyncio.sleep(0.2)
+        (row,) = broker.asked()
+        data = stamped("a", 0, 1) + stamped("b", 1, 1)
+        broker.answer(PushRow(row.stream, PushKind.DATA, 2, 1, len(data)), data=data)
+        await broker.turn()
+        broker.let_go()
+        await asyncio.sleep(0.2)
+        assert reported(broker) == []
+        await housekeeping_of(broker).checkpoint(partition)
+        await asyncio.sleep(0.2)
+        assert reported(broker) == [Start(row.stream, 1)]
+        await broker.leader_connection.close()
+
+    run(scenario())
+
+
 def test_a_partition_does_not_wait_for_the_backlog_of_others() -> None:
     async def scenario() -> None:
         broker = LeaderFixture(LogConfig())
@@ -185,7 +228,7 @@ def test_backlogs_take_turns_and_use_all_the_room() -> None:
     run(scenario())
 
 
-async def _next_push(broker: LeaderFixture) -> list[frames.PushRow]:
+async def _next_push(broker: LeaderFixture) -> list[PushRow]:
     """Return the rows of the next push with data, and report them as flushed. Return [] if no such push comes."""
     for _ in range(100):
         await broker.turn()

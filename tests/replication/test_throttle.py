@@ -12,6 +12,7 @@ from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
+from cordwood.replication.follower_connection import PUSH_BYTES
 from cordwood.replication.frames import FlushReport
 from cordwood.replication.partition import Partition
 from cordwood.replication.throttle import (
@@ -163,6 +164,18 @@ def test_a_replica_that_is_added_is_copied_at_the_rate(charge: Charge) -> None:
         assert sum(sizes) == pytest.approx(15 * RATE, rel=0.1)
         assert broker.throttle.sent_bytes == sum(sizes) < size
         assert all(abs(one - RATE) < 2_000 for one, _ in pairwise(sizes))
+
+    run(scenario())
+
+
+def test_a_replica_outside_the_isr_is_copied_at_the_rate_of_catching_up() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture(catchup_bytes_per_second=RATE)
+        partition = broker.lead(0, in_sync=False)
+        while partition.log.size < 2 * PUSH_BYTES:
+            partition.append(batch_of("x" * 10_000), NOW_MS)
+        broker.follow(0)
+        assert sum(await received(broker, 15)) == pytest.approx(PUSH_BYTES + 15 * RATE, rel=0.05)
 
     run(scenario())
 

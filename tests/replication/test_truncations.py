@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from peer_fixture import FollowerFixture
 from raw_batches import NOW_MS
-from replica_fixture import ME, ReplicaFixture, housekeeping_of
+from replica_fixture import ME, TOPIC_ID, ReplicaFixture, housekeeping_of
 from transactions import PRODUCER, decide, write
 from virtual_time import run
 
@@ -18,6 +18,7 @@ from cordwood.replication.log_repair import truncation_at_damage
 from cordwood.replication.truncation import PRODUCERS_ON_LOOP_MAX, Truncations, truncation_to
 from cordwood.storage.batch import check, stamp
 from cordwood.storage.errors import LostTail, TruncationUnsynced
+from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.producers import Producers
 
 PARTITIONS = 200
@@ -337,6 +338,23 @@ def test_the_checkpoint_of_many_producers_before_a_truncation_is_not_made_on_the
         assert await truncating
         assert cut.state is not None
         assert len(Producers.decode(cut.state.producers.encode())) == count
+
+    run(scenario())
+
+
+def test_a_log_that_begins_after_the_end_of_its_truncation_by_now_stays_as_it_is() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        await broker.produce_and_flush("a", "b", "c")
+        partition = broker.partition()
+        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+        truncating = asyncio.ensure_future(Truncations().truncate(truncation_to(partition, 1, lambda: True)))
+        await asyncio.sleep(0.005)
+        partition.log.raise_log_start(2)
+        assert not await truncating
+        assert (partition.log.log_start, partition.log.log_end, partition.is_offline) == (2, 3, False)
+        broker.restart()
+        assert broker.directories[0].flushed_offsets.get(TOPIC_ID, 0) == FlushedOffset(3, 0)
 
     run(scenario())
 

@@ -133,6 +133,37 @@ def test_flushed_records_that_are_gone_are_named_and_their_offsets_never_given_a
         log.read(1)
 
 
+def test_flushed_records_that_rotted_up_to_the_end_are_named_once_and_keep_their_offsets(log: LogFixture) -> None:
+    log.append("a", "b", "c", "d").flush()
+    for number in range(1, 4):
+        log.disk.flip(log.path(0), number * 69 + HEADER_BYTES + 5, 0)
+    log.kill().reopen()
+    assert [damaged.position for damaged in log.damage] == [69]
+    assert log.append("e").end == 5
+    assert [(segment.base_offset, segment.end_offset) for segment in log.log.segments] == [(0, 4), (4, 5)]
+
+
+def test_a_batch_at_the_recovery_point_counts_once_though_the_index_is_lost(log: LogFixture) -> None:
+    log.send(0, "a", transactional=True)
+    log.send(1, "b", transactional=True)
+    log.abort()
+    for sequence in (2, 3):
+        log.send(sequence, "c")
+    log.flush().checkpoint()
+    producers, aborted = dict(log.log.producers), log.aborted()
+    log.disk.remove(log.path(0, "index"))
+    log.kill().reopen()
+    assert (dict(log.log.producers), log.aborted()) == (producers, aborted)
+
+
+def test_no_append_goes_to_a_last_segment_that_the_manifest_lists(log: LogFixture) -> None:
+    log.append("a").flush().append(LARGE).checkpoint().truncate(1).reopen()
+    assert (log.bases, log.end) == ([0], 1)
+    # The time by which a segment is full does not help: this record has none.
+    log.append("b", timestamp=-1).flush().power_cut(keep=0).reopen()
+    assert (log.bases, log.values(), log.damage) == ([0, 1], ["a", "b"], [])
+
+
 def test_a_whole_segment_that_is_gone_is_named(log: LogFixture) -> None:
     log.append(*MANY).flush()
     first, second, third = log.bases[:3]

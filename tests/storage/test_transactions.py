@@ -247,6 +247,14 @@ def test_the_bound_of_producers_leaves_ongoing_transactions(log: LogFixture) -> 
     assert 1 not in known
 
 
+def test_records_that_replace_a_truncated_transaction_are_stable(log: LogFixture) -> None:
+    log.append("a")
+    send(log, 0)
+    assert log.last_stable() == 1
+    log.truncate(1).append("b")
+    assert log.last_stable() == 2
+
+
 def test_a_truncation_of_a_marker_makes_its_transaction_ongoing_again(log: LogFixture) -> None:
     send(log, 0)
     log.abort(epoch=1, coordinator_epoch=4)
@@ -478,6 +486,8 @@ def test_the_checkpoint_of_a_log_without_transactions_has_the_version_before(log
     log.kill().reopen()
     assert (log.damage, log.aborted(), log.send(0, "a", producer=3).is_duplicate) == ([], [], True)
     send(log, 0)
+    log.flush().checkpoint()
+    assert version(log) == 3
     log.abort()
     log.flush().checkpoint()
     assert version(log) == 3

@@ -58,9 +58,11 @@ def _bytes_of(chunk: Chunk) -> bytes:
 class LeaderFixture(ReplicaFixture):
     """A leader with one follower's connection. The test sends the follower's frames."""
 
-    def __init__(self, config: LogConfig | None = None) -> None:
+    def __init__(
+        self, config: LogConfig | None = None, catchup_bytes_per_second: int = CATCHUP_BYTES_PER_SECOND
+    ) -> None:
         super().__init__(config)
-        limits = FollowerLimits(CATCHUP_BYTES_PER_SECOND)
+        limits = FollowerLimits(catchup_bytes_per_second)
         self.throttle = limits.throttle
         self.follower_connections = FollowerConnections(self.replicas, self.end_of_tick, limits, lambda _: None)
         self.channel = RecordingChannel()

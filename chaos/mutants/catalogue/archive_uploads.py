@@ -201,4 +201,13 @@ MUTANTS = (
         "A topic is never archived, and its disk fills up.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "the-archive-start-goes-back",
+        "archive/manifest.py",
+        "log_start=max(archive.log_start, below)",
+        "log_start=below",
+        "The log start of an archive never goes back.",
+        "A log that is restored from the archive has deleted records again.",
+        Scenario.BROKERS,
+    ),
 )

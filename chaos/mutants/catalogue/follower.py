@@ -152,4 +152,39 @@ MUTANTS = (
         "DeleteRecords waits for the next record.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "followers-do-not-report-their-start",
+        "replication/partition.py",
+        "        elif self.following is not None:\n            self.following.log_start_flushed()\n",
+        "",
+        "A follower reports its log start once that is on its disk (KIP-107).",
+        "DeleteRecords is never answered.",
+    ),
+    Mutant(
+        "a-flushed-start-before-the-stream-is-lost",
+        "replication/follower_connection.py",
+        "                self._to_begin[stream_id] = waiting._replace(log_start=log_start)\n",
+        "                pass\n",
+        "What a follower reports before its stream begins counts as soon as it has begun.",
+        "A follower does not join the ISR, and DeleteRecords waits.",
+    ),
+    Mutant(
+        "former-streams-of-a-follower-go-on",
+        "replication/follower_connection.py",
+        (
+            "        for old in [other for other in leader.streams if other.connection is self]:\n"
+            "            self.forget(old)\n"
+        ),
+        "",
+        "A follower has one stream for a partition: the one that it asked for last.",
+        "A follower receives records twice.",
+    ),
+    Mutant(
+        "a-start-of-a-follower-is-not-checkpointed",
+        "replication/follower_role.py",
+        "            partition.context.start_moved(partition)\n",
+        "",
+        "A follower checkpoints a log start that its leader has raised.",
+        "DeleteRecords waits for the next checkpoint of each follower.",
+    ),
 )

@@ -168,4 +168,12 @@ MUTANTS = (
         "A client waits with a partition that has no error any more.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "catching-up-has-no-rate",
+        "replication/follower_connection.py",
+        "                self._catchup.charge(size)\n",
+        "",
+        "A replica outside the ISR is copied at replica.catchup.max.bytes.per.second.",
+        "Replicas that catch up take the network and the disks of those in sync.",
+    ),
 )

@@ -114,4 +114,13 @@ MUTANTS = (
         "A flipped bit in the epoch of a flushed batch is not noticed.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "truncations-after-retention",
+        "replication/truncation.py",
+        "(truncation.is_full or truncation.end >= partition.log.local_start)",
+        "True",
+        "A truncation whose end was removed meanwhile is not made.",
+        "The replica fails by a broken invariant.",
+        Scenario.REPLICAS,
+    ),
 )

@@ -300,4 +300,22 @@ MUTANTS = (
         "A client sees a last stable offset that a new leader does not know yet, and later a lower one.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "the-end-of-transactions-is-that-of-their-markers",
+        "storage/producers.py",
+        "        self.transactions.end = end_offset\n",
+        "",
+        "The end of the transactions includes those that no marker has ended.",
+        "A checkpoint has no transactions, and an unclean truncation does not read them again.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "a-truncation-does-not-move-the-stable-offset",
+        "storage/transactions.py",
+        "        self._unstable = (-1, None)\n        self._set_ongoing(",
+        "        self._set_ongoing(",
+        "The last stable offset is determined anew after a truncation.",
+        "A consumer with read_committed waits forever.",
+        Scenario.LOGS,
+    ),
 )
