@@ -67,7 +67,7 @@ def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:
 
 def served_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
     """Return `of_each` requests of every version that our broker serves."""
-    served = {(int(module.KEY), version) for module in HANDLERS for version in module.VERSIONS}
+    served = {(int(handler.key), version) for handler in HANDLERS for version in handler.versions}
     writable = [api for api in api_versions(known_apis()) if api in served]
     return [wild_request(rng, *api) for api in writable for _ in range(of_each)]
 

@@ -15,6 +15,7 @@ from cordwood.cluster.broker.broker import Broker
 from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.kafka.registry import load_handlers
 from cordwood.storage.disk import sync_directory
 
 DATA = "/data"
@@ -22,6 +23,9 @@ KAFKA_PORT, RAFT_PORT = 9092, 9093
 BEGAN_MS = 1_700_000_000_000
 DESCRIPTORS_MAX = 1 << 16
 """Open file limit of each broker. BEGAN_MS is the wall clock, in milliseconds, at the start of the run."""
+
+# A run must not depend on those before it in the same process.
+load_handlers()
 
 
 class SimulatedHost:

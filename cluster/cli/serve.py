@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cluster.cli import unused_libraries
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def serve(
     Settings come from the file, then from CORDWOOD_* in the environment (CORDWOOD_LOG_DIRS is log.dirs), then from
     --set. With none of them the broker listens on 127.0.0.1:9092 and keeps its data in ./cordwood-data.
     """
+    unused_libraries.leave_out()
     settings = settings_of(config, overrides)
     users = first_users_of(add_scram or [])
     if processes > 1:

@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.connection import SASL_APIS, Connection
 from cordwood.cluster.kafka.handlers import api_versions
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
-from cordwood.cluster.kafka.registry import HANDLERS, OWN_HANDLERS, items_max_of
+from cordwood.cluster.kafka.registry import HANDLERS, OWN_HANDLERS, Handler, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.security.authorizer import acts_as_broker
@@ -100,8 +100,10 @@ class Dispatcher:
         self._services, self._follower_connections, self._measures = services, follower_connections, measures
         self._throttle = services.throttle
         self._fast_path = fast_path
-        served = (module for module in (*HANDLERS, *OWN_HANDLERS) if module.KEY not in fast_path)
-        self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in served}
+        served = [handler for handler in (*HANDLERS, *OWN_HANDLERS) if handler.key not in fast_path]
+        self._handlers: dict[int, Handler] = {handler.key: handler for handler in served}
+        self._apis: dict[int, Api] = {handler.key: Api.of(handler.load()) for handler in served if handler.is_loaded}
+        """Those that are imported; `_load` adds the others."""
         self._tasks = Tasks()
 
     def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
@@ -158,11 +160,11 @@ class Dispatcher:
         connection.close(f"a malformed request{_origin(head)}: {malformed}")
 
     def _dispatch(self, head: RequestHead, frame: memoryview, connection: Connection, slot: Slot) -> None:
-        api = self._apis.get(head.api_key)
+        handler = self._handlers.get(head.api_key)
         if head.api_key == ApiKey.API_VERSIONS and head.version not in api_versions.VERSIONS:
             slot.fill([api_versions.unsupported(head.correlation_id, self._services.served_apis)])
             return
-        if api is None or head.version not in api.versions:
+        if handler is None or head.version not in handler.versions:
             raise Malformed(f"API {head.api_key} in version {head.version}, which is not supported")
         if connection.authenticator is not None and head.api_key in SASL_APIS:
             connection.authenticator.handle(head, frame, slot)
@@ -181,11 +183,12 @@ class Dispatcher:
             connection.identity,
             connection.software,
         )
-        self._start(partial(self._answer, api, head, connection.keep(frame), call, slot), head, connection)
+        self._start(partial(self._answer, handler, head, connection.keep(frame), call, slot), head, connection)
 
-    async def _answer(self, api: Api, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
+    async def _answer(self, handler: Handler, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
         turns = self._services.turns
         try:
+            api = self._apis.get(handler.key) or await self._load(handler)
             request = await turns.run(api.decoding(head, frame))
             if head.api_key == ApiKey.API_VERSIONS and request.client_software_name:
                 slot.connection.software = request.client_software_name, request.client_software_version
@@ -202,6 +205,11 @@ class Dispatcher:
         finally:
             # The request may refer to the frame until it is answered (`LazyItems`).
             slot.connection.thaw(shrinks=True)
+
+    async def _load(self, handler: Handler) -> Api:
+        """Import a handler at the first request of its API, in a thread: it would hold the event loop."""
+        api = self._apis[handler.key] = Api.of(await self._services.run_blocking(handler.load))
+        return api
 
     def _start(self, work: Work, head: RequestHead, connection: Connection) -> None:
         """Handle a request in a task. If the task fails, its connection is closed."""

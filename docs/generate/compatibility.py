@@ -94,7 +94,7 @@ def kafka_apis() -> dict[str, tuple[int, int]]:
 
 
 def served_names() -> set[str]:
-    return {_name(module) for module in HANDLERS}
+    return {_name(handler.load()) for handler in HANDLERS}
 
 
 def _request_name(package: str, version: int) -> str | None:
@@ -128,7 +128,7 @@ def _lines() -> Iterator[str]:
 
 def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
     advertised = {api.key: api.oldest for api in served_apis()}
-    for module in sorted(HANDLERS, key=lambda module: int(module.KEY)):
+    for module in (handler.load() for handler in sorted(HANDLERS, key=lambda handler: int(handler.key))):
         purpose, *differences = (inspect.getdoc(module) or "").split("\n\n")
         name, what = _name(module), purpose.partition(": ")[2]
         oldest, newest = module.VERSIONS[0], module.VERSIONS[-1]

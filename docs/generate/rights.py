@@ -40,8 +40,8 @@ def page() -> str:
     """The whole page, as Markdown."""
     rows = (
         row
-        for module in sorted((*HANDLERS, *OWN_HANDLERS), key=lambda module: int(module.KEY))
-        for row in _rows(module)
+        for handler in sorted((*HANDLERS, *OWN_HANDLERS), key=lambda handler: int(handler.key))
+        for row in _rows(handler.load())
     )
     table = pages.table(("API", "Right", "When"), rows)
     note = pages.heading_note("the handlers in cluster/kafka/handlers")

@@ -32,7 +32,7 @@ PLANTED_MB = 200
 FLOOD_S, SHORT_FLOOD_S = 120.0, 10.0
 BLAMED_S_MAX = 5.0
 """Ten times the bound of a flood on a machine of its own: other tests share this machine."""
-EVERY_API = {int(module.KEY) for module in HANDLERS}
+EVERY_API = {int(handler.key) for handler in HANDLERS}
 
 
 def test_the_same_seed_draws_the_same_request() -> None:

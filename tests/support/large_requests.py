@@ -106,7 +106,7 @@ def large_requests(items: int) -> list[LargeRequest]:
     """Return requests for every served API in its oldest and newest version, with fewer items if its limit is lower."""
     return [
         LargeRequest(api, version, array, min(items, items_max), is_same, is_empty)
-        for api in HANDLERS
+        for api in (handler.load() for handler in HANDLERS)
         for version in dict.fromkeys((api.VERSIONS[0], api.VERSIONS[-1]))
         for arrays in [list(arrays_of(load_request_schema(api.KEY, version)))]
         for array in arrays

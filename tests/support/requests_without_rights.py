@@ -34,7 +34,7 @@ from cordwood.cluster.kafka.rights import (
 )
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
 
-MODULES = {module.KEY: module for module in HANDLERS}
+MODULES = {handler.key: handler.load() for handler in HANDLERS}
 
 
 def codes_in(message: Any) -> Iterator[ErrorCode]:

@@ -54,8 +54,6 @@ from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 KEY, VERSIONS = ApiKey.PRODUCE, range(3, 14)
 RIGHTS: Rights = (Right(WRITE, TOPIC), Right(WRITE, TRANSACTIONAL_ID, "for transactional batches"))
 ITEMS_MAX = produce_request.ITEMS_MAX
-ADVERTISED_FROM = 0
-"""librdkafka sends uncompressed to brokers that do not advertise Produce from 0 (KAFKA-18659); 0-2 are refused."""
 
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 BYTES_PER_STEP = 256 << 10

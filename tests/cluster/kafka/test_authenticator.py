@@ -79,7 +79,7 @@ def test_a_raw_message_may_be_shorter_than_a_request_header() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("api", sorted({int(module.KEY) for module in HANDLERS} - {17, 18}))
+@pytest.mark.parametrize("api", sorted({int(handler.key) for handler in HANDLERS} - {17, 18}))
 def test_nothing_else_is_handled_before_authentication(api: int) -> None:
     async def story(broker: SaslFixture) -> None:
         fresh, shaken = broker.stranger(), broker.stranger()

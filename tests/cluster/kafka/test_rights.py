@@ -22,7 +22,6 @@ from request_of_each_api import (
 from requests_without_rights import MODULES, SUFFICIENT, Grant, codes_in, refused_in, texts_in
 
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.registry import HANDLERS
 from cordwood.cluster.kafka.rights import (
     ALTER,
     CLUSTER,
@@ -44,7 +43,7 @@ from cordwood.cluster.security.authorizer import OPERATIONS_ON
 
 TOKEN_KEY = {"delegation_token_secret_key": "a long random text"}
 CLIENT = dataclasses.replace(ALICE, mechanism="SCRAM-SHA-256")
-KEYS = [pytest.param(module.KEY, id=module.KEY.name) for module in HANDLERS]
+KEYS = [pytest.param(key, id=key.name) for key in MODULES]
 
 
 async def with_state(broker: ClosedBroker) -> UUID:
@@ -75,7 +74,7 @@ def acl_of(operation: AclOperation, resource: AclResource, name: str = "") -> Ac
 
 def test_every_api_has_rights_and_a_request_here() -> None:
     assert set(cases(FLIGHTS, UUID(int=1))) == set(MODULES)
-    for module in HANDLERS:
+    for module in MODULES.values():
         assert all(isinstance(right, Right) for right in module.RIGHTS), module.KEY.name
         # Kafka asks for DELETE on the cluster, which an ACL gives only with ALL.
         given = [right for right in module.RIGHTS if (right.operation, right.resource) != (DELETE, CLUSTER)]
@@ -147,7 +146,7 @@ def granted(api: ApiKey, rights: set[Grant]) -> list[Acl]:
 
 
 def test_the_declared_rights_are_the_required_ones() -> None:
-    for module in HANDLERS:
+    for module in MODULES.values():
         required = {grant for case in SUFFICIENT.get(module.KEY, []) for rights in case for grant in rights}
         declared = {(right.operation, right.resource) for right in module.RIGHTS}
         alternative = {(WRITE, TOPIC)} if module.KEY is ApiKey.INIT_PRODUCER_ID else set()
