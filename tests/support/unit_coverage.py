@@ -25,8 +25,13 @@ LEFT_OUT = (
     *("tests/docs/*", "tests/test_*.py"),
     *("*/test_any_*.py", "*/test_log_against_a_list.py", "*/test_repetition.py"),
     *("*/test_repairs.py", "*/test_mirror_repair.py", "*/test_flipped_bits.py"),
+    *("*/test_large_*.py", "*/test_admission.py", "*/test_portions.py", "*/test_lazy_arrays.py", "*/test_gaps.py"),
+    *("*/test_persistent_map.py", "*/raft/test_voters.py", "*/raft/test_lacking_resources.py"),
 )
-"""Tests of pages and of the test run, and tests of hundreds of random cases or flipped bits, which a tracer slows."""
+"""Tests of pages and of the test run, and those whose many cases, items or simulated minutes a tracer slows tenfold.
+
+Shorter tests go through the same code.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
