@@ -252,6 +252,28 @@ def test_a_power_cut_may_take_the_end_of_a_copy_that_does_not_count(*, is_commit
     run(scenario())
 
 
+def test_the_mark_of_an_earlier_move_does_not_outweigh_the_copy_that_took_over() -> None:
+    """The mark stays if its removal lacked resources. The former copy is there until the delete delay has passed."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk(random.Random(1))
+        broker = MovingBroker(disk, delete_delay_s=60.0)
+        partition = broker.open()
+        await broker.load(30, "before")
+        await broker.settled()
+        commit(disk, partition.log.directory, "/data-a/moves")
+        broker.moves.move(partition, broker.directories[1])
+        await broker.settled()
+        await broker.load(10, "after")
+        await broker.settled()
+        disk.kill()
+        again = MovingBroker(disk)
+        assert again.open(2).directory is again.directories[1]
+        assert again.values() == broker.acknowledged
+
+    run(scenario())
+
+
 def test_a_replica_moves_back_once_its_former_files_are_gone() -> None:
     async def scenario() -> None:
         broker = MovingBroker(SimulatedDisk(random.Random(1)))

@@ -132,4 +132,13 @@ MUTANTS = (
         LOST,
         Scenario.BROKERS,
     ),
+    Mutant(
+        "a-copy-counts-with-its-old-mark",
+        "replication/replica_moves.py",
+        "            await source.run_blocking(remove_mark, source.disk, from_path)\n",
+        "",
+        "A replica has the mark of a move in one log directory at most (disk rule 9).",
+        "A restart takes the former copy, and acknowledged records are missing.",
+        Scenario.BROKERS,
+    ),
 )
