@@ -56,7 +56,7 @@ def sim(*options: str, source: Path = SOURCE, hash_seed: str = "0") -> Ended:
 
 
 def test_two_processes_run_a_seed_alike_to_the_last_byte() -> None:
-    one, other = (sim("--seed", "3", "--seconds", "8", hash_seed=hash_seed) for hash_seed in ("1", "77"))
+    one, other = (sim("--seed", "3", "--seconds", "4", hash_seed=hash_seed) for hash_seed in ("1", "77"))
     for ended in (one, other):
         for name in OF_THE_WALL_CLOCK:
             assert ended.verdict.pop(name) > 0
@@ -80,11 +80,6 @@ def test_healthy_code_breaks_no_promise(seed: int) -> None:
 def test_a_new_leader_returns_no_watermark_that_is_a_step_back() -> None:
     """Seed 100: a new leader below min.insync.replicas must not answer with the high watermark it had as a follower."""
     assert run_seed(100, 30.0).findings == ()
-
-
-def test_a_request_that_was_delayed_while_its_broker_loaded_the_transaction_again_does_not_end_it() -> None:
-    """Seed 104: a version 1 EndTxn on an older connection committed a transaction that its client had just begun."""
-    assert run_seed(104, 30.0).findings == ()
 
 
 def test_a_fault_that_is_left_out_does_not_strike() -> None:
