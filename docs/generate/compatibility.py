@@ -43,8 +43,8 @@ _INTRODUCTION = """\
 Every Kafka client that supports Kafka 2.1 or newer works: the tests run librdkafka (and kcat), kafka-python, aiokafka
 and franz-go. `make compat` runs kafka-python's own test suite, and tests of groups and transactions from franz-go and
 from Kafka with Java clients of both versions of the protocol. It runs an application of Kafka Streams with
-`exactly_once_v2`, kills its instances and the brokers, and checks each of its results. Clients negotiate the version of
-each API with ApiVersions.
+`exactly_once_v2` and exactly-once connectors of Kafka Connect, kills their processes and the brokers, and checks each
+result. Clients negotiate the version of each API with ApiVersions.
 
 The column "Kafka" has the versions in the message definitions of Kafka 4. The number after a name is the API key.
 """

@@ -15,18 +15,21 @@ TOOL_LIMIT_S = 60.0
 
 
 class JavaTools:
-    """The classes of `kafka-tools` and `kafka.admin` in one version, with the client of that version."""
+    """The classes of some of Kafka's jars in one version, with the client of that version."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(
+        self, version: str, artifacts: Sequence[str] = ("kafka-tools", "kafka_2.13"), name: str = "kafka"
+    ) -> None:
         self.version = version
-        self.jars = CACHE / f"kafka-{version}"
+        self.jars = CACHE / f"{name}-{version}"
+        self._artifacts = artifacts
 
     def fetch(self) -> None:
         """Fetch the jars. Raises Unmet."""
         if shutil.which("java") is None:
             raise Unmet(Requirement.MAVEN, "there is no Java here")
         try:
-            wanted = [("org.apache.kafka", name, self.version) for name in ("kafka-tools", "kafka_2.13")]
+            wanted = [("org.apache.kafka", name, self.version) for name in self._artifacts]
             fetch_jars("The suite", wanted, self.jars)
         except CannotRun as reason:
             raise Unmet(Requirement.MAVEN, str(reason)) from None

@@ -8,21 +8,18 @@ import contextlib
 import shutil
 import subprocess
 import time
-import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from brokers import QUIET, Brokers
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from java_tools import TOOL_LIMIT_S, JavaTools
-from requirements import Requirement
-from suite import CACHE, HERE, Suite, Unmet
-from suite_verdict import Outcomes
+from kafka_tools_suite import KafkaTools, Scenario
+from suite import HERE
 
-from cordwood.bench.maven import fetch_jars
-from cordwood.bench.systems import CannotRun
 from cordwood.chaos.live.process import wait_for
 
 PROGRAM = HERE / "streams" / "WordCounts.java"
@@ -37,12 +34,12 @@ COUNTED_S, ANSWER_S, STOP_S = 120.0, 30.0, 30.0
 class WordCount:
     """The application: its topics, its instances, and what it should have counted so far."""
 
-    def __init__(self, jars: Path, tools: JavaTools, brokers: Brokers, place: Path) -> None:
+    def __init__(self, tools: JavaTools, brokers: Brokers, place: Path) -> None:
         self.name = f"{place.name}-{tools.version}"
         self.lines, self.counts, self.counts_of_minutes = (
             f"{self.name}-{part}" for part in ("lines", "counts", "minutes")
         )
-        self._jars, self._tools, self._brokers, self._place = jars, tools, brokers, place
+        self._tools, self._brokers, self._place = tools, brokers, place
         self._instances: dict[str, subprocess.Popen[bytes]] = {}
         self._expected: dict[str, Counter[str]] = {self.counts: Counter(), self.counts_of_minutes: Counter()}
         self._sent, self._first_ms = 0, int(time.time() - AGO_S) // 60 * 60_000
@@ -67,7 +64,7 @@ class WordCount:
     def start(self, name: str) -> None:
         """Start an instance with its own states."""
         words = (self._brokers.bootstrap, self.name, self.lines, *self._expected, str(self._states(name)))
-        command = ["java", "-Xmx256m", "-cp", f"{self._jars}/*", str(PROGRAM), *words, str(self._brokers.count)]
+        command = ["java", "-Xmx256m", "-cp", f"{self._tools.jars}/*", str(PROGRAM), *words, str(self._brokers.count)]
         with (self._place / f"{name}.log").open("ab") as log:
             self._instances[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -134,19 +131,20 @@ class WordCount:
 
 
 @contextlib.contextmanager
-def _running(count: WordCount) -> Iterator[None]:
+def _running(tools: JavaTools, brokers: Brokers, place: Path) -> Iterator[WordCount]:
+    count = WordCount(tools, brokers, place)
     count.send()
     count.start("a")
     count.start("b")
     try:
-        yield
+        yield count
     finally:
         count.stop()
 
 
-def instances_are_killed(count: WordCount, _brokers: Brokers) -> None:
+def instances_are_killed(tools: JavaTools, brokers: Brokers, place: Path) -> None:
     """Kill each of two instances while they count, and start it again: it restores its states from the changelogs."""
-    with _running(count):
+    with _running(tools, brokers, place) as count:
         count.await_all()
         for name in ("a", "b"):
             count.send()
@@ -156,9 +154,9 @@ def instances_are_killed(count: WordCount, _brokers: Brokers) -> None:
             count.await_all()
 
 
-def brokers_are_killed(count: WordCount, brokers: Brokers) -> None:
+def brokers_are_killed(tools: JavaTools, brokers: Brokers, place: Path) -> None:
     """Kill and start each broker in turn, with lines to count meanwhile."""
-    with _running(count):
+    with _running(tools, brokers, place) as count:
         count.await_all()
         for at in range(brokers.count):
             count.send()
@@ -167,9 +165,9 @@ def brokers_are_killed(count: WordCount, brokers: Brokers) -> None:
             count.await_all()
 
 
-def an_application_is_reset(count: WordCount, _brokers: Brokers) -> None:
+def an_application_is_reset(tools: JavaTools, brokers: Brokers, place: Path) -> None:
     """Reset the application once it has stopped: it counts all lines again."""
-    with _running(count):
+    with _running(tools, brokers, place) as count:
         count.await_all()
     assert count.internal_topics()
     count.reset()
@@ -181,45 +179,15 @@ def an_application_is_reset(count: WordCount, _brokers: Brokers) -> None:
         count.stop()
 
 
-SCENARIOS: Mapping[str, Callable[[WordCount, Brokers], None]] = {
-    "instances_killed": instances_are_killed,
-    "brokers_killed": brokers_are_killed,
-    "reset": an_application_is_reset,
-}
-
-
-class KafkaStreams(Suite):
+class KafkaStreams(KafkaTools):
     """The scenarios with one version of Kafka Streams; `words` select scenarios."""
 
     name = "kafka_streams"
+    scenarios: ClassVar[Mapping[str, Scenario]] = {
+        "instances_killed": instances_are_killed,
+        "brokers_killed": brokers_are_killed,
+        "reset": an_application_is_reset,
+    }
 
     def __init__(self, version: str) -> None:
-        self.version = version
-        self._tools = JavaTools(version)
-        self._jars = CACHE / f"kafka-streams-{version}"
-
-    def prepare(self) -> None:
-        self._tools.fetch()
-        artifacts = [("org.apache.kafka", "kafka-streams", self.version), ("org.slf4j", "slf4j-simple", "1.7.36")]
-        try:
-            fetch_jars("The suite", artifacts, self._jars)
-        except CannotRun as reason:
-            raise Unmet(Requirement.MAVEN, str(reason)) from None
-
-    def run(self, brokers: Brokers, place: Path, output: Path, words: Sequence[str]) -> Outcomes:
-        outcomes: Outcomes = {}
-        for name, scenario in SCENARIOS.items():
-            if words and name not in words:
-                continue
-            directory = place / name
-            directory.mkdir()
-            try:
-                scenario(WordCount(self._jars, self._tools, brokers, directory), brokers)
-                outcomes[name] = "passed"
-            except Exception:
-                outcomes[name] = "failed"
-                with output.open("a") as log:
-                    log.write(f"==> {name}\n{traceback.format_exc()}")
-                    for path in sorted(directory.glob("*.log")):
-                        log.write(f"==> {name}: {path.name}\n{path.read_text(errors='replace')}")
-        return outcomes
+        super().__init__(version, JavaTools(version, ("kafka-tools", "kafka-streams"), self.name.replace("_", "-")))

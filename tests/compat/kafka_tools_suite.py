@@ -37,9 +37,9 @@ class KafkaTools(Suite):
     name = "kafka_tools"
     scenarios: Mapping[str, Scenario] = SCENARIOS
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, tools: JavaTools | None = None) -> None:
         self.version = version
-        self._tools = JavaTools(version)
+        self._tools = tools or JavaTools(version)
 
     def prepare(self) -> None:
         self._tools.fetch()
@@ -58,6 +58,6 @@ class KafkaTools(Suite):
                 outcomes[name] = "failed"
                 with output.open("a") as log:
                     log.write(f"==> {name}\n{traceback.format_exc()}")
-                    for path in sorted(directory.iterdir()):
+                    for path in sorted(filter(Path.is_file, directory.iterdir())):
                         log.write(f"==> {name}: {path.name}\n{path.read_text(errors='replace')}")
         return outcomes

@@ -18,6 +18,7 @@ from compaction_suites import KafkaLogStarts, Librdkafka
 from confluent_groups_suite import ConfluentGroups
 from franz_go_suite import FranzGo, FranzGoGroups
 from group_answers_suite import GroupAnswers
+from kafka_connect_suite import KafkaConnect
 from kafka_groups_suite import KafkaGroups
 from kafka_python_suite import KafkaPython
 from kafka_streams_suite import KafkaStreams
@@ -35,6 +36,7 @@ SUITES: Sequence[Suite] = (
     KafkaTools("3.9.2"),
     KafkaTools("4.3.1"),
     KafkaStreams("4.3.1"),
+    KafkaConnect("4.3.1"),
     KafkaLogStarts("4.3.1"),
     Librdkafka(),
     FranzGoGroups(),
