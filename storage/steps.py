@@ -1,12 +1,14 @@
 """Work in steps: a generator that yields after each step, so that other work may run in between."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from typing import Any, TypeVar
 
 ITEMS_PER_RUN = 128
 """Items that one step of `in_order` sorts."""
+ITEMS_PER_STEP = 8
+"""Items with little work each, such as a topic of a subscription, that one step handles."""
 
 _T = TypeVar("_T")
 _Item = TypeVar("_Item")
@@ -60,6 +62,28 @@ def in_order(items: Iterable[_Item], key: Callable[[_Item], Any]) -> Steps[list[
         runs.append(sorted(run, key=key))
         yield
     return (yield from kept(merge(*runs, key=key)))
+
+
+def portions(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield the items in lists of at most ITEMS_PER_STEP, each for one step."""
+    rest = iter(items)
+    while portion := list(islice(rest, ITEMS_PER_STEP)):
+        yield portion
+
+
+def same_items(one: Mapping[_Item, object], other: Mapping[_Item, object]) -> Steps[bool]:
+    """Return whether two mappings are equal, in steps."""
+    if one is other:
+        return True
+    if len(one) != len(other):
+        return False
+    for portion in portions(one.items()):
+        for key, value in portion:
+            known = other.get(key)
+            if known is not value and known != value:
+                return False
+        yield
+    return True
 
 
 def kept(items: Iterable[_Item]) -> Steps[list[_Item]]:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, Join, Leaver, RequestId, Sync
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 
 
@@ -64,8 +65,8 @@ class AnyGroup(ABC):
         """The topics that the members read; None if they are unknown."""
 
     @abstractmethod
-    def take_effects(self) -> list[Effect]:
-        """Return the effects to execute, in order, and clear them."""
+    def take_effects(self) -> Steps[list[Effect]]:
+        """Handle what has come, and return the effects to execute, in order. The state changes in these steps only."""
 
     @abstractmethod
     def next_deadline(self) -> int | None:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.coordination.shard import Content
-from cordwood.storage.steps import Steps, at_once, in_order
+from cordwood.storage.steps import Steps, in_order
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -55,17 +55,15 @@ class ChangedRecords(Generic[KeyT]):
         """Yield the encoded keys of all records in the log, in the order of their first writes."""
         return (self._encode_key(self._group_id, key) for key in list(self.in_log))
 
-    def take(self, value_of: Callable[[KeyT], bytes | None]) -> tuple[Content, ...]:
-        """Return the records to write, and forget that they changed."""
-        return at_once(self.take_in_steps(value_of)) if self._changed else ()
-
-    def take_in_steps(self, value_of: Callable[[KeyT], bytes | None]) -> Steps[tuple[Content, ...]]:
+    def take(self, value_of: Callable[[KeyT], Steps[bytes | None]]) -> Steps[tuple[Content, ...]]:
         """Return the records to write, and forget that they changed. Nothing may change between the steps."""
+        if not self._changed:
+            return ()
         changed = list(self._changed)
         self._changed.clear()
         values: dict[KeyT, bytes | None] = {}
         for key in changed:
-            values[key] = value_of(key)
+            values[key] = yield from value_of(key)
             yield
         gone = [key for key, value in values.items() if value is None and key in self.in_log]
         gone.sort(key=self._order, reverse=True)

@@ -49,7 +49,7 @@ class ConsumerGroups:
         if CONSUMER not in settings.protocols:
             raise Refused(ErrorCode.unsupported_version)
         check_heartbeat(group_id, request, settings.consumer_assignors)
-        await self._effect_runner.converted(self._state_store.find(group_id), group_id)
+        await self._effect_runner.settled(self._state_store.find(group_id), group_id)
         if request.member_epoch == JOIN_EPOCH:
             shard = await self._state_store.find_or_create(group_id)
             group = await self._opened(shard, group_id)

@@ -116,7 +116,7 @@ class GroupCoordinator:
     async def join(self, group_id: str, request: Join) -> JoinReply:
         """Return the reply when the group's next generation begins. Raises Refused for a join that no group accepts."""
         self._check_join(group_id, request)
-        await self._converted(group_id)
+        await self._settled(group_id)
         if request.member_id == NO_MEMBER:
             shard = await self._state_store.find_or_create(group_id)
             group = shard.open(group_id)
@@ -134,7 +134,7 @@ class GroupCoordinator:
 
     async def sync(self, group_id: str, request: Sync) -> SyncReply:
         """Return the reply when the leader's assignment is on disk."""
-        await self._converted(group_id)
+        await self._settled(group_id)
         found = self._find_classic(group_id)
         if found is None:
             return SyncReply(ErrorCode.unknown_member_id)
@@ -163,7 +163,7 @@ class GroupCoordinator:
         If no member is left, or in a consumer group, wait until that is on disk, or raise Refused. Otherwise the next
         coordinator would restore the leaver as a member, and other members would wait for it.
         """
-        await self._converted(group_id)
+        await self._settled(group_id)
         found = self._find_classic(group_id)
         if found is None:
             return [ErrorCode.unknown_member_id for _ in leavers]
@@ -256,6 +256,7 @@ class GroupCoordinator:
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group and its offsets, or share states. Raises Refused if it has members or does not exist."""
+        await self._effect_runner.settled(self._state_store.find(_checked(group_id)), group_id)
         shard, group = self._known(group_id)
         code = group.check_delete()
         if code is not ErrorCode.none:
@@ -291,11 +292,11 @@ class GroupCoordinator:
         if old.topics_by_id is not new.topics_by_id:
             self._state_store.follow()
         changes = list(changed_topics(old, new))
-        gone = [before.name for before, after in changes if after is None and before is not None]
+        gone = [before for before, after in changes if after is None and before is not None]
         if gone:
-            self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
+            self._tasks.spawn(self._removal.forget_topics(frozenset(topic.name for topic in gone)))
             for shard in self._state_store.shards:
-                self.shares.forget_topics(shard)
+                self.shares.forget_topics(shard, [topic.id for topic in gone])
         changed = frozenset(_changed_names(changes))
         if changed:
             for shard in self._state_store.shards:
@@ -375,14 +376,14 @@ class GroupCoordinator:
                 raise Refused(ErrorCode.invalid_commit_offset_size, refusal.message) from refusal
             raise
 
-    async def _converted(self, group_id: str) -> None:
-        """Wait while the group is converted: a request must not change it meanwhile. Raises Refused."""
+    async def _settled(self, group_id: str) -> None:
+        """Wait while the group changes in turns: a request must not change it meanwhile. Raises Refused."""
         shard = self._state_store.find(_checked(group_id, needs_name=True))
-        await self._effect_runner.converted(shard, group_id)
+        await self._effect_runner.settled(shard, group_id)
 
     async def _written(self, shard: Shard, group: AnyGroup) -> ErrorCode:
         """Wait until a group's latest change is written, also if it becomes one of another kind. Return the code."""
-        await self._effect_runner.converted(shard, group.group_id)
+        await self._effect_runner.settled(shard, group.group_id)
         if not self._state_store.holds(shard):
             return ErrorCode.not_coordinator
         return await self._effect_runner.written(shard.groups.get(group.group_id, group))

@@ -48,7 +48,7 @@ from cordwood.cluster.groups.share.state_requests import ShareStateRequests
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.resources.turns import FREE_STEPS, Turns
 from cordwood.replication.tasks import Tasks
-from cordwood.storage.steps import Steps, at_once
+from cordwood.storage.steps import Steps, at_once, some
 
 TICKS_PER_ITERATION_MAX = 50
 """Largest number of groups whose deadlines are handled in one event-loop iteration."""
@@ -136,8 +136,8 @@ class EffectRunner:
         self._writes_begun = 0
         self._encodings: dict[AnyGroup, asyncio.Future[None]] = {}
         """The end of the last encoding of each group whose record is being encoded in turns."""
-        self._conversions: dict[AnyGroup, asyncio.Future[None]] = {}
-        """The ends of the conversions in turns, by the group that is converted."""
+        self._busy: dict[AnyGroup, asyncio.Future[None]] = {}
+        """The groups that change in turns, each with the end of that. They take no requests meanwhile."""
 
     def now_ms(self) -> int:
         """Return the time by which groups count their deadlines."""
@@ -152,14 +152,56 @@ class EffectRunner:
         shard.groups.clear()
 
     def perform(self, shard: Shard, group: AnyGroup) -> None:
-        """Execute the group's effects, and set the timer for its next deadline.
+        """Have the group handle what has come, execute its effects, and set the timer for its next deadline.
 
-        Those of a group that is being converted follow when that is over.
+        What takes longer than some steps goes on in turns. A group that does so already handles the rest after that.
         """
-        if group in self._conversions:
+        if group in self._busy:
             return
-        for effect in group.take_effects():
+        steps = group.take_effects()
+        effects = some(steps, FREE_STEPS)
+        if effects is None:
+            self._drop_deadline(group)
+            self._busy[group] = self._loop.create_future()
+            self._tasks.spawn(self._perform_in_turns(shard, group, steps))
+        else:
+            self._execute(shard, group, effects)
+
+    async def change(self, group: AnyGroup, steps: Steps[_ReplyT]) -> _ReplyT:
+        """Change a group that is settled in turns. It handles nothing else meanwhile."""
+        self._drop_deadline(group)
+        self._busy[group] = self._loop.create_future()
+        try:
+            return await self._turns.run(steps)
+        finally:
+            self._busy.pop(group).set_result(None)
+
+    async def _perform_in_turns(self, shard: Shard, group: AnyGroup, steps: Steps[list[Effect]]) -> None:
+        try:
+            effects = await self._turns.run(steps)
+        finally:
+            self._busy.pop(group).set_result(None)
+        if shard.groups.get(group.group_id) is group:
+            self._execute(shard, group, effects)
+            # What has come meanwhile.
+            self.perform(shard, group)
+            return
+        # The shard was dropped meanwhile.
+        refusal = Refused(ErrorCode.not_coordinator)
+        self._refuse_waiting(group, refusal)
+        for effect in effects:
+            match effect:
+                case AppendRecords(answers=answers) | Convert(answers=answers):
+                    for answer in answers:
+                        self._refuse(answer, refusal)
+                case JoinAnswer() | SyncAnswer() | HeartbeatAnswer():
+                    self._refuse(effect, refusal)
+
+    def _execute(self, shard: Shard, group: AnyGroup, effects: Sequence[Effect]) -> None:
+        for effect in effects:
             self._perform(shard, group, effect)
+        if group in self._busy:
+            return
         if shard.groups.get(group.group_id) is not group:
             return
         if group.is_vacant and not shard.is_kept(group.group_id):
@@ -206,10 +248,10 @@ class EffectRunner:
         write = self._writes.get(group)
         return ErrorCode.none if write is None else (await asyncio.shield(write)).code
 
-    async def converted(self, shard: Shard | None, group_id: str) -> None:
-        """Wait until no group of this id is being converted in turns."""
-        while shard is not None and (group := shard.groups.get(group_id)) in self._conversions:
-            await asyncio.shield(self._conversions[group])
+    async def settled(self, shard: Shard | None, group_id: str) -> None:
+        """Wait until no group of this id changes in turns."""
+        while shard is not None and (group := shard.groups.get(group_id)) in self._busy:
+            await asyncio.shield(self._busy[group])
             # Thousands may have waited: all of them in one iteration would hold the event loop.
             await self._turns.turn()
 
@@ -294,7 +336,7 @@ class EffectRunner:
         steps = self._converted_in_steps(convert)
         if convert.is_large or group in self._writes:
             self._drop_deadline(group)
-            self._conversions[group] = self._loop.create_future()
+            self._busy[group] = self._loop.create_future()
             self._tasks.spawn(self._convert_in_turns(shard, group, convert, steps))
         else:
             self._become(shard, group, *at_once(steps))
@@ -307,7 +349,7 @@ class EffectRunner:
             await self.written(group)
             become, value = await self._turns.run(steps)
         finally:
-            self._conversions.pop(group).set_result(None)
+            self._busy.pop(group).set_result(None)
         if shard.groups.get(group.group_id) is group:
             self._become(shard, group, become, value)
             return
@@ -411,7 +453,7 @@ class EffectRunner:
     async def _compute_in_turns(self, shard: Shard, group: AnyGroup, compute: Compute, began: float) -> None:
         result = await self._turns.run(compute.steps())
         self.measures.assignments_s[group.kind].add(self._turns.now() - began)
-        await self.converted(shard, group.group_id)
+        await self.settled(shard, group.group_id)
         if shard.groups.get(group.group_id) is group:
             group.computed(compute, result, self.now_ms())
             self.perform(shard, group)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from cordwood.cluster.coordination.fields import FieldReader
 from cordwood.cluster.groups.any_group import AnyGroup
+from cordwood.storage.steps import Steps
 
 
 class GroupLoader(ABC):
@@ -14,7 +15,7 @@ class GroupLoader(ABC):
     """The versions of the keys of this kind's records."""
 
     @abstractmethod
-    def take(self, version: int, key: FieldReader, value: bytes) -> None:
+    def take(self, version: int, key: FieldReader, value: bytes) -> Steps[None]:
         """Take one record. `key` is read up to its version. Raises CorruptBatch."""
 
     @abstractmethod

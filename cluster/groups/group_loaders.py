@@ -12,6 +12,7 @@ from cordwood.cluster.groups.formats import GROUP_KEY, decode_group
 from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.group_loader import GroupLoader
 from cordwood.cluster.groups.share.loader import ShareLoader
+from cordwood.storage.steps import Steps
 
 
 class ClassicLoader(GroupLoader):
@@ -23,8 +24,9 @@ class ClassicLoader(GroupLoader):
         self._context = context
         self._records: list[tuple[str, bytes]] = []
 
-    def take(self, version: int, key: FieldReader, value: bytes) -> None:  # noqa: ARG002
+    def take(self, version: int, key: FieldReader, value: bytes) -> Steps[None]:  # noqa: ARG002
         self._records.append((key.string(), value))
+        yield
 
     def groups(self) -> Iterator[ClassicGroup | None]:
         for group_id, value in self._records:

@@ -27,6 +27,7 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.members import Member, Members
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX, GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.storage.steps import Steps
 
 
 class State(Enum):
@@ -106,9 +107,10 @@ class Rebalance(AnyGroup):
     def record_keys(self) -> Sequence[bytes]:
         return ()
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self) -> Steps[list[Effect]]:
         """Return the effects to execute, in order, and clear them."""
         effects, self.effects = self.effects, []
+        yield
         return effects
 
     @property

@@ -67,7 +67,7 @@ class Shard(CoordinatorShard):
                 self.offsets.put(key, decode_offset(value))
                 with_offsets[key.group_id] = None
             elif version in by_version:
-                by_version[version].take(version, fields, value)
+                yield from by_version[version].take(version, fields, value)
             yield
         for kind in kinds:
             for group in kind.groups():

@@ -1,6 +1,6 @@
 """Share groups of this broker: heartbeats and start offsets. A thin shell; `share/group.py` has the rules."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -10,7 +10,7 @@ from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.shard import Shard
-from cordwood.cluster.groups.share.exchange import ShareHeartbeat, SharePartitionId, check_heartbeat
+from cordwood.cluster.groups.share.exchange import ShareHeartbeat, SharePartitionId, StateStart, check_heartbeat
 from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.share.state_requests import ShareStateRequests, StateSummary
 from cordwood.cluster.groups.state_store import GroupStateStore
@@ -77,19 +77,22 @@ class ShareGroups:
             else:
                 wanted[partition], names[partition[0]] = offset, place.topic
         shard, group = await self._open(group_id)
+        await self._effect_runner.settled(shard, group_id)
         self._check_empty(shard, group)
         if not wanted:
             self._effect_runner.perform(shard, group)
             return outcomes
-        starts = group.begin_reset(wanted, names)
+        epoch = group.begin_reset(wanted, names)
         if self._context.topics().by_id is not topics.by_id:
             # A topic that was deleted during the turns was not yet known to the group then.
             group.forget_topics()
         await self._write(shard, group)
+        starts = {one: StateStart(epoch, offset) async for one, offset in self._turns.each(wanted.items())}
         refusals = await self._states.initialize(group_id, starts)
-        group.initialized([one for one in starts if one not in refusals], list(refusals), self._effect_runner.now_ms())
+        done = [one async for one in self._turns.each(starts) if one not in refusals]
+        group.initialized(done, list(refusals), self._effect_runner.now_ms())
         await self._write(shard, group)
-        for (topic_id, index), refusal in refusals.items():
+        async for (topic_id, index), refusal in self._turns.each(refusals.items()):
             outcomes[TopicPartition(names[topic_id], index)] = refusal
         return outcomes
 
@@ -99,29 +102,30 @@ class ShareGroups:
         self._check_empty(shard, group)
         by_name = self._context.topics().by_name
         outcomes: dict[str, Refused | None] = {}
-        for name in names:
+        async for name in self._turns.each(names):
             topic = by_name.get(name)
             outcomes[name] = None
             if topic is None:
                 outcomes[name] = _unknown()
-            elif topic.id not in group.states.topic_ids():
+            elif not group.states.has(topic.id):
                 outcomes[name] = Refused(ErrorCode.none, NOTHING_TO_DELETE)
         refusals = await self._delete(shard, group, [name for name, outcome in outcomes.items() if outcome is None])
         return outcomes | refusals
 
     async def delete_states(self, shard: Shard, group: ShareGroup) -> None:
         """Delete all share states of a group without members, which is then deleted itself. Raises Refused."""
-        names = [topic.name for topic in self._context.topics().by_id.values() if topic.id in group.states.topic_ids()]
+        by_id = self._context.topics().by_id
+        names = [by_id[known].name async for known in self._turns.each(group.states.topic_ids()) if known in by_id]
         refusals = await self._delete(shard, group, names)
         self._check_empty(shard, group)
         for refusal in refusals.values():
             raise refusal
 
-    def forget_topics(self, shard: Shard) -> None:
-        """Delete the share states of topics that do not exist any more."""
+    def forget_topics(self, shard: Shard, topic_ids: Collection[UUID] | None = None) -> None:
+        """Delete the share states of topics that were deleted: of these, or of all that do not exist any more."""
         for group in list(shard.groups.values()):
             if isinstance(group, ShareGroup):
-                group.forget_topics()
+                group.forget_topics(topic_ids)
                 self._effect_runner.perform(shard, group)
 
     async def _delete(self, shard: Shard, group: ShareGroup, names: Iterable[str]) -> dict[str, Refused]:
@@ -129,7 +133,9 @@ class ShareGroups:
         topics = self._topics(names)
         if not topics:
             return {}
-        partitions = group.begin_discard(topics)
+        await self._effect_runner.settled(shard, group.group_id)
+        self._check_empty(shard, group)
+        partitions = await self._effect_runner.change(group, group.begin_discard(topics))
         await self._write(shard, group)
         refused = await self._states.delete(group.group_id, partitions)
         by_id = {topic_id: refusal for (topic_id, _), refusal in refused.items()}
@@ -139,6 +145,7 @@ class ShareGroups:
 
     async def _write(self, shard: Shard, group: ShareGroup) -> None:
         self._effect_runner.perform(shard, group)
+        await self._effect_runner.settled(shard, group.group_id)
         code = await self._effect_runner.written(group)
         if code is not ErrorCode.none:
             raise Refused(code)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.cluster.coordination.fields import INT, SHORT, FieldReader, encode_compact_array, encode_tags
+from cordwood.storage.steps import ITEMS_PER_STEP, Steps, portions
 
 Partitions = Mapping[UUID, frozenset[int]]
 """Partitions by topic id, without empty sets. Never changed in place."""
@@ -35,34 +36,38 @@ def decode_target_epoch(value: bytes) -> int:
     return value_fields(value).int32()
 
 
-def encode_target(target: Partitions) -> bytes:
-    return VALUE_VERSION + encode_partitions(target) + NO_TAGS
+def encode_target(target: Partitions) -> Steps[bytes]:
+    return VALUE_VERSION + (yield from encode_partitions(target)) + NO_TAGS
 
 
-def decode_target(value: bytes) -> Partitions:
+def decode_target(value: bytes) -> Steps[Partitions]:
     """Raises CorruptBatch."""
-    return read_partitions(value_fields(value))
+    return (yield from read_partitions(value_fields(value)))
 
 
-def encode_partitions(partitions: Partitions) -> bytes:
+def encode_partitions(partitions: Partitions) -> Steps[bytes]:
     """Encode an array of topics with their partitions."""
-    return encode_compact_array(
-        [topic_id.bytes + encode_indexes(indexes) + NO_TAGS for topic_id, indexes in partitions.items()]
-    )
+    encoded: list[bytes] = []
+    for portion in portions(partitions.items()):
+        encoded += [topic_id.bytes + encode_indexes(indexes) + NO_TAGS for topic_id, indexes in portion]
+        yield
+    return encode_compact_array(encoded)
 
 
 def encode_indexes(indexes: frozenset[int]) -> bytes:
     return encode_compact_array([INT.pack(index) for index in sorted(indexes)])
 
 
-def read_partitions(fields: FieldReader) -> Partitions:
+def read_partitions(fields: FieldReader) -> Steps[Partitions]:
     """Read an array of topics with their partitions. Raises CorruptBatch."""
     partitions = {}
-    for _ in range(fields.count()):
+    for number in range(fields.count()):
         topic_id, indexes = fields.uuid(), frozenset(fields.int32s())
         fields.tags()
         if indexes:
             partitions[topic_id] = indexes
+        if number % ITEMS_PER_STEP == 0:
+            yield
     return partitions
 
 

@@ -202,7 +202,7 @@ class ConsumerGroupScenario:
             fields = FieldReader(key)
             version = fields.int16()
             if version in loader.key_versions:
-                loader.take(version, fields, value)
+                at_once(loader.take(version, fields, value))
         (restored,) = [group for group in loader.groups() if group is not None]
         self.group = restored
         self.group.begin_sessions(self.now_ms)
@@ -216,7 +216,7 @@ class ConsumerGroupScenario:
         """Execute the group's effects."""
         self.written = []
         group = self.group
-        for effect in group.take_effects():
+        for effect in at_once(group.take_effects()):
             match effect:
                 case AppendRecords():
                     self._append(effect)

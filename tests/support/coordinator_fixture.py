@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
+from share_states_in_memory import StatesInMemory
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
@@ -29,6 +30,7 @@ class CoordinatorFixture:
         self.settings = GroupSettings(**settings)
         self.context = GroupContext(self.settings) if context is None else context
         self.topic = OffsetsInMemory()
+        self.share_states = StatesInMemory()
         self.topics = {"flights", "planes"}
         self.rng = random.Random(1)
         self.members: dict[str, str] = {}
@@ -59,6 +61,7 @@ class CoordinatorFixture:
             topic_exists=self.topics.__contains__,
             wall_clock=self.wall_clock,
             rng=self.rng,
+            persister=self.share_states,
         )
         self.coordinators[broker].start()
 

@@ -193,7 +193,7 @@ class GroupScenario:
         return request_id, asked
 
     def _perform(self) -> None:
-        for effect in self.group.take_effects():
+        for effect in at_once(self.group.take_effects()):
             match effect:
                 case JoinAnswer(request_id, join_reply):
                     self._asked[request_id].join_reply = join_reply

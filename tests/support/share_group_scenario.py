@@ -92,7 +92,7 @@ class ShareGroupScenario:
 
     def perform(self) -> None:
         """Execute the group's effects."""
-        for effect in self.group.take_effects():
+        for effect in at_once(self.group.take_effects()):
             self._perform(effect)
 
     def release(self, *, fails: bool = False) -> None:
@@ -140,8 +140,8 @@ class ShareGroupScenario:
         loader = ShareLoader(self.context)
         for key, value in self.log.items():
             fields = FieldReader(key)
-            loader.take(fields.int16(), fields, value)
-        (self.group,) = loader.groups()
+            at_once(loader.take(fields.int16(), fields, value))
+        (self.group,) = filter(None, loader.groups())
         self.group.begin_sessions(self.now_ms)
 
     def epoch_of(self, member: str) -> int:

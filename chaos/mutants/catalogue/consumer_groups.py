@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "members-advance-before-they-have-revoked",
         "cluster/groups/consumer/reconciliation.py",
-        "    if revoking and _still_owns(owned, revoking):\n",
+        "    if revoking and (yield from _still_owns(owned, revoking)):\n",
         "    if False:\n",
         "A member keeps its epoch until it has revoked what is not its own any more.",
         TWICE,
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "changes-of-topics-need-no-assignment",
         "cluster/groups/consumer/state.py",
-        "        if self._refresh_topics(now_ms) or reads_others:\n",
+        "        if has_changed or reads_others:\n",
         "        if reads_others:\n",
         "A change of the topics that a group reads bumps its epoch.",
         IDLE,
@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         "upgrades-forget-assignments",
         "cluster/groups/consumer/conversion.py",
-        "        assigned=assigned,\n        assignment_epochs=all_in(assigned, generation),\n",
+        "        assigned=assigned,\n        assignment_epochs=(yield from all_in(assigned, generation)),\n",
         "",
         "The members of a classic group keep their partitions when it becomes a consumer group.",
         TWICE,
@@ -236,7 +236,7 @@ MUTANTS = (
     Mutant(
         "downgrades-forget-assignments",
         "cluster/groups/consumer/conversion.py",
-        "    target = names_of_ids(targets.get(member.id, NO_PARTITIONS), topics)\n",
+        "    target = yield from names_of_ids(targets.get(member.id, NO_PARTITIONS), topics)\n",
         "    target: PartitionsByName = {}\n",
         "The targets of a consumer group are the assignments of the classic group that it becomes.",
         MOVED,

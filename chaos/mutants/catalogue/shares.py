@@ -271,7 +271,7 @@ MUTANTS = (
     Mutant(
         "former-share-members-are-subscribed",
         "cluster/groups/share/group.py",
-        "        self._count(frozenset(), member.topics)\n",
+        "        yield from self._count(frozenset(), member.topics)\n",
         "",
         "A group reads the topics of its present members.",
         "The topics of a group include those of former members.",
@@ -289,8 +289,8 @@ MUTANTS = (
     Mutant(
         "resets-do-not-fence",
         "cluster/groups/share/group.py",
-        "        self._bump()\n        self.states.begin_again",
-        "        self.states.begin_again",
+        "        self._bump()\n        self._events.append(self._begin_reset",
+        "        self._events.append(self._begin_reset",
         "Altered start offsets have a new state epoch, which fences the leaders.",
         "Altered start offsets have no effect.",
         Scenario.SHARE_GROUPS,

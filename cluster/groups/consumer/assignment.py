@@ -10,7 +10,7 @@ from cordwood.cluster.groups.consumer.member import ConsumerMember
 from cordwood.cluster.groups.consumer.topics import ids_of
 from cordwood.cluster.groups.context import TopicMap
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions, TargetAssignment, encode_target
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, portions, same_items
 
 
 class AssignmentInput(NamedTuple):
@@ -27,22 +27,30 @@ class AssignmentInput(NamedTuple):
 def assign(group: AssignmentInput) -> Steps[TargetAssignment]:
     """Compute the assignment for an epoch."""
     known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+    sets: dict[frozenset[UUID], frozenset[UUID]] = {}
+    """One object for equal sets: sets of thousands of topics are compared only here, one in each step."""
     subscribers = []
     for member in group.members:
         subscription = (member.topics, member.regex)
         if subscription not in known:
             resolved = group.resolved.get(member.regex)
             names = member.topics if resolved is None else member.topics | resolved.topics
-            known[subscription] = ids_of(names, group.topics)
+            ids = yield from ids_of(names, group.topics)
+            known[subscription] = sets.setdefault(ids, ids)
         target = group.targets.get(member.id, NO_PARTITIONS)
         subscribers.append(Subscriber(member.id, member.instance_id, known[subscription], target))
         yield
-    ids = {topic_id for subscribed in known.values() for topic_id in subscribed}
-    counts = {topic_id: len(group.topics.by_id[topic_id].partitions) for topic_id in ids}
+    counts: dict[UUID, int] = {}
+    for subscribed in sets:
+        for portion in portions(subscribed):
+            for topic_id in portion:
+                counts[topic_id] = len(group.topics.by_id[topic_id].partitions)
+            yield
     assigned = yield from ASSIGNORS[group.assignor](GroupToAssign(subscribers, counts))
     changed = {}
     for member_id, partitions in assigned.items():
-        if partitions != group.targets.get(member_id):
-            changed[member_id] = (partitions, encode_target(partitions))
+        before = group.targets.get(member_id)
+        if before is None or not (yield from same_items(partitions, before)):
+            changed[member_id] = (partitions, (yield from encode_target(partitions)))
         yield
     return TargetAssignment(group.epoch, changed)

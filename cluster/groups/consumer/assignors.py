@@ -9,10 +9,11 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from uuid import UUID
 
 from cordwood.cluster.groups.target_assignment import Partitions
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, in_order, portions
 
 UNIFORM, RANGE = "uniform", "range"
 
@@ -63,21 +64,25 @@ def range_(group: GroupToAssign) -> Steps[Assigned]:
     members = sorted(group.subscribers, key=_range_order)
     readers: defaultdict[UUID, int] = defaultdict(int)
     for member in members:
-        for topic_id in member.topics:
-            readers[topic_id] += 1
+        for portion in portions(member.topics):
+            for topic_id in portion:
+                readers[topic_id] += 1
+            yield
         yield
     places: defaultdict[UUID, int] = defaultdict(int)
     assigned: Assigned = {}
     for member in members:
         own: dict[UUID, frozenset[int]] = {}
-        for topic_id in member.topics:
-            place, count = places[topic_id], group.partition_counts[topic_id]
-            places[topic_id] += 1
-            quota, extra = divmod(count, readers[topic_id])
-            start = place * quota + min(place, extra)
-            end = start + quota + (place < extra)
-            if start < end:
-                own[topic_id] = frozenset(range(start, end))
+        for portion in portions(member.topics):
+            for topic_id in portion:
+                place, count = places[topic_id], group.partition_counts[topic_id]
+                places[topic_id] += 1
+                quota, extra = divmod(count, readers[topic_id])
+                start = place * quota + min(place, extra)
+                end = start + quota + (place < extra)
+                if start < end:
+                    own[topic_id] = frozenset(range(start, end))
+            yield
         assigned[member.id] = own
         yield
     return assigned
@@ -89,24 +94,30 @@ def _range_order(member: Subscriber) -> tuple[bool, str]:
 
 def _uniform_over_all(group: GroupToAssign) -> Steps[Assigned]:
     """Assign for members that read the same topics."""
-    topics = sorted(group.subscribers[0].topics)
+    topics = yield from in_order(group.subscribers[0].topics, _number)
     counts = group.partition_counts
-    quota, extra = divmod(sum(counts[topic_id] for topic_id in topics), len(group.subscribers))
+    total = 0
+    for portion in portions(topics):
+        total += sum([counts[topic_id] for topic_id in portion])
+        yield
+    quota, extra = divmod(total, len(group.subscribers))
     kept: Assigned = {}
     taken: defaultdict[UUID, set[int]] = defaultdict(set)
     # Members that have one more than the others keep it: otherwise it would go to another member for nothing.
     for member in sorted(group.subscribers, key=_size_of_target, reverse=True):
         room = quota + (extra > 0)
         own = {}
-        for topic_id, indexes in member.target.items():
-            if topic_id not in member.topics or not room:
-                continue
-            keep = [index for index in sorted(indexes) if index < counts[topic_id] and index not in taken[topic_id]]
-            keep = keep[:room]
-            if keep:
-                own[topic_id] = frozenset(keep)
-                taken[topic_id].update(keep)
-                room -= len(keep)
+        for some in portions(member.target.items()):
+            for topic_id, indexes in some:
+                if topic_id not in member.topics or not room:
+                    continue
+                gone = taken[topic_id]
+                keep = [index for index in sorted(indexes) if index < counts[topic_id] and index not in gone][:room]
+                if keep:
+                    own[topic_id] = frozenset(keep)
+                    gone.update(keep)
+                    room -= len(keep)
+            yield
         if room == 0 and extra > 0:
             extra -= 1
         kept[member.id] = own
@@ -120,7 +131,7 @@ def _uniform_over_all(group: GroupToAssign) -> Steps[Assigned]:
         if extra > 0 and had <= quota:
             room += 1
             extra -= 1
-        assigned[member.id] = _filled(kept[member.id], free, max(room, 0))
+        assigned[member.id] = yield from _filled(kept[member.id], free, max(room, 0))
         yield
     return assigned
 
@@ -137,17 +148,21 @@ def _free(
         yield from ((topic_id, index) for index in range(counts[topic_id]) if index not in gone)
 
 
-def _filled(own: Partitions, free: Iterator[tuple[UUID, int]], room: int) -> Partitions:
+def _filled(own: Partitions, free: Iterator[tuple[UUID, int]], room: int) -> Steps[Partitions]:
     """Return the partitions with up to `room` free ones."""
-    if room == 0:
+    added: dict[UUID, set[int]] = {}
+    for portion in portions(islice(free, room)):
+        for topic_id, index in portion:
+            added.setdefault(topic_id, set()).add(index)
+        yield
+    if not added:
         return own
-    filled = {topic_id: set(indexes) for topic_id, indexes in own.items()}
-    for _ in range(room):
-        place = next(free, None)
-        if place is None:
-            break
-        filled.setdefault(place[0], set()).add(place[1])
-    return {topic_id: frozenset(indexes) for topic_id, indexes in filled.items()}
+    filled = dict(own)
+    for some in portions(added.items()):
+        for topic_id, indexes in some:
+            filled[topic_id] = filled.get(topic_id, frozenset()) | indexes
+        yield
+    return filled
 
 
 def _uniform_by_topic(group: GroupToAssign) -> Steps[Assigned]:
@@ -157,12 +172,14 @@ def _uniform_by_topic(group: GroupToAssign) -> Steps[Assigned]:
     owners: dict[UUID, dict[int, str]] = {}
     load: dict[str, int] = {}
     for member in group.subscribers:
-        for topic_id in member.topics:
-            readers[topic_id].append(member.id)
-        load[member.id] = _keep_target(member, counts, owners)
+        for portion in portions(member.topics):
+            for topic_id in portion:
+                readers[topic_id].append(member.id)
+            yield
+        load[member.id] = yield from _keep_target(member, counts, owners)
         yield
     # Topics with few readers first: the readers of many topics take from those that others cannot read.
-    order = sorted(readers, key=lambda topic_id: (len(readers[topic_id]), topic_id))
+    order = yield from in_order(readers, lambda topic_id: (len(readers[topic_id]), topic_id.int))
     for topic_id in order:
         yield from _give_free(counts[topic_id], readers[topic_id], owners.setdefault(topic_id, {}), load)
     for _ in range(BALANCE_ROUNDS_MAX):
@@ -174,16 +191,25 @@ def _uniform_by_topic(group: GroupToAssign) -> Steps[Assigned]:
     return (yield from _by_member(group, owners))
 
 
-def _keep_target(member: Subscriber, counts: Mapping[UUID, int], owners: dict[UUID, dict[int, str]]) -> int:
+def _keep_target(member: Subscriber, counts: Mapping[UUID, int], owners: dict[UUID, dict[int, str]]) -> Steps[int]:
     """Note what a member has and may keep. Return the number of these partitions."""
     kept = 0
-    for topic_id in member.topics & member.target.keys():
-        owned = owners.setdefault(topic_id, {})
-        for index in member.target[topic_id]:
-            if index < counts[topic_id] and index not in owned:
-                owned[index] = member.id
-                kept += 1
+    for portion in portions(member.target.items()):
+        for topic_id, indexes in portion:
+            if topic_id not in member.topics:
+                continue
+            owned = owners.setdefault(topic_id, {})
+            for index in indexes:
+                if index < counts[topic_id] and index not in owned:
+                    owned[index] = member.id
+                    kept += 1
+        yield
     return kept
+
+
+def _number(topic_id: UUID) -> int:
+    """Return the key by which topics are ordered. An id itself is compared by a call of Python."""
+    return topic_id.int
 
 
 def _give_free(count: int, readers: Sequence[str], owned: dict[int, str], load: dict[str, int]) -> Steps[None]:
@@ -233,10 +259,15 @@ def _by_member(group: GroupToAssign, owners: Mapping[UUID, Mapping[int, str]]) -
         for index, member_id in owned.items():
             found[member_id].setdefault(topic_id, set()).add(index)
         yield
-    return {
-        member_id: {topic_id: frozenset(indexes) for topic_id, indexes in partitions.items()}
-        for member_id, partitions in found.items()
-    }
+    assigned: Assigned = {}
+    for member_id, partitions in found.items():
+        own = assigned[member_id] = {}
+        for portion in portions(partitions.items()):
+            for topic_id, indexes in portion:
+                own[topic_id] = frozenset(indexes)
+            yield
+        yield
+    return assigned
 
 
 ASSIGNORS: Mapping[str, Assignor] = {UNIFORM: uniform, RANGE: range_}

@@ -51,18 +51,24 @@ class ClassicMembers(ConsumerGroupState):
 
     def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """Handle JoinGroup. To a group without members it makes a classic group of it."""
+        self._events.append(self._handle_join(request, request_id, new_id, now_ms))
+
+    def _handle_join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> Steps[None]:
         if not self.members:
             classic = ClassicGroup(self.group_id, self.context.settings)
             classic.join(request, request_id, new_id, now_ms)
             self._conversion = partial(self._replaced, classic)
             return
         try:
-            self._join(request, request_id, request.member_id or new_id, now_ms)
+            yield from self._join(request, request_id, request.member_id or new_id, now_ms)
         except Refused as refusal:
             self._answers.append(JoinAnswer(request_id, JoinReply(refusal.code, NO_MEMBER)))
 
     def sync(self, request: Sync, request_id: RequestId, now_ms: int) -> None:
         """Handle SyncGroup: the member gets the partitions that it holds in its generation."""
+        self._events.append(self._handle_sync(request, request_id, now_ms))
+
+    def _handle_sync(self, request: Sync, request_id: RequestId, now_ms: int) -> Steps[None]:
         code = self._check_sync(request)
         if code is not ErrorCode.none:
             self._answers.append(SyncAnswer(request_id, SyncReply(code)))
@@ -72,7 +78,8 @@ class ClassicMembers(ConsumerGroupState):
         self._deadlines.remove(TimerKey(Timer.CLASSIC_SYNC, member.id))
         self._restart_session(member, now_ms)
         version = version_of(member.classic.protocols[0].metadata)
-        content = encode_assignment(version, names_of_ids(member.assigned, self.context.topics()))
+        names = yield from names_of_ids(member.assigned, self.context.topics())
+        content = yield from encode_assignment(version, names)
         reply = SyncReply(ErrorCode.none, content, request.protocol_type, request.protocol)
         self._answers.append(SyncAnswer(request_id, reply))
 
@@ -91,26 +98,39 @@ class ClassicMembers(ConsumerGroupState):
 
     def leave(self, leavers: Sequence[Leaver], now_ms: int) -> list[ErrorCode]:
         """Handle LeaveGroup, which removes classic members only. One new assignment serves all of them."""
-        codes, gone = [], []
+        codes: list[ErrorCode] = []
+        gone: dict[str, None] = {}
         for leaver in leavers:
             code, member = self._leaving(leaver)
+            if member is not None and member.id in gone:
+                code = ErrorCode.unknown_member_id
+            elif member is not None:
+                gone[member.id] = None
             codes.append(code)
-            if member is not None:
-                gone.append(self._remove(member.id, "The member has left."))
+        if gone:
+            self._events.append(self._left(list(gone), now_ms))
+        return codes
+
+    def _left(self, member_ids: Sequence[str], now_ms: int) -> Steps[None]:
+        gone = []
+        for member_id in member_ids:
+            if member_id in self.members.by_id:
+                gone.append((yield from self._remove(member_id, "The member has left.")))
+            yield
         for member in gone:
-            self._unsubscribe(member)
+            yield from self._unsubscribe(member)
+            yield
         if gone:
             self._bump_after_departure(f"{', '.join(member.id for member in gone)} left")
             self._maybe_downgrade(now_ms)
-        return codes
 
-    def _join(self, request: Join, request_id: RequestId, member_id: str, now_ms: int) -> None:
+    def _join(self, request: Join, request_id: RequestId, member_id: str, now_ms: int) -> Steps[None]:
         self._check_join(request, member_id)
         if request.must_know_id and request.member_id == NO_MEMBER and request.instance_id is None:
             self._answers.append(JoinAnswer(request_id, JoinReply(ErrorCode.member_id_required, member_id)))
             return
-        subscription = _subscription_of(request)
-        before = self._joining(request, member_id)
+        subscription = yield from _subscription_of(request)
+        before = yield from self._joining(request, member_id)
         topics = self.context.topics()
         after = replace(
             before,
@@ -124,7 +144,7 @@ class ClassicMembers(ConsumerGroupState):
             client_host=request.client_host,
             classic=ClassicProtocols(request.session_timeout_ms, request.protocols),
         )
-        self._subscribe(before, after, now_ms)
+        yield from self._subscribe(before, after, now_ms)
         self._deadlines.remove(TimerKey(Timer.CLASSIC_JOIN, member_id))
         self._restart_session(after, now_ms)
         if self._maybe_downgrade(now_ms):
@@ -132,9 +152,9 @@ class ClassicMembers(ConsumerGroupState):
             self._answers.append(JoinAnswer(request_id, JoinReply(ErrorCode.rebalance_in_progress, member_id)))
             return
         self._deadlines.put(TimerKey(Timer.CLASSIC_SYNC, member_id), now_ms + request.rebalance_timeout_ms)
-        owned = ids_of_names(subscription.owned, topics)
+        owned = yield from ids_of_names(subscription.owned, topics)
         held = HeldRequest(request_id, self.group_epoch, before, owned, _joined, _join_refusal)
-        self._hold(member_id, held, now_ms)
+        yield from self._hold(member_id, held, now_ms)
 
     def _check_join(self, request: Join, member_id: str) -> None:
         """Raise Refused for a request that the group does not accept."""
@@ -149,7 +169,7 @@ class ClassicMembers(ConsumerGroupState):
         if request.protocol_type != CONSUMER or not fits:
             raise Refused(ErrorCode.inconsistent_group_protocol)
 
-    def _joining(self, request: Join, member_id: str) -> ConsumerMember:
+    def _joining(self, request: Join, member_id: str) -> Steps[ConsumerMember]:
         """Return the member that joins: known, new, or static and back under a new id. Raises Refused."""
         if request.instance_id is None:
             return self.members.by_id.get(member_id) or ConsumerMember(member_id)
@@ -162,7 +182,7 @@ class ClassicMembers(ConsumerGroupState):
             return known
         if known is None:
             return ConsumerMember(member_id, instance_id=request.instance_id)
-        return self._rename(known, member_id)
+        return (yield from self._rename(known, member_id))
 
     def _check_sync(self, request: Sync) -> ErrorCode:
         code = self._check_classic(request.member_id, request.instance_id, request.generation)
@@ -219,9 +239,9 @@ class ClassicMembers(ConsumerGroupState):
             timeout_ms = self.context.config(self.group_id).consumer.session_timeout_ms
         self._deadlines.put(TimerKey(Timer.SESSION, member.id), now_ms + timeout_ms)
 
-    def _fence(self, member_id: str, reason: str, now_ms: int) -> None:
+    def _fence(self, member_id: str, reason: str, now_ms: int) -> Steps[None]:
         """Remove a member, and bump the group epoch: the others get its partitions with the next assignment."""
-        self._unsubscribe(self._remove(member_id, reason))
+        yield from self._unsubscribe((yield from self._remove(member_id, reason)))
         self._bump_after_departure(reason)
         self._maybe_downgrade(now_ms)
 
@@ -256,10 +276,10 @@ class ClassicMembers(ConsumerGroupState):
         return Become(successor, tuple(contents), saved, tuple(answers))
 
 
-def _subscription_of(request: Join) -> EmbeddedSubscription:
+def _subscription_of(request: Join) -> Steps[EmbeddedSubscription]:
     """Return the subscription in a request. Raises Refused."""
     try:
-        return read_subscription(request.protocols[0].metadata)
+        return (yield from read_subscription(request.protocols[0].metadata))
     except MalformedConsumer as error:
         raise Refused(ErrorCode.inconsistent_group_protocol) from error
 

@@ -24,7 +24,7 @@ from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
-from cordwood.storage.steps import Steps, kept
+from cordwood.storage.steps import Steps, portions
 
 if TYPE_CHECKING:
     from cordwood.cluster.groups.consumer.state import ConsumerGroupState
@@ -42,23 +42,29 @@ _converted_of = attrgetter(
 )
 
 
-def ids_of_names(partitions: PartitionsByName, topics: TopicMap) -> Partitions:
+def ids_of_names(partitions: PartitionsByName, topics: TopicMap) -> Steps[Partitions]:
     """Return partitions by topic id, without those that do not exist."""
     found: dict[UUID, frozenset[int]] = {}
-    for name, indexes in partitions.items():
-        topic = topics.by_name.get(name)
-        if topic is not None:
-            known = frozenset(index for index in indexes if 0 <= index < len(topic.partitions))
-            if known:
-                found[topic.id] = known
+    for portion in portions(partitions.items()):
+        for name, indexes in portion:
+            topic = topics.by_name.get(name)
+            if topic is not None:
+                known = frozenset(index for index in indexes if 0 <= index < len(topic.partitions))
+                if known:
+                    found[topic.id] = known
+        yield
     return found
 
 
-def names_of_ids(partitions: Partitions, topics: TopicMap) -> PartitionsByName:
+def names_of_ids(partitions: Partitions, topics: TopicMap) -> Steps[PartitionsByName]:
     """Return partitions by topic name, without those of deleted topics."""
-    return {
-        topics.by_id[topic_id].name: indexes for topic_id, indexes in partitions.items() if topic_id in topics.by_id
-    }
+    found = {}
+    for portion in portions(partitions.items()):
+        for topic_id, indexes in portion:
+            if (topic := topics.by_id.get(topic_id)) is not None:
+                found[topic.name] = indexes
+        yield
+    return found
 
 
 def converted_state(group: "ClassicGroup") -> tuple[object, ...]:
@@ -81,8 +87,8 @@ def members_of_classic(group: "ClassicGroup", topics: TopicMap) -> Steps[list[Co
             metadata = member.metadata(protocol)
             subscription = subscriptions.get(metadata)
             if subscription is None:
-                subscription = subscriptions[metadata] = read_subscription(metadata)
-            members.append(_of_classic(member, subscription, generation, topics, taken))
+                subscription = subscriptions[metadata] = yield from read_subscription(metadata)
+            members.append((yield from _of_classic(member, subscription, generation, topics, taken)))
             yield
     except MalformedConsumer as error:
         message = (
@@ -99,13 +105,16 @@ def _of_classic(
     generation: int,
     topics: TopicMap,
     taken: dict[UUID, set[int]],
-) -> ConsumerMember:
+) -> Steps[ConsumerMember]:
     assigned = {}
-    for topic_id, indexes in ids_of_names(read_assignment(member.assignment), topics).items():
-        known = taken.setdefault(topic_id, set())
-        if own := indexes - known:
-            assigned[topic_id] = own
-            known |= own
+    before = yield from ids_of_names((yield from read_assignment(member.assignment)), topics)
+    for portion in portions(before.items()):
+        for topic_id, indexes in portion:
+            known = taken.setdefault(topic_id, set())
+            if own := indexes - known:
+                assigned[topic_id] = own
+                known |= own
+        yield
     return ConsumerMember(
         id=member.id,
         instance_id=member.instance_id,
@@ -118,7 +127,7 @@ def _of_classic(
         epoch=generation,
         previous_epoch=generation,
         assigned=assigned,
-        assignment_epochs=all_in(assigned, generation),
+        assignment_epochs=(yield from all_in(assigned, generation)),
     )
 
 
@@ -130,7 +139,10 @@ def as_classic(group: "ConsumerGroupState", topics: TopicMap) -> Steps[SavedGrou
     """
     protocol = _common_protocol(group)
     generation = max(member.epoch for member in group.members) or group.group_epoch
-    members = yield from kept(_saved(member, protocol, group.targets, topics) for member in group.members)
+    members = []
+    for member in group.members:
+        members.append((yield from _saved(member, protocol, group.targets, topics)))
+        yield
     return SavedGroup(CONSUMER, generation, protocol, members[0].member_id, tuple(members))
 
 
@@ -141,10 +153,12 @@ def _common_protocol(group: "ConsumerGroupState") -> str:
     return next((name for name in names if supported[name] == len(group.members)), names[0])
 
 
-def _saved(member: ConsumerMember, protocol: str, targets: Mapping[str, Partitions], topics: TopicMap) -> SavedMember:
+def _saved(
+    member: ConsumerMember, protocol: str, targets: Mapping[str, Partitions], topics: TopicMap
+) -> Steps[SavedMember]:
     assert member.classic is not None, "all members are classic ones"
     metadata = next((known.metadata for known in member.classic.protocols if known.name == protocol), b"")
-    target = names_of_ids(targets.get(member.id, NO_PARTITIONS), topics)
+    target = yield from names_of_ids(targets.get(member.id, NO_PARTITIONS), topics)
     return SavedMember(
         member.id,
         member.instance_id,
@@ -153,5 +167,5 @@ def _saved(member: ConsumerMember, protocol: str, targets: Mapping[str, Partitio
         member.rebalance_timeout_ms,
         member.classic.session_timeout_ms,
         metadata,
-        encode_assignment(version_of(member.classic.protocols[0].metadata), target),
+        (yield from encode_assignment(version_of(member.classic.protocols[0].metadata), target)),
     )

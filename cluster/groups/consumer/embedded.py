@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cordwood.cluster.coordination.fields import INT, SHORT, FieldReader, encode_string
 from cordwood.cluster.groups.heartbeat import SUBSCRIBED_NAMES_MAX
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.steps import ITEMS_PER_STEP, Steps, portions
 
 SUBSCRIPTION_BYTES_MAX = 1 << 20
 _NEWEST = 3
@@ -31,7 +32,7 @@ class MalformedConsumer(Exception):
     """The bytes are no subscription or assignment of a consumer."""
 
 
-def read_subscription(metadata: bytes) -> EmbeddedSubscription:
+def read_subscription(metadata: bytes) -> Steps[EmbeddedSubscription]:
     """Raises MalformedConsumer, also for what would take long to read."""
     if len(metadata) > SUBSCRIPTION_BYTES_MAX:
         raise MalformedConsumer(f"a subscription of {len(metadata)} bytes")
@@ -43,7 +44,7 @@ def read_subscription(metadata: bytes) -> EmbeddedSubscription:
             raise MalformedConsumer(f"a subscription to {topic_count} topics")
         topics = frozenset(fields.string() for _ in range(topic_count))
         fields.content()
-        owned = _read_partitions(fields) if version >= 1 else {}
+        owned = (yield from _read_partitions(fields)) if version >= 1 else {}
         if version >= 2:
             fields.int32()
         return EmbeddedSubscription(version, topics, owned, fields.nullable() if version >= 3 else None)
@@ -56,20 +57,23 @@ def version_of(metadata: bytes) -> int:
     return SHORT.unpack_from(metadata)[0] if len(metadata) >= SHORT.size else 0
 
 
-def read_assignment(assignment: bytes) -> PartitionsByName:
+def read_assignment(assignment: bytes) -> Steps[PartitionsByName]:
     """Raises MalformedConsumer. No bytes at all are an empty assignment."""
     if not assignment:
         return {}
     try:
         fields = FieldReader(assignment)
         fields.int16()
-        return _read_partitions(fields)
+        return (yield from _read_partitions(fields))
     except CorruptBatch as error:
         raise MalformedConsumer(str(error)) from error
 
 
-def encode_assignment(version: int, partitions: PartitionsByName) -> bytes:
-    topics = (_encode_topic(name, partitions[name]) for name in sorted(partitions))
+def encode_assignment(version: int, partitions: PartitionsByName) -> Steps[bytes]:
+    topics: list[bytes] = []
+    for portion in portions(sorted(partitions)):
+        topics += [_encode_topic(name, partitions[name]) for name in portion]
+        yield
     return SHORT.pack(max(version, 0)) + INT.pack(len(partitions)) + b"".join(topics) + _NO_USER_DATA
 
 
@@ -78,9 +82,11 @@ def _encode_topic(name: str, indexes: Iterable[int]) -> bytes:
     return encode_string(name) + INT.pack(len(ordered)) + b"".join(map(INT.pack, ordered))
 
 
-def _read_partitions(fields: FieldReader) -> PartitionsByName:
+def _read_partitions(fields: FieldReader) -> Steps[PartitionsByName]:
     partitions = {}
-    for _ in range(fields.count()):
+    for number in range(fields.count()):
+        if number % ITEMS_PER_STEP == 0:
+            yield
         name = fields.string()
         partitions[name] = frozenset(fields.int32s())
     return partitions

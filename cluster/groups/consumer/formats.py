@@ -31,6 +31,7 @@ from cordwood.cluster.groups.target_assignment import (
     Partitions,
     value_fields,
 )
+from cordwood.storage.steps import ITEMS_PER_STEP, Steps, portions
 
 _NULL = encode_uvarint(0)
 _METADATA_HASH = 0
@@ -171,7 +172,7 @@ def decode_member(member_id: str, value: bytes) -> ConsumerMember:
     )
 
 
-def encode_current(member: ConsumerMember) -> bytes:
+def encode_current(member: ConsumerMember) -> Steps[bytes]:
     """Encode a member's epochs, state and partitions."""
     return b"".join(
         (
@@ -179,8 +180,8 @@ def encode_current(member: ConsumerMember) -> bytes:
             INT.pack(member.epoch),
             INT.pack(member.previous_epoch),
             BYTE.pack(member.state),
-            _encode_held(member.assigned, member.assignment_epochs),
-            _encode_held(member.revoking, member.assignment_epochs),
+            (yield from _encode_held(member.assigned, member.assignment_epochs)),
+            (yield from _encode_held(member.revoking, member.assignment_epochs)),
             NO_TAGS,
         )
     )
@@ -198,15 +199,17 @@ class CurrentAssignment(NamedTuple):
     assignment_epochs: AssignmentEpochs
 
 
-def decode_current(value: bytes) -> CurrentAssignment:
+def decode_current(value: bytes) -> Steps[CurrentAssignment]:
     """Raises CorruptBatch."""
     fields = value_fields(value)
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
     # Records of Kafka before 4.3 and of earlier releases have no assignment epochs.
-    assigned, assignment_epochs = _read_held(fields, max(epoch, 0))
-    revoking, revoking_in = _read_held(fields, max(epoch, 0))
-    for topic_id, epochs in revoking_in.items():
-        assignment_epochs.setdefault(topic_id, {}).update(epochs)
+    assigned, assignment_epochs = yield from _read_held(fields, max(epoch, 0))
+    revoking, revoking_in = yield from _read_held(fields, max(epoch, 0))
+    for portion in portions(revoking_in.items()):
+        for topic_id, epochs in portion:
+            assignment_epochs.setdefault(topic_id, {}).update(epochs)
+        yield
     return CurrentAssignment(epoch, previous_epoch, state, assigned, revoking, assignment_epochs)
 
 
@@ -222,9 +225,13 @@ def decode_regex(value: bytes) -> ResolvedRegex:
     return ResolvedRegex(topics, fields.int64(), fields.int64())
 
 
-def _encode_held(partitions: Partitions, epochs: AssignmentEpochs) -> bytes:
+def _encode_held(partitions: Partitions, epochs: AssignmentEpochs) -> Steps[bytes]:
     """Encode an array of topics with their partitions and the assignment epochs of these (KIP-1251)."""
-    return encode_compact_array([_held_topic(topic_id, partitions[topic_id], epochs) for topic_id in partitions])
+    encoded: list[bytes] = []
+    for portion in portions(partitions.items()):
+        encoded += [_held_topic(topic_id, indexes, epochs) for topic_id, indexes in portion]
+        yield
+    return encode_compact_array(encoded)
 
 
 def _held_topic(topic_id: UUID, indexes: Iterable[int], epochs: AssignmentEpochs) -> bytes:
@@ -233,13 +240,15 @@ def _held_topic(topic_id: UUID, indexes: Iterable[int], epochs: AssignmentEpochs
     return topic_id.bytes + encode_compact_array([INT.pack(index) for index in ordered]) + encode_tags(tags)
 
 
-def _read_held(fields: FieldReader, default: int) -> tuple[Partitions, dict[UUID, dict[int, int]]]:
+def _read_held(fields: FieldReader, default: int) -> Steps[tuple[Partitions, dict[UUID, dict[int, int]]]]:
     """Read an array of topics with their partitions and assignment epochs. Raises CorruptBatch.
 
     As in Kafka, epochs that do not fit the partitions count as if there were none.
     """
     partitions, epochs = {}, {}
-    for _ in range(fields.count()):
+    for number in range(fields.count()):
+        if number % ITEMS_PER_STEP == 0:
+            yield
         topic_id, indexes, tags = fields.uuid(), fields.int32s(), fields.tags()
         known = FieldReader(tags.get(_ASSIGNMENT_EPOCHS, _NULL), is_flexible=True).int32s()
         if indexes:

@@ -36,11 +36,16 @@ class ConsumerGroup(ClassicMembers):
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """Handle ConsumerGroupHeartbeat, which `check_heartbeat` has accepted. `new_id` is the id for a new member."""
+        self._events.append(self._handle_heartbeat(request, request_id, new_id, now_ms))
+
+    def _handle_heartbeat(
+        self, request: ConsumerHeartbeat, request_id: RequestId, new_id: str, now_ms: int
+    ) -> Steps[None]:
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-                self._leave(request, request_id, now_ms)
+                yield from self._leave(request, request_id, now_ms)
             else:
-                self._heartbeat(request, request_id, request.member_id or new_id, now_ms)
+                yield from self._heartbeat(request, request_id, request.member_id or new_id, now_ms)
         except Refused as refusal:
             reply = HeartbeatReply(refusal.code, refusal.message, request.member_id, request.member_epoch)
             self._answers.append(HeartbeatAnswer(request_id, reply))
@@ -60,10 +65,13 @@ class ConsumerGroup(ClassicMembers):
 
         Of many members some are left for the next tick, which is then due.
         """
+        self._events.append(self._handle_deadlines(now_ms))
+
+    def _handle_deadlines(self, now_ms: int) -> Steps[None]:
         for timer, member_id in islice(self._deadlines.take_due(now_ms), EXPIRED_PER_TICK_MAX):
             if member_id in self.members.by_id:
-                self._fence(member_id, f"{member_id} missed its deadline for {timer.value}", now_ms)
-        self._release_held(now_ms)
+                yield from self._fence(member_id, f"{member_id} missed its deadline for {timer.value}", now_ms)
+        yield from self._release_held(now_ms)
 
     def check_commit(
         self,
@@ -130,8 +138,8 @@ class ConsumerGroup(ClassicMembers):
         """Return the time of the commit, unless a member reads the topic."""
         return None if self.reads(topic) else committed_ms
 
-    def _heartbeat(self, request: ConsumerHeartbeat, request_id: RequestId, member_id: str, now_ms: int) -> None:
-        before = self._sender_of(request, member_id)
+    def _heartbeat(self, request: ConsumerHeartbeat, request_id: RequestId, member_id: str, now_ms: int) -> Steps[None]:
+        before = yield from self._sender_of(request, member_id)
         self._may_describe = request.may_describe
         after = replace(
             before,
@@ -149,7 +157,7 @@ class ConsumerGroup(ClassicMembers):
             client_host=request.client_host,
             classic=None,
         )
-        waits = self._subscribe(before, after, now_ms) or before.epoch == JOIN_EPOCH
+        waits = (yield from self._subscribe(before, after, now_ms)) or before.epoch == JOIN_EPOCH
         self._restart_session(after, now_ms)
         for timer in (Timer.CLASSIC_JOIN, Timer.CLASSIC_SYNC):
             self._deadlines.remove(TimerKey(timer, member_id))
@@ -160,17 +168,17 @@ class ConsumerGroup(ClassicMembers):
 
         held = HeldRequest(request_id, self.group_epoch, before, request.owned, reply, _refusal)
         if waits:
-            self._hold(member_id, held, now_ms)
+            yield from self._hold(member_id, held, now_ms)
             return
-        self._advance()
-        self._release_held(now_ms)
-        self._answers.append(reply(held, self._reconcile(member_id, request.owned, now_ms)))
+        yield from self._advance()
+        yield from self._release_held(now_ms)
+        self._answers.append(reply(held, (yield from self._reconcile(member_id, request.owned, now_ms))))
 
-    def _sender_of(self, request: ConsumerHeartbeat, member_id: str) -> ConsumerMember:
+    def _sender_of(self, request: ConsumerHeartbeat, member_id: str) -> Steps[ConsumerMember]:
         """Return the member that sent a heartbeat: known, new, or static and back under a new id. Raises Refused."""
         self._check_room(request, member_id)
         if request.instance_id is not None:
-            return self._static_sender_of(request, request.instance_id, member_id)
+            return (yield from self._static_sender_of(request, request.instance_id, member_id))
         member = self.members.by_id.get(member_id)
         if member is None:
             if request.member_epoch != JOIN_EPOCH:
@@ -179,7 +187,7 @@ class ConsumerGroup(ClassicMembers):
         _check_heartbeat_epoch(member, request)
         return member
 
-    def _static_sender_of(self, request: ConsumerHeartbeat, instance_id: str, member_id: str) -> ConsumerMember:
+    def _static_sender_of(self, request: ConsumerHeartbeat, instance_id: str, member_id: str) -> Steps[ConsumerMember]:
         known = self.members.static(instance_id)
         if request.member_epoch != JOIN_EPOCH:
             if known is None:
@@ -199,7 +207,7 @@ class ConsumerGroup(ClassicMembers):
             raise Refused(ErrorCode.unreleased_instance_id, message)
         if known.id != member_id and member_id in self.members.by_id:
             raise Refused(ErrorCode.invalid_request, f"Member {member_id} has another instance id.")
-        return self._rename(known, member_id)
+        return (yield from self._rename(known, member_id))
 
     def _check_room(self, request: ConsumerHeartbeat, member_id: str) -> None:
         """Refuse a new member of a full group, and an expression of a group that has too many. Raises Refused."""
@@ -216,7 +224,7 @@ class ConsumerGroup(ClassicMembers):
     def _unknown(self, member_id: str) -> Refused:
         return Refused(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {self.group_id}.")
 
-    def _leave(self, request: ConsumerHeartbeat, request_id: RequestId, now_ms: int) -> None:
+    def _leave(self, request: ConsumerHeartbeat, request_id: RequestId, now_ms: int) -> Steps[None]:
         if request.instance_id is None:
             member = self.members.by_id.get(request.member_id)
             if member is None:
@@ -228,12 +236,12 @@ class ConsumerGroup(ClassicMembers):
             _check_instance(member, request.instance_id, request.member_id)
         reply = HeartbeatReply(ErrorCode.none, None, member.id, request.member_epoch)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
-            self._leave_for_a_while(member)
+            yield from self._leave_for_a_while(member)
         else:
-            self._fence(member.id, f"{member.id} left", now_ms)
+            yield from self._fence(member.id, f"{member.id} left", now_ms)
         self._answers.append(HeartbeatAnswer(request_id, reply))
 
-    def _leave_for_a_while(self, member: ConsumerMember) -> None:
+    def _leave_for_a_while(self, member: ConsumerMember) -> Steps[None]:
         """Keep the partitions of a static member until it comes back, or its session ends."""
         self._refuse_held(member.id, ErrorCode.unknown_member_id, "The member has left.")
         self._deadlines.remove(TimerKey(Timer.REVOCATION, member.id))
@@ -243,16 +251,16 @@ class ConsumerGroup(ClassicMembers):
             state=MemberState.STABLE,
             revoking=NO_PARTITIONS,
             # Any epoch of the next incarnation, which begins again with 0, is one in which it has had them.
-            assignment_epochs=all_in(member.assigned, JOIN_EPOCH),
+            assignment_epochs=(yield from all_in(member.assigned, JOIN_EPOCH)),
         )
-        self._put(left)
+        yield from self._put(left)
         self._change(RecordType.CURRENT_ASSIGNMENT, member.id)
 
     def _reply(
         self, member: ConsumerMember, before: ConsumerMember, owned: Partitions | None, *, is_full: bool
     ) -> HeartbeatReply:
         """Return the reply to a member, with its assignment until the member has shown that it knows it."""
-        if is_full or member.assigned != before.assigned:
+        if is_full or (member.assigned is not before.assigned and member.assigned != before.assigned):
             self._unconfirmed.add(member.id)
         elif owned is not None:
             note = self._unconfirmed.discard if owned == member.assigned else self._unconfirmed.add

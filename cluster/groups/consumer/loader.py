@@ -23,6 +23,7 @@ from cordwood.cluster.groups.consumer.reconciliation import kept_epochs, united
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.group_loader import GroupLoader
 from cordwood.cluster.groups.target_assignment import Partitions, decode_target, decode_target_epoch
+from cordwood.storage.steps import Steps, portions
 
 _STATES = frozenset(MemberState)
 _NO_EPOCH = GroupEpoch(0, 0)
@@ -50,7 +51,7 @@ class ConsumerLoader(GroupLoader):
         self._context = context
         self._found: dict[str, _Found] = {}
 
-    def take(self, version: int, key: FieldReader, value: bytes) -> None:
+    def take(self, version: int, key: FieldReader, value: bytes) -> Steps[None]:
         group_id, record = read_key(version, key)
         found = self._found.setdefault(group_id, _Found())
         found.keys[record] = None
@@ -62,21 +63,21 @@ class ConsumerLoader(GroupLoader):
             case RecordType.MEMBER_METADATA:
                 found.members[record.of] = decode_member(record.of, value)
             case RecordType.TARGET_MEMBER:
-                found.targets[record.of] = decode_target(value)
+                found.targets[record.of] = yield from decode_target(value)
             case RecordType.CURRENT_ASSIGNMENT:
-                found.currents[record.of] = decode_current(value)
+                found.currents[record.of] = yield from decode_current(value)
             case RecordType.REGULAR_EXPRESSION:
                 found.regexes[record.of] = decode_regex(value)
             case _:
                 # What Kafka wrote before 4.1, and does not need any more.
                 pass
 
-    def groups(self) -> Iterator[ConsumerGroup]:
+    def groups(self) -> Iterator[ConsumerGroup | None]:
         for group_id, found in self._found.items():
-            yield _restored(group_id, found, self._context)
+            yield (yield from _restored(group_id, found, self._context))
 
 
-def _restored(group_id: str, found: _Found, context: GroupContext) -> ConsumerGroup:
+def _restored(group_id: str, found: _Found, context: GroupContext) -> Steps[ConsumerGroup]:
     group = ConsumerGroup(group_id, context)
     group.records.in_log |= found.keys
     group.group_epoch, group.metadata_hash = found.epoch
@@ -84,19 +85,21 @@ def _restored(group_id: str, found: _Found, context: GroupContext) -> ConsumerGr
     taken: dict[UUID, set[int]] = {}
     for member_id, member in found.members.items():
         place = found.currents.get(member_id)
-        restored = member if place is None else _placed(member, place, taken)
+        restored = member if place is None else (yield from _placed(member, place, taken))
         if restored.classic is not None and not restored.classic.protocols:
             restored = replace(restored, classic=None)
-        group.restore_member(restored, found.targets.get(member_id))
-    group.restore_regexes(found.regexes)
+        yield from group.restore_member(restored, found.targets.get(member_id))
+    yield from group.restore_regexes(found.regexes)
     if RecordKey(RecordType.PARTITION_METADATA) in found.keys:
         group.records.change(RecordKey(RecordType.PARTITION_METADATA))
     return group
 
 
-def _placed(member: ConsumerMember, place: CurrentAssignment, taken: dict[UUID, set[int]]) -> ConsumerMember:
+def _placed(member: ConsumerMember, place: CurrentAssignment, taken: dict[UUID, set[int]]) -> Steps[ConsumerMember]:
     """Return the member with its epochs and partitions. One that another member has too is left to that one."""
-    assigned, revoking = _not_taken(place.assigned, taken), _not_taken(place.revoking, taken)
+    assigned = yield from _not_taken(place.assigned, taken)
+    revoking = yield from _not_taken(place.revoking, taken)
+    epochs = yield from kept_epochs(place.assignment_epochs, (yield from united(assigned, revoking)))
     return replace(
         member,
         epoch=place.epoch,
@@ -104,15 +107,17 @@ def _placed(member: ConsumerMember, place: CurrentAssignment, taken: dict[UUID, 
         state=MemberState(place.state) if place.state in _STATES else MemberState.UNREVOKED_PARTITIONS,
         assigned=assigned,
         revoking=revoking,
-        assignment_epochs=kept_epochs(place.assignment_epochs, united(assigned, revoking)),
+        assignment_epochs=epochs,
     )
 
 
-def _not_taken(partitions: Partitions, taken: dict[UUID, set[int]]) -> Partitions:
+def _not_taken(partitions: Partitions, taken: dict[UUID, set[int]]) -> Steps[Partitions]:
     own = {}
-    for topic_id, indexes in partitions.items():
-        known = taken.setdefault(topic_id, set())
-        if free := indexes - known:
-            own[topic_id] = free
-            known |= free
+    for portion in portions(partitions.items()):
+        for topic_id, indexes in portion:
+            known = taken.setdefault(topic_id, set())
+            if free := indexes - known:
+                own[topic_id] = free
+                known |= free
+        yield
     return own

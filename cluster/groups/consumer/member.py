@@ -9,6 +9,7 @@ from uuid import UUID
 from cordwood.cluster.groups.exchange import MemberProtocol
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
+from cordwood.storage.steps import Steps, same_items
 
 AssignmentEpochs = Mapping[UUID, Mapping[int, int]]
 """The epoch at which a member got each of its partitions, by topic id and index. Never changed in place."""
@@ -83,13 +84,13 @@ class ConsumerMember:
             and self.classic == other.classic
         )
 
-    def has_same_assignment(self, other: "ConsumerMember") -> bool:
+    def has_same_assignment(self, other: "ConsumerMember") -> Steps[bool]:
         """Return whether the members have the same epochs, state and partitions."""
         return (
             self.epoch == other.epoch
             and self.previous_epoch == other.previous_epoch
             and self.state is other.state
-            and self.assigned == other.assigned
-            and self.revoking == other.revoking
-            and self.assignment_epochs == other.assignment_epochs
+            and (yield from same_items(self.assigned, other.assigned))
+            and (yield from same_items(self.revoking, other.revoking))
+            and (yield from same_items(self.assignment_epochs, other.assignment_epochs))
         )

@@ -5,10 +5,12 @@ No change costs more than the member that changes: a group may have thousands.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from uuid import UUID
 
 from cordwood.cluster.groups.consumer.member import ConsumerMember
 from cordwood.cluster.groups.consumer.reconciliation import places_in
+from cordwood.storage.steps import Steps, portions
 
 SETS_KEPT = 64
 """Number of unused sets of topics above which they are looked for."""
@@ -70,7 +72,7 @@ class ConsumerMembers:
             self._topic_sets = {member.topics: member.topics for member in self}
         return self._topic_sets.setdefault(wanted, wanted)
 
-    def put(self, member: ConsumerMember) -> None:
+    def put(self, member: ConsumerMember) -> Steps[None]:
         """Add a member, or replace the one of its id."""
         old = self.by_id.get(member.id)
         if old is None or not old.has_same_metadata(member):
@@ -78,31 +80,33 @@ class ConsumerMembers:
                 self._count(old, -1)
             self._count(member, 1)
         if old is not None and (old.assigned is not member.assigned or old.revoking is not member.revoking):
-            self._release(old)
+            yield from self._release(old)
         self.by_id[member.id] = member
         if old is None or old.assigned is not member.assigned or old.revoking is not member.revoking:
-            self._own(member)
+            yield from self._own(member)
 
-    def remove(self, member_id: str) -> ConsumerMember:
+    def remove(self, member_id: str) -> Steps[ConsumerMember]:
         member = self.by_id.pop(member_id)
         self._count(member, -1)
-        self._release(member)
+        yield from self._release(member)
         return member
 
-    def _own(self, member: ConsumerMember) -> None:
-        for partitions in (member.assigned, member.revoking):
-            for topic_id, index in places_in(partitions):
+    def _own(self, member: ConsumerMember) -> Steps[None]:
+        for portion in portions(chain(places_in(member.assigned), places_in(member.revoking))):
+            for topic_id, index in portion:
                 owner = self.owners.setdefault(topic_id, {}).setdefault(index, member.id)
                 assert owner == member.id, "group rule 1: a partition is assigned after its release"
+            yield
 
-    def _release(self, member: ConsumerMember) -> None:
-        for partitions in (member.assigned, member.revoking):
-            for topic_id, indexes in partitions.items():
+    def _release(self, member: ConsumerMember) -> Steps[None]:
+        for portion in portions(chain(member.assigned.items(), member.revoking.items())):
+            for topic_id, indexes in portion:
                 owned = self.owners[topic_id]
                 for index in indexes:
                     owned.pop(index, None)
                 if not owned:
                     del self.owners[topic_id]
+            yield
 
     def _count(self, member: ConsumerMember, times: int) -> None:
         _add(self.readers, member.topics, times)

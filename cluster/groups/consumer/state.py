@@ -4,6 +4,7 @@
 classic protocol.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -56,7 +57,7 @@ from cordwood.cluster.groups.target_assignment import (
     encode_target_epoch,
 )
 from cordwood.cluster.resources.turns import FREE_STEPS
-from cordwood.storage.steps import Steps, at_once
+from cordwood.storage.steps import Steps
 
 RELEASED_AT_ONCE_MAX = 200
 """Largest number of requests that one event reconciles and replies to. The others follow in the next iterations."""
@@ -120,6 +121,7 @@ class ConsumerGroupState(ClassicMembership):
         "_deadlines",
         "_effects",
         "_encoded_targets",
+        "_events",
         "_held",
         "_may_describe",
         "_may_release",
@@ -162,6 +164,8 @@ class ConsumerGroupState(ClassicMembership):
         """Members that were sent their assignment, and have not shown that they know it."""
         self._may_describe: Callable[[str], bool] = lambda _: True
         self._conversion: Callable[[], Steps[Become]] | None = None
+        self._events: deque[Steps[None]] = deque()
+        """Requests, deadlines and results that the group has not handled yet."""
         self._effects: list[Effect] = []
         self._answers: list[AnyAnswer] = []
 
@@ -205,8 +209,9 @@ class ConsumerGroupState(ClassicMembership):
     def subscribed_topics(self) -> frozenset[str]:
         return self.topics.names
 
-    def take_effects(self) -> list[Effect]:
-        """Return the effects to execute, in order, and clear them."""
+    def take_effects(self) -> Steps[list[Effect]]:
+        while self._events:
+            yield from self._events.popleft()
         answers = tuple(self._answers)
         self._answers.clear()
         if self._conversion is not None:
@@ -215,7 +220,7 @@ class ConsumerGroupState(ClassicMembership):
             self._conversion = None
         elif answers or _WRITE_AGAIN not in self._deadlines:
             self._deadlines.remove(_WRITE_AGAIN)
-            contents = self.records.take(self._value_of)
+            contents = yield from self.records.take(self._value_of)
             if contents or answers:
                 self._effects.append(AppendRecords(contents, answers))
         self._encoded_targets.clear()
@@ -240,7 +245,7 @@ class ConsumerGroupState(ClassicMembership):
     def not_converted(self) -> None:
         """Go on: compute again what may have ended while the group's successor was in its place."""
         self._computing = None
-        self._advance()
+        self._events.append(self._advance())
 
     def topics_changed(self, names: frozenset[str]) -> None:
         self.topics.note_changed(names)
@@ -250,33 +255,36 @@ class ConsumerGroupState(ClassicMembership):
 
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:
         """Take a result, start what has to be computed next, and reply to the requests that waited for it."""
+        self._events.append(self._handle_result(compute, result, now_ms))
+
+    def _handle_result(self, compute: Compute, result: object, now_ms: int) -> Steps[None]:
         if self._computing is not compute:
             # A conversion that failed has begun another one.
             return
         self._computing = None
-        self._take(result)
-        self._advance()
-        self._release_held(now_ms)
+        yield from self._take(result)
+        yield from self._advance()
+        yield from self._release_held(now_ms)
 
-    def restore_member(self, member: ConsumerMember, target: Partitions | None) -> None:
+    def restore_member(self, member: ConsumerMember, target: Partitions | None) -> Steps[None]:
         """Add a member of the log. Call `restore_regexes` after all members."""
         topics = self.members.shared(member.topics)
-        self._put(member if topics is member.topics else replace(member, topics=topics))
-        self.topics.add(topics)
+        yield from self._put(member if topics is member.topics else replace(member, topics=topics))
+        yield from self.topics.add(topics)
         if target is not None:
             self.targets[member.id] = target
 
-    def restore_regexes(self, regexes: Mapping[str, ResolvedRegex]) -> None:
+    def restore_regexes(self, regexes: Mapping[str, ResolvedRegex]) -> Steps[None]:
         """Add the resolved expressions of the log that a member subscribes with."""
         for regex, resolved in regexes.items():
             if regex in self.members.regexes:
-                self.topics.resolve(regex, resolved)
+                yield from self.topics.resolve(regex, resolved)
 
     def adopt(self, members: Iterable[ConsumerMember], epoch: int) -> Steps[None]:
         """Begin with the members of a classic group, their assignments as targets, in its generation."""
         self.group_epoch = self.assignment_epoch = epoch
         for member in members:
-            self.restore_member(member, member.assigned)
+            yield from self.restore_member(member, member.assigned)
             for kind in (RecordType.MEMBER_METADATA, RecordType.TARGET_MEMBER, RecordType.CURRENT_ASSIGNMENT):
                 self._change(kind, member.id)
             yield
@@ -286,7 +294,7 @@ class ConsumerGroupState(ClassicMembership):
 
     def append_adopted(self) -> Steps[None]:
         """Have the records of the adopted members appended before those of any request."""
-        contents = yield from self.records.take_in_steps(self._value_of)
+        contents = yield from self.records.take(self._value_of)
         self._effects.append(AppendRecords(contents))
 
     def replace_classic(self) -> None:
@@ -297,37 +305,38 @@ class ConsumerGroupState(ClassicMembership):
     def _change(self, kind: RecordType, of: str = "") -> None:
         self.records.change(RecordKey(kind, of))
 
-    def _advance(self) -> None:
+    def _advance(self) -> Steps[None]:
         """Compute what is missing: the topics of regular expressions first, and then the target assignment."""
         while self._computing is None:
             if self.topics.unresolved:
-                self._compute(self.topics.resolution(self._may_describe), self.topics.resolution_is_large)
+                is_large = self.topics.resolution_is_large
+                yield from self._compute(self.topics.resolution(self._may_describe), is_large)
             elif self.members and self.assignment_epoch < self.group_epoch:
-                self._compute(self._assignment(), self._assignment_is_large())
+                yield from self._compute(self._assignment(), self._assignment_is_large())
             else:
                 break
 
-    def _compute(self, steps: Steps[object], is_large: bool) -> None:
+    def _compute(self, steps: Steps[object], is_large: bool) -> Steps[None]:
         if is_large:
             self._computing = Compute(lambda: steps)
             self._effects.append(self._computing)
         else:
-            self._take(at_once(steps))
+            yield from self._take((yield from steps))
 
-    def _take(self, result: object) -> None:
+    def _take(self, result: object) -> Steps[None]:
         self._may_release = True
         match result:
             case ResolvedRegexes():
-                self._take_regexes(result)
+                yield from self._take_regexes(result)
             case TargetAssignment():
                 self._take_assignment(result)
 
-    def _take_regexes(self, regexes: ResolvedRegexes) -> None:
+    def _take_regexes(self, regexes: ResolvedRegexes) -> Steps[None]:
         has_changed = False
         for regex, names in regexes.found.items():
             if regex in self.members.regexes:
                 resolved = ResolvedRegex(names, regexes.version, self.context.wall_clock())
-                has_changed |= self.topics.resolve(regex, resolved)
+                has_changed |= yield from self.topics.resolve(regex, resolved)
                 self._change(RecordType.REGULAR_EXPRESSION, regex)
         if has_changed:
             self.metadata_hash = self.topics.hash
@@ -340,7 +349,7 @@ class ConsumerGroupState(ClassicMembership):
         if len(self.members) > COMPUTED_AT_ONCE_MAX:
             return True
         by_name, size = self.context.topics().by_name, len(self.members)
-        for name in self.topics.names:
+        for name in self.topics.each():
             topic = by_name.get(name)
             size += 1 if topic is None else len(topic.partitions)
             if size > COMPUTED_AT_ONCE_MAX:
@@ -371,14 +380,15 @@ class ConsumerGroupState(ClassicMembership):
         self._change(RecordType.TARGET_METADATA)
         self._reconciled.clear()
 
-    def _release_held(self, now_ms: int) -> None:
+    def _release_held(self, now_ms: int) -> Steps[None]:
         """Reply to the requests whose assignment is there. Of many, leave some for the next `tick`, which is due."""
         if not self._may_release:
             return
         due = [member_id for member_id, held in self._held.items() if self._is_due(member_id, held)]
         for member_id in due[:RELEASED_AT_ONCE_MAX]:
             held = self._held.pop(member_id)
-            self._answers.append(held.reply(held, self._reconcile(member_id, held.owned, now_ms)))
+            self._answers.append(held.reply(held, (yield from self._reconcile(member_id, held.owned, now_ms))))
+            yield
         self._may_release = len(due) > RELEASED_AT_ONCE_MAX
         if self._may_release:
             self._deadlines.put(TimerKey(Timer.RELEASE, ""), now_ms)
@@ -388,27 +398,31 @@ class ConsumerGroupState(ClassicMembership):
         is_resolved = not regex or regex in self.topics.resolved
         return held.epoch <= self.assignment_epoch and is_resolved
 
-    def _hold(self, member_id: str, held: HeldRequest, now_ms: int) -> None:
+    def _hold(self, member_id: str, held: HeldRequest, now_ms: int) -> Steps[None]:
         """Reply to a request once its member can be reconciled, which may be at once."""
         self._refuse_held(member_id, ErrorCode.coordinator_not_available, "There is a newer request of the member.")
         self._held[member_id] = held
         self._may_release |= held.epoch <= self.assignment_epoch
-        self._advance()
-        self._release_held(now_ms)
+        yield from self._advance()
+        yield from self._release_held(now_ms)
 
     def _refuse_held(self, member_id: str, code: ErrorCode, message: str) -> None:
         held = self._held.pop(member_id, None)
         if held is not None:
             self._answers.append(held.refuse(held.request_id, code, message))
 
-    def _reconcile(self, member_id: str, owned: Partitions | None, now_ms: int) -> ConsumerMember:
+    def _reconcile(self, member_id: str, owned: Partitions | None, now_ms: int) -> Steps[ConsumerMember]:
         """Bring a member as near to its target as it can go now."""
         member = self.members.by_id[member_id]
+        if self.group_epoch == self.assignment_epoch and member.is_reconciled_to(self.group_epoch):
+            # It has its target. A change of what it subscribes to would have begun a new group epoch.
+            return member
         target = self.targets.get(member_id, NO_PARTITIONS)
         is_subscribed = partial(self._is_subscribed, member)
-        updated = reconcile(member, self.assignment_epoch, target, owned, self.members.owner_of, is_subscribed)
-        if updated is not member and not updated.has_same_assignment(member):
-            self._put(updated)
+        owner_of = self.members.owner_of
+        updated = yield from reconcile(member, self.assignment_epoch, target, owned, owner_of, is_subscribed)
+        if updated is not member and not (yield from updated.has_same_assignment(member)):
+            yield from self._put(updated)
             self._change(RecordType.CURRENT_ASSIGNMENT, member_id)
             self._time_revocation(updated, now_ms)
             return updated
@@ -425,45 +439,47 @@ class ConsumerGroupState(ClassicMembership):
         topic = self.context.topics().by_id.get(topic_id)
         return topic is not None and self.topics.subscribes(member, topic.name)
 
-    def _put(self, member: ConsumerMember) -> None:
+    def _put(self, member: ConsumerMember) -> Steps[None]:
         """Add or replace a member, and note whether it holds its target."""
-        self.members.put(member)
+        yield from self.members.put(member)
         if member.is_reconciled_to(self.assignment_epoch):
             self._reconciled.add(member.id)
         else:
             self._reconciled.discard(member.id)
 
-    def _subscribe(self, before: ConsumerMember, after: ConsumerMember, now_ms: int) -> bool:
+    def _subscribe(self, before: ConsumerMember, after: ConsumerMember, now_ms: int) -> Steps[bool]:
         """Put a member whose metadata may have changed. Return whether it needs a new assignment.
 
         The group epoch is bumped if the member reads other topics, or if the group's topics have changed.
         """
         is_new = before.id not in self.members.by_id
-        self._put(after)
+        yield from self._put(after)
         if is_new or not before.has_same_metadata(after):
             self._change(RecordType.MEMBER_METADATA, after.id)
         if is_new:
             self._change(RecordType.CURRENT_ASSIGNMENT, after.id)
-        self.topics.add(after.topics - before.topics)
-        self.topics.remove(before.topics - after.topics)
+        if after.topics is not before.topics:
+            yield from self.topics.add(after.topics - before.topics)
+            yield from self.topics.remove(before.topics - after.topics)
         if before.regex != after.regex:
             if after.regex:
                 self.topics.add_regex(after.regex)
-            self._drop_unread_regex(before.regex)
+            yield from self._drop_unread_regex(before.regex)
         reads_others = before.topics != after.topics or before.regex != after.regex or self.group_epoch == 0
-        if self._refresh_topics(now_ms) or reads_others:
+        has_changed = yield from self._refresh_topics(now_ms)
+        if has_changed or reads_others:
             self._bump(f"{after.id} has subscribed" if reads_others else "topics have changed")
         return reads_others
 
-    def _drop_unread_regex(self, regex: str) -> None:
+    def _drop_unread_regex(self, regex: str) -> Steps[None]:
         """Forget an expression that no member subscribes with any more."""
         if regex and regex not in self.members.regexes:
-            self.topics.remove_regex(regex)
+            yield from self.topics.remove_regex(regex)
             self._change(RecordType.REGULAR_EXPRESSION, regex)
 
-    def _refresh_topics(self, now_ms: int) -> bool:
+    def _refresh_topics(self, now_ms: int) -> Steps[bool]:
         """Follow the changes of topics. Return whether the topics that the group reads have changed."""
-        self.topics.refresh(self.members.regexes, now_ms)
+        yield from self.topics.refresh(self.members.regexes, now_ms)
         if self.topics.hash == self.metadata_hash:
             return False
         self.metadata_hash = self.topics.hash
@@ -482,10 +498,10 @@ class ConsumerGroupState(ClassicMembership):
             self.assignment_epoch = self.group_epoch
             self._change(RecordType.TARGET_METADATA)
 
-    def _remove(self, member_id: str, message: str) -> ConsumerMember:
+    def _remove(self, member_id: str, message: str) -> Steps[ConsumerMember]:
         """Remove a member and its partitions."""
         self._refuse_held(member_id, ErrorCode.unknown_member_id, message)
-        member = self.members.remove(member_id)
+        member = yield from self.members.remove(member_id)
         self._reconciled.discard(member_id)
         self._unconfirmed.discard(member_id)
         self.targets.pop(member_id, None)
@@ -495,18 +511,18 @@ class ConsumerGroupState(ClassicMembership):
             self._change(kind, member_id)
         return member
 
-    def _unsubscribe(self, member: ConsumerMember) -> None:
+    def _unsubscribe(self, member: ConsumerMember) -> Steps[None]:
         """Follow the removal of a member, which may have been the last to read its topics."""
-        self.topics.remove(member.topics)
-        self._drop_unread_regex(member.regex)
+        yield from self.topics.remove(member.topics)
+        yield from self._drop_unread_regex(member.regex)
         self.metadata_hash = self.topics.hash
 
-    def _rename(self, old: ConsumerMember, new_id: str) -> ConsumerMember:
+    def _rename(self, old: ConsumerMember, new_id: str) -> Steps[ConsumerMember]:
         """Replace a static member by itself under a new id, with its partitions and its target."""
         target = self.targets.get(old.id)
-        self._remove(old.id, f"Static member {old.instance_id} came back as {new_id}.")
+        yield from self._remove(old.id, f"Static member {old.instance_id} came back as {new_id}.")
         new = replace(old, id=new_id, epoch=0, previous_epoch=0)
-        self._put(new)
+        yield from self._put(new)
         if target is not None:
             self.targets[new_id] = target
         if self._computing is not None:
@@ -516,7 +532,7 @@ class ConsumerGroupState(ClassicMembership):
             self._change(kind, new_id)
         return new
 
-    def _value_of(self, key: RecordKey) -> bytes | None:
+    def _value_of(self, key: RecordKey) -> Steps[bytes | None]:
         """Return the present value of a record; None if there is none."""
         member = self.members.by_id.get(key.of)
         match key.type:
@@ -527,11 +543,11 @@ class ConsumerGroupState(ClassicMembership):
             case RecordType.MEMBER_METADATA:
                 return None if member is None else encode_member(member)
             case RecordType.CURRENT_ASSIGNMENT:
-                return None if member is None else encode_current(member)
+                return None if member is None else (yield from encode_current(member))
             case RecordType.TARGET_MEMBER:
                 if (target := self.targets.get(key.of)) is None:
                     return None
-                return self._encoded_targets.get(key.of) or encode_target(target)
+                return self._encoded_targets.get(key.of) or (yield from encode_target(target))
             case RecordType.REGULAR_EXPRESSION:
                 resolved = self.topics.resolved.get(key.of)
                 return None if resolved is None else encode_regex(resolved)

@@ -5,7 +5,7 @@ next coordinator. Regular expressions match whole names; the coordinator resolve
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 from uuid import UUID
@@ -15,7 +15,7 @@ from cordwood.cluster.groups.consumer.formats import ResolvedRegex
 from cordwood.cluster.groups.consumer.member import ConsumerMember
 from cordwood.cluster.groups.context import GroupContext, TopicMap
 from cordwood.cluster.metadata.image import TopicImage
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, portions
 
 REGEX_INTERVAL_MS_MIN = 10_000
 """Time between two resolutions of all expressions of a group, however many topics are created."""
@@ -72,6 +72,9 @@ class ReadTopics:
     def names(self) -> frozenset[str]:
         return frozenset(self._readers)
 
+    def each(self) -> Iterator[str]:
+        return iter(self._readers)
+
     @property
     def hash(self) -> int:
         """A hash of the existing topics that are read: an int64, 0 without any."""
@@ -91,44 +94,51 @@ class ReadTopics:
         resolved = self.resolved.get(member.regex)
         return resolved is not None and name in resolved.topics
 
-    def add(self, names: Iterable[str]) -> None:
+    def add(self, names: Iterable[str]) -> Steps[None]:
         readers, by_name = self._readers, self._context.topics().by_name
-        for name in names:
-            readers[name] += 1
-            if readers[name] == 1 and (topic := by_name.get(name)) is not None:
-                self._set(name, _hash_of(topic))
+        for portion in portions(names):
+            for name in portion:
+                readers[name] += 1
+                if readers[name] == 1 and (topic := by_name.get(name)) is not None:
+                    self._set(name, _hash_of(topic))
+            yield
 
-    def remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._readers[name] -= 1
-            if not self._readers[name]:
-                del self._readers[name]
-                if name in self._hashes:
-                    self._set(name, 0)
+    def remove(self, names: Iterable[str]) -> Steps[None]:
+        for portion in portions(names):
+            for name in portion:
+                self._readers[name] -= 1
+                if not self._readers[name]:
+                    del self._readers[name]
+                    if name in self._hashes:
+                        self._set(name, 0)
+            yield
 
     def add_regex(self, regex: str) -> None:
         """Have an expression resolved, unless it is."""
         if regex not in self.resolved:
             self.unresolved[regex] = None
 
-    def remove_regex(self, regex: str) -> None:
+    def remove_regex(self, regex: str) -> Steps[None]:
         self.unresolved.pop(regex, None)
-        self.resolve(regex, None)
+        yield from self.resolve(regex, None)
 
     def note_changed(self, names: frozenset[str]) -> None:
         """Note topics that were created, changed or deleted, for the next `refresh`."""
         self._changed |= names
 
-    def refresh(self, regexes: Iterable[str], now_ms: int) -> None:
+    def refresh(self, regexes: Iterable[str], now_ms: int) -> Steps[None]:
         """Follow the changes of topics. Have the group's expressions resolved again if that is due.
 
         That is after topics have come or gone, and from time to time: rights may change.
         """
-        for name in self._readers if self._must_refresh_all else self._changed:
-            self._refresh(name)
-        self._is_stale |= self._must_refresh_all or bool(self._changed)
+        changed, self._changed = self._changed, set()
+        self._is_stale |= self._must_refresh_all or bool(changed)
+        names = self._readers if self._must_refresh_all else changed
         self._must_refresh_all = False
-        self._changed.clear()
+        for portion in portions(names):
+            for name in portion:
+                self._refresh(name)
+            yield
         age_ms = now_ms - self._resolved_ms
         is_due = self._is_stale and age_ms >= REGEX_INTERVAL_MS_MIN
         if is_due or age_ms >= self._context.settings.consumer_regex_refresh_interval_ms:
@@ -142,15 +152,15 @@ class ReadTopics:
         found = yield from _resolve(regexes, topics.by_name, may_describe)
         return ResolvedRegexes(found, topics.version)
 
-    def resolve(self, regex: str, resolved: ResolvedRegex | None) -> bool:
+    def resolve(self, regex: str, resolved: ResolvedRegex | None) -> Steps[bool]:
         """Set or drop the topics of an expression. Return whether they have changed."""
         old = self.resolved.pop(regex, None)
         before = frozenset() if old is None else old.topics
         after = frozenset() if resolved is None else resolved.topics
         if resolved is not None:
             self.resolved[regex] = resolved
-        self.add(after - before)
-        self.remove(before - after)
+        yield from self.add(after - before)
+        yield from self.remove(before - after)
         return before != after
 
     def _refresh(self, name: str) -> None:
@@ -164,10 +174,15 @@ class ReadTopics:
             self._hashes[name] = hash_
 
 
-def ids_of(names: Iterable[str], topics: TopicMap) -> frozenset[UUID]:
+def ids_of(names: Iterable[str], topics: TopicMap) -> Steps[frozenset[UUID]]:
     """Return the ids of those topics that exist."""
-    by_name = topics.by_name
-    return frozenset(by_name[name].id for name in names if name in by_name)
+    ids = set()
+    for portion in portions(names):
+        for name in portion:
+            if (topic := topics.by_name.get(name)) is not None:
+                ids.add(topic.id)
+        yield
+    return frozenset(ids)
 
 
 def _resolve(

@@ -7,7 +7,7 @@ from uuid import UUID
 from cordwood.cluster.groups.share.assignor import assign
 from cordwood.cluster.groups.share.member import ShareMember
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions, TargetAssignment, encode_target
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, portions, same_items
 
 
 class ShareAssignmentInput(NamedTuple):
@@ -28,14 +28,21 @@ def compute(group: ShareAssignmentInput) -> Steps[TargetAssignment]:
     known: dict[frozenset[str], frozenset[UUID]] = {}
     for member in group.members:
         if member.topics not in known:
-            known[member.topics] = frozenset(group.ids[name] for name in member.topics if name in group.ids)
+            found = set()
+            for portion in portions(member.topics):
+                found.update([group.ids[name] for name in portion if name in group.ids])
+                yield
+            known[member.topics] = frozenset(found)
         subscriptions[member.id] = known[member.topics]
         yield
-    read = {topic_id: group.initialized[topic_id] for topic_id in group.ids.values() if topic_id in group.initialized}
+    read = {}
+    for some in portions(group.ids.values()):
+        read.update({topic_id: group.initialized[topic_id] for topic_id in some if topic_id in group.initialized})
+        yield
     assigned = yield from assign(subscriptions, read, group.targets)
     changed = {}
     for member_id, target in assigned.items():
-        if target != group.targets.get(member_id, NO_PARTITIONS):
-            changed[member_id] = (target, encode_target(target))
+        if not (yield from same_items(target, group.targets.get(member_id, NO_PARTITIONS))):
+            changed[member_id] = (target, (yield from encode_target(target)))
         yield
     return TargetAssignment(group.epoch, changed)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from cordwood.cluster.groups.share.exchange import SharePartitionId
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, in_order, kept, portions
 
 NAME = "simple"
 
@@ -34,16 +34,20 @@ def assign(
     held: dict[str, dict[UUID, set[int]]] = {member: {} for member in subscriptions}
     balances = yield from _balances(subscriptions, partitions)
     for members, topics in balances:
-        wanted = [(topic, index) for topic in topics for index in sorted(partitions[topic])]
-        places = yield from _balance(members, wanted, current)
+        places = yield from _balance(members, topics, partitions, current)
         for place in places:
-            for topic, index in place.held:
-                held[place.id].setdefault(topic, set()).add(index)
-            yield
+            for portion in portions(place.held):
+                for topic, index in portion:
+                    held[place.id].setdefault(topic, set()).add(index)
+                yield
     assigned: dict[str, Partitions] = {}
     for member, topics_held in held.items():
-        assigned[member] = {topic: frozenset(indexes) for topic, indexes in topics_held.items()}
-        yield
+        own: dict[UUID, frozenset[int]] = {}
+        for some in portions(topics_held.items()):
+            for topic, indexes in some:
+                own[topic] = frozenset(indexes)
+            yield
+        assigned[member] = own
     return assigned
 
 
@@ -52,37 +56,58 @@ def _balances(
 ) -> Steps[list[tuple[Sequence[str], Sequence[UUID]]]]:
     """Return sets of members, each with the topics over which they are balanced."""
     members = sorted(subscriptions)
-    if len(set(subscriptions.values())) == 1:
-        return [(members, sorted(subscriptions[members[0]] & partitions.keys()))]
     by_topic: dict[UUID, list[str]] = {}
     for member in members:
-        for topic in subscriptions[member]:
-            by_topic.setdefault(topic, []).append(member)
-        yield
-    return [(by_topic[topic], [topic]) for topic in sorted(by_topic.keys() & partitions.keys())]
+        for portion in portions(subscriptions[member]):
+            for topic in portion:
+                if topic in partitions:
+                    by_topic.setdefault(topic, []).append(member)
+            yield
+    topics = yield from in_order(by_topic, _number)
+    if len(set(subscriptions.values())) == 1:
+        return [(members, topics)]
+    return [(by_topic[topic], [topic]) for topic in topics]
 
 
 def _balance(
-    members: Sequence[str], partitions: Sequence[SharePartitionId], current: Mapping[str, Partitions]
+    members: Sequence[str],
+    topics: Sequence[UUID],
+    assignable: Mapping[UUID, frozenset[int]],
+    current: Mapping[str, Partitions],
 ) -> Steps[list[_Place]]:
+    """Balance the partitions of some topics over members."""
+    partitions: list[SharePartitionId] = []
+    for portion in portions(topics):
+        partitions += [(topic, index) for topic in portion for index in sorted(assignable[topic])]
+        yield
     if not partitions:
         return []
     sharing = -(-len(members) // len(partitions))
     wanted = list(_shares(len(members), len(partitions) * sharing))
     places = [_Place(member, count) for member, count in zip(members, wanted, strict=True)]
-    room = dict.fromkeys(partitions, sharing)
-    for place in places:
-        for partition in _held_before(current.get(place.id, NO_PARTITIONS), room):
-            if len(place.held) < place.wanted and room[partition]:
-                place.held.add(partition)
-                room[partition] -= 1
+    room: dict[SharePartitionId, int] = {}
+    for some in portions(partitions):
+        room.update(dict.fromkeys(some, sharing))
         yield
+    for place in places:
+        before = current.get(place.id, NO_PARTITIONS)
+        for few in portions(topics if len(topics) < len(before) else (yield from in_order(before, _number))):
+            for partition in [(topic, index) for topic in few for index in sorted(before.get(topic, ()))]:
+                if len(place.held) < place.wanted and room.get(partition):
+                    place.held.add(partition)
+                    room[partition] -= 1
+            yield
     if not (yield from _fill(places, room)):
         # What members have kept leaves the last of them without a choice. Without it, there is always one.
         places = [_Place(member, count) for member, count in zip(members, wanted, strict=True)]
         filled = yield from _fill(places, dict.fromkeys(partitions, sharing))
         assert filled, "consecutive places of a circle of partitions are of different partitions"
     return places
+
+
+def _number(topic: UUID) -> int:
+    """Return the key by which topics are ordered. An id itself is compared by a call of Python."""
+    return topic.int
 
 
 def _shares(members: int, places: int) -> Iterable[int]:
@@ -94,21 +119,18 @@ def _shares(members: int, places: int) -> Iterable[int]:
         before = upto
 
 
-def _held_before(held: Partitions, room: Mapping[SharePartitionId, int]) -> list[SharePartitionId]:
-    known = [(topic, index) for topic, indexes in held.items() for index in indexes]
-    return sorted(partition for partition in known if partition in room)
-
-
 def _fill(places: Sequence[_Place], room: dict[SharePartitionId, int]) -> Steps[bool]:
     """Give each member the partitions that it lacks, from a circle of those with room. Return False if one lacks some.
 
     The cost is that of what the members have and lack.
     """
-    circle = deque(sorted((partition for partition, left in room.items() if left), key=lambda one: -room[one]))
+    left = yield from kept(partition for partition, count in room.items() if count)
+    circle = deque((yield from in_order(left, lambda partition: -room[partition])))
     for place in places:
         held_already = []
         while len(place.held) < place.wanted and circle:
             partition = circle.popleft()
+            yield
             if partition in place.held:
                 held_already.append(partition)
                 continue

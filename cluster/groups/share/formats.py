@@ -31,6 +31,7 @@ from cordwood.cluster.groups.target_assignment import (
     read_partitions,
     value_fields,
 )
+from cordwood.storage.steps import ITEMS_PER_STEP, Steps, in_order, portions
 
 _STABLE = BYTE.pack(0)
 """The state of a member in its record. Share groups have only this one."""
@@ -168,38 +169,40 @@ def decode_epoch(value: bytes) -> ShareEpoch:
     return ShareEpoch(fields.int32(), fields.int64())
 
 
-def encode_current(member: ShareMember) -> bytes:
+def encode_current(member: ShareMember) -> Steps[bytes]:
     """Encode a member's epochs and partitions."""
     epochs = INT.pack(member.epoch) + INT.pack(member.previous_epoch)
-    return VALUE_VERSION + epochs + _STABLE + encode_partitions(member.assigned) + NO_TAGS
+    return VALUE_VERSION + epochs + _STABLE + (yield from encode_partitions(member.assigned)) + NO_TAGS
 
 
-def decode_current(value: bytes) -> ShareCurrentAssignment:
+def decode_current(value: bytes) -> Steps[ShareCurrentAssignment]:
     """Raises CorruptBatch."""
     fields = value_fields(value)
     epoch, previous_epoch, _ = fields.int32(), fields.int32(), fields.int8()
-    return ShareCurrentAssignment(epoch, previous_epoch, read_partitions(fields))
+    return ShareCurrentAssignment(epoch, previous_epoch, (yield from read_partitions(fields)))
 
 
-def encode_state_partitions(value: StatePartitions) -> bytes:
+def encode_state_partitions(value: StatePartitions) -> Steps[bytes]:
     deleting = [
-        topic_id.bytes + encode_compact_string(name) + NO_TAGS for topic_id, name in sorted(value.deleting.items())
+        topic_id.bytes + encode_compact_string(name) + NO_TAGS
+        for topic_id, name in sorted(value.deleting.items(), key=lambda item: item[0].int)
     ]
     return b"".join(
         (
             VALUE_VERSION,
-            _encode_named(value.initializing),
-            _encode_named(value.initialized),
+            (yield from _encode_named(value.initializing)),
+            (yield from _encode_named(value.initialized)),
             encode_compact_array(deleting),
             NO_TAGS,
         )
     )
 
 
-def decode_state_partitions(value: bytes) -> StatePartitions:
+def decode_state_partitions(value: bytes) -> Steps[StatePartitions]:
     """Raises CorruptBatch."""
     fields = value_fields(value)
-    initializing, initialized = _read_named(fields), _read_named(fields)
+    initializing = yield from _read_named(fields)
+    initialized = yield from _read_named(fields)
     deleting = {}
     for _ in range(fields.count()):
         topic_id = fields.uuid()
@@ -208,18 +211,22 @@ def decode_state_partitions(value: bytes) -> StatePartitions:
     return StatePartitions(initializing, initialized, deleting)
 
 
-def _encode_named(topics: Mapping[UUID, NamedPartitions]) -> bytes:
-    return encode_compact_array(
-        [
-            topic_id.bytes + encode_compact_string(topic.name) + encode_indexes(topic.partitions) + NO_TAGS
-            for topic_id, topic in sorted(topics.items())
-        ]
-    )
+def _encode_named(topics: Mapping[UUID, NamedPartitions]) -> Steps[bytes]:
+    encoded: list[bytes] = []
+    for portion in portions((yield from in_order(topics, lambda topic_id: topic_id.int))):
+        for topic_id in portion:
+            topic = topics[topic_id]
+            name, indexes = encode_compact_string(topic.name), encode_indexes(topic.partitions)
+            encoded.append(topic_id.bytes + name + indexes + NO_TAGS)
+        yield
+    return encode_compact_array(encoded)
 
 
-def _read_named(fields: FieldReader) -> dict[UUID, NamedPartitions]:
+def _read_named(fields: FieldReader) -> Steps[dict[UUID, NamedPartitions]]:
     topics = {}
-    for _ in range(fields.count()):
+    for number in range(fields.count()):
+        if number % ITEMS_PER_STEP == 0:
+            yield
         topic_id, name = fields.uuid(), fields.string()
         topics[topic_id] = NamedPartitions(name, frozenset(fields.int32s()))
         fields.tags()

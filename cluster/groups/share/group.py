@@ -6,8 +6,8 @@ assignment is computed. A partition need not be revoked before another member ge
 the partition's leader locks single records.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
@@ -47,6 +47,7 @@ from cordwood.cluster.groups.target_assignment import (
     encode_target_epoch,
 )
 from cordwood.cluster.metadata.image import TopicImage
+from cordwood.storage.steps import Steps, portions, same_items
 from cordwood.storage.types import TopicPartition
 
 PROTOCOL = "share"
@@ -70,6 +71,7 @@ class ShareGroup(AnyGroup):
         "_context",
         "_effects",
         "_encoded",
+        "_events",
         "_hash",
         "_is_large",
         "_is_stale",
@@ -105,6 +107,8 @@ class ShareGroup(AnyGroup):
         self._computing = self._is_large = False
         self._sessions: Deadlines[str] = Deadlines()
         self._waiting: list[_Waiting] = []
+        self._events: deque[Steps[None]] = deque()
+        """Requests, deadlines and results that the group has not handled yet."""
         self._effects: list[Effect] = []
         self._records = ChangedRecords(group_id, encode_key, read_key, place_of, in_log)
 
@@ -136,7 +140,9 @@ class ShareGroup(AnyGroup):
     def subscribed_topics(self) -> frozenset[str]:
         return frozenset(self._subscribed)
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self) -> Steps[list[Effect]]:
+        while self._events:
+            yield from self._events.popleft()
         effects, self._effects = self._effects, []
         return effects
 
@@ -147,10 +153,14 @@ class ShareGroup(AnyGroup):
 
     def tick(self, now_ms: int) -> None:
         """Remove members whose sessions have timed out, and answer joins that have waited long enough."""
+        self._events.append(self._handle_deadlines(now_ms))
+
+    def _handle_deadlines(self, now_ms: int) -> Steps[None]:
         for member_id in list(self._sessions.take_due(now_ms)):
-            self._remove(self._members[member_id])
-        self._answer_waiting(now_ms)
-        self._append()
+            yield from self._remove(self._members[member_id])
+            yield
+        yield from self._answer_waiting(now_ms)
+        yield from self._append()
 
     def begin_sessions(self, now_ms: int) -> None:
         timeout_ms = self._context.config(self.group_id).share.session_timeout_ms
@@ -208,25 +218,31 @@ class ShareGroup(AnyGroup):
 
     def heartbeat(self, request: ShareHeartbeat, request_id: RequestId, now_ms: int) -> None:
         """Handle ShareGroupHeartbeat. The reply is an effect, possibly later."""
+        self._events.append(self._handle_heartbeat(request, request_id, now_ms))
+
+    def _handle_heartbeat(self, request: ShareHeartbeat, request_id: RequestId, now_ms: int) -> Steps[None]:
         refusal = self._refusal(request)
         if refusal is not None:
             self._effects.append(HeartbeatAnswer(request_id, refusal))
             return
         if request.member_epoch == LEAVE_EPOCH:
-            self._remove(self._members[request.member_id])
+            yield from self._remove(self._members[request.member_id])
             reply = HeartbeatReply(ErrorCode.none, member_id=request.member_id, member_epoch=LEAVE_EPOCH)
-            self._append(HeartbeatAnswer(request_id, reply))
+            yield from self._append(HeartbeatAnswer(request_id, reply))
             return
-        self._subscribe(request)
-        self._follow_topics(now_ms)
+        yield from self._subscribe(request)
+        yield from self._follow_topics(now_ms)
         config = self._context.config(self.group_id).share
         self._sessions.put(request.member_id, now_ms + config.session_timeout_ms)
-        self._compute()
+        yield from self._compute()
         is_join = request.member_epoch == JOIN_EPOCH
         self._waiting.append(_Waiting(request_id, request, now_ms + JOIN_WAIT_MS if is_join else now_ms))
-        self._answer_waiting(now_ms)
+        yield from self._answer_waiting(now_ms)
 
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
+        self._events.append(self._handle_result(result, now_ms))
+
+    def _handle_result(self, result: object, now_ms: int) -> Steps[None]:
         assert isinstance(result, TargetAssignment), "the group's computations are assignments"
         self._computing = False
         self.assignment_epoch = max(self.assignment_epoch, result.epoch)
@@ -237,60 +253,81 @@ class ShareGroup(AnyGroup):
                 self._encoded[member_id] = encoded
                 self._change(ShareRecordType.TARGET_MEMBER, member_id)
         if self._waiting:
-            self._compute()
-        self._answer_waiting(now_ms)
-        self._append()
+            yield from self._compute()
+        yield from self._answer_waiting(now_ms)
+        yield from self._append()
 
     def initialized(
         self, succeeded: Sequence[SharePartitionId], failed: Sequence[SharePartitionId], now_ms: int
     ) -> None:
         """Note which share states have been initialized. Failed ones are initialized again by a later heartbeat."""
-        if self.states.end(succeeded, failed, now_ms):
+        self._events.append(self._handle_initialized(succeeded, failed, now_ms))
+
+    def _handle_initialized(
+        self, succeeded: Sequence[SharePartitionId], failed: Sequence[SharePartitionId], now_ms: int
+    ) -> Steps[None]:
+        if (yield from self.states.end(succeeded, failed, now_ms)):
             self._bump()
             self._change(ShareRecordType.STATE_PARTITIONS)
         if failed:
             self._is_stale = True
         if self._waiting:
-            self._compute()
-        self._answer_waiting(now_ms)
-        self._append()
+            yield from self._compute()
+        yield from self._answer_waiting(now_ms)
+        yield from self._append()
 
     def discarded(self, topic_ids: Iterable[UUID]) -> None:
         """Note that topics have no share states any more."""
-        for topic_id in topic_ids:
-            self.states.deleted(topic_id)
-        self._change(ShareRecordType.STATE_PARTITIONS)
-        self._append()
+        self._events.append(self._handle_discarded(list(topic_ids)))
 
-    def forget_topics(self) -> None:
-        """Delete the share states of topics that were deleted."""
+    def _handle_discarded(self, topic_ids: Iterable[UUID]) -> Steps[None]:
+        for portion in portions(topic_ids):
+            for topic_id in portion:
+                self.states.deleted(topic_id)
+            yield
+        self._change(ShareRecordType.STATE_PARTITIONS)
+        yield from self._append()
+
+    def forget_topics(self, topic_ids: Iterable[UUID] | None = None) -> None:
+        """Delete the share states of topics that were deleted: of these, or of all that do not exist any more."""
+        if topic_ids is None or any(map(self.states.has, topic_ids)):
+            self._events.append(self._forget_topics())
+
+    def _forget_topics(self) -> Steps[None]:
         by_id = self._context.topics().by_id
-        gone = [topic_id for topic_id in self.states.topic_ids() if topic_id not in by_id]
-        partitions = [partition for topic_id in gone for partition in self.states.delete(topic_id)]
+        gone, partitions = [], []
+        for portion in portions(self.states.topic_ids()):
+            for topic_id in portion:
+                if topic_id not in by_id:
+                    gone.append(topic_id)
+                    partitions += self.states.delete(topic_id)
+            yield
         if gone:
             self._is_stale = True
             self._change(ShareRecordType.STATE_PARTITIONS)
-            self._append()
+            yield from self._append()
             self._effects.append(Discard(tuple(partitions), frozenset(gone)))
 
-    def begin_reset(
-        self, partitions: dict[SharePartitionId, int], names: dict[UUID, str]
-    ) -> dict[SharePartitionId, StateStart]:
-        """Begin to set start offsets, in a new epoch that fences what partition leaders still write."""
+    def begin_reset(self, partitions: Iterable[SharePartitionId], names: Mapping[UUID, str]) -> int:
+        """Begin to set start offsets, in a new epoch that fences what partition leaders still write. Return it."""
         self._bump()
-        self.states.begin_again(partitions, names)
-        self._change(ShareRecordType.STATE_PARTITIONS)
-        self._append()
-        return {partition: StateStart(self.group_epoch, offset) for partition, offset in partitions.items()}
+        self._events.append(self._begin_reset(partitions, names))
+        return self.group_epoch
 
-    def begin_discard(self, topics: Iterable[TopicImage]) -> list[SharePartitionId]:
-        """Begin to delete the share states of topics. Return their partitions."""
-        partitions = [
-            partition for topic in topics for partition in self.states.delete(topic.id, len(topic.partitions))
-        ]
+    def _begin_reset(self, partitions: Iterable[SharePartitionId], names: Mapping[UUID, str]) -> Steps[None]:
+        yield from self.states.begin_again(partitions, names)
+        self._change(ShareRecordType.STATE_PARTITIONS)
+        yield from self._append()
+
+    def begin_discard(self, topics: Iterable[TopicImage]) -> Steps[list[SharePartitionId]]:
+        """Begin to delete the share states of topics. Return their partitions. Nothing may change between the steps."""
+        partitions = []
+        for topic in topics:
+            partitions += self.states.delete(topic.id, len(topic.partitions))
+            yield
         self._change(ShareRecordType.STATE_PARTITIONS)
         self._is_stale = True
-        self._append()
+        self._events.append(self._append())
         return partitions
 
     def _refusal(self, request: ShareHeartbeat) -> HeartbeatReply | None:
@@ -312,7 +349,7 @@ class ShareGroup(AnyGroup):
             return HeartbeatReply(ErrorCode.fenced_member_epoch, message)
         return None
 
-    def _subscribe(self, request: ShareHeartbeat) -> None:
+    def _subscribe(self, request: ShareHeartbeat) -> Steps[None]:
         before = self._members.get(request.member_id)
         member = before or ShareMember(request.member_id)
         after = replace(
@@ -327,15 +364,15 @@ class ShareGroup(AnyGroup):
         self._members[member.id] = after
         self._change(ShareRecordType.MEMBER_METADATA, member.id)
         if before is None or before.topics != after.topics:
-            self._count(after.topics, member.topics)
+            yield from self._count(after.topics, member.topics)
             self._bump()
 
-    def _remove(self, member: ShareMember) -> None:
+    def _remove(self, member: ShareMember) -> Steps[None]:
         del self._members[member.id]
         self._targets.pop(member.id, None)
         self._encoded.pop(member.id, None)
         self._sessions.remove(member.id)
-        self._count(frozenset(), member.topics)
+        yield from self._count(frozenset(), member.topics)
         for kind in (
             ShareRecordType.MEMBER_METADATA,
             ShareRecordType.TARGET_MEMBER,
@@ -348,64 +385,80 @@ class ShareGroup(AnyGroup):
             self.assignment_epoch = self.group_epoch
             self._change(ShareRecordType.TARGET_METADATA)
 
-    def _count(self, after: frozenset[str], before: frozenset[str]) -> None:
+    def _count(self, after: frozenset[str], before: frozenset[str]) -> Steps[None]:
         """Count a changed subscription."""
-        for name in after - before:
-            self._subscribed[name] += 1
-            self._is_stale |= self._subscribed[name] == 1
-        for name in before - after:
-            self._subscribed[name] -= 1
-            if not self._subscribed[name]:
-                del self._subscribed[name]
-                self._is_stale = True
+        for portion in portions(after - before):
+            for name in portion:
+                self._subscribed[name] += 1
+                self._is_stale |= self._subscribed[name] == 1
+            yield
+        for portion in portions(before - after):
+            for name in portion:
+                self._subscribed[name] -= 1
+                if not self._subscribed[name]:
+                    del self._subscribed[name]
+                    self._is_stale = True
+            yield
 
-    def _follow_topics(self, now_ms: int) -> None:
+    def _follow_topics(self, now_ms: int) -> Steps[None]:
         """Compare the topics that the group reads, and initialize the share states that are lacking."""
         if not self._is_stale or now_ms < self.states.retry_at_ms:
             return
         self._is_stale = False
-        topics = self._read_topics()
-        known = _hash_of(topics)
+        topics = yield from self._read_topics()
+        known = yield from _hash_of(topics)
         if known != self._hash:
             self._hash = known
             self._bump()
-        begun = self.states.begin(topics)
+        begun = yield from self.states.begin(topics)
         if begun:
             self._change(ShareRecordType.STATE_PARTITIONS)
-            self._append()
-            self._effects.append(Initialize(dict.fromkeys(begun, StateStart(self.group_epoch))))
+            yield from self._append()
+            starts, start = {}, StateStart(self.group_epoch)
+            for portion in portions(begun):
+                starts.update(dict.fromkeys(portion, start))
+                yield
+            self._effects.append(Initialize(starts))
 
-    def _read_topics(self) -> list[TopicImage]:
+    def _read_topics(self) -> Steps[list[TopicImage]]:
+        """Return the topics that exist and are read, in the order of their names."""
         by_name = self._context.topics().by_name
-        return [topic for topic in map(by_name.get, sorted(self._subscribed)) if topic is not None]
+        topics = []
+        for portion in portions(sorted(self._subscribed)):
+            topics += [topic for topic in map(by_name.get, portion) if topic is not None]
+            yield
+        return topics
 
     def _bump(self) -> None:
         self.group_epoch += 1
         self._change(ShareRecordType.GROUP_METADATA)
 
-    def _compute(self) -> None:
+    def _compute(self) -> Steps[None]:
         """Have the assignment of the group's epoch computed, unless it is known or another one is being computed."""
         if self._computing or self.assignment_epoch == self.group_epoch:
             return
         self._computing = True
-        ids = {topic.name: topic.id for topic in self._read_topics()}
+        topics = yield from self._read_topics()
+        initialized = yield from self.states.initialized()
+        ids = {topic.name: topic.id for topic in topics}
         group = ShareAssignmentInput(
-            self.group_epoch, list(self._members.values()), ids, self.states.initialized, dict(self._targets)
+            self.group_epoch, list(self._members.values()), ids, initialized, dict(self._targets)
         )
         size = len(group.members) + sum(map(len, group.initialized.values()))
         self._is_large = size > COMPUTED_AT_ONCE_MAX
         # A small computation is done at once: what it changes must not be written before what has changed until now.
-        self._append()
+        yield from self._append()
         self._effects.append(Compute(lambda: compute(group), is_large=self._is_large))
 
-    def _answer_waiting(self, now_ms: int) -> None:
+    def _answer_waiting(self, now_ms: int) -> Steps[None]:
         """Answer the heartbeats that need not wait any longer."""
         ready, self._waiting = self._waiting, []
         for one in ready:
             if self._must_wait(one, now_ms):
                 self._waiting.append(one)
             else:
-                self._reply(one)
+                yield from self._reply(one)
+                yield
 
     def _must_wait(self, one: _Waiting, now_ms: int) -> bool:
         is_join = one.request.member_epoch == JOIN_EPOCH
@@ -413,13 +466,14 @@ class ShareGroup(AnyGroup):
             return is_join or not self._is_large or not self.assignment_epoch
         return is_join and self.states.is_busy and now_ms < one.until_ms
 
-    def _reply(self, waiting: _Waiting) -> None:
+    def _reply(self, waiting: _Waiting) -> Steps[None]:
         """Bring the member to the epoch of the assignment, and answer."""
         request = waiting.request
         before = self._members.get(request.member_id)
         if before is None:
             message = f"Member {request.member_id} is not a member of group {self.group_id}."
-            self._append(HeartbeatAnswer(waiting.request_id, HeartbeatReply(ErrorCode.unknown_member_id, message)))
+            reply = HeartbeatReply(ErrorCode.unknown_member_id, message)
+            yield from self._append(HeartbeatAnswer(waiting.request_id, reply))
             return
         member = before
         if before.epoch != self.assignment_epoch:
@@ -427,7 +481,8 @@ class ShareGroup(AnyGroup):
             member = replace(before, epoch=self.assignment_epoch, previous_epoch=before.epoch, assigned=target)
             self._members[member.id] = member
             self._change(ShareRecordType.CURRENT_ASSIGNMENT, member.id)
-        knows = request.topics is None and request.member_epoch == before.epoch and member.assigned == before.assigned
+        is_same = yield from same_items(member.assigned, before.assigned)
+        knows = request.topics is None and request.member_epoch == before.epoch and is_same
         reply = HeartbeatReply(
             ErrorCode.none,
             member_id=member.id,
@@ -435,17 +490,17 @@ class ShareGroup(AnyGroup):
             heartbeat_interval_ms=self._context.config(self.group_id).share.heartbeat_interval_ms,
             assignment=None if knows else member.assigned,
         )
-        self._append(HeartbeatAnswer(waiting.request_id, reply))
+        yield from self._append(HeartbeatAnswer(waiting.request_id, reply))
 
     def _change(self, kind: ShareRecordType, member_id: str = "") -> None:
         self._records.change(ShareRecordKey(kind, member_id))
 
-    def _append(self, *answers: HeartbeatAnswer) -> None:
-        contents = self._records.take(self._value_of)
+    def _append(self, *answers: HeartbeatAnswer) -> Steps[None]:
+        contents = yield from self._records.take(self._value_of)
         if contents or answers:
             self._effects.append(AppendRecords(contents, answers))
 
-    def _value_of(self, key: ShareRecordKey) -> bytes | None:
+    def _value_of(self, key: ShareRecordKey) -> Steps[bytes | None]:
         member = self._members.get(key.member_id)
         match key.type:
             case ShareRecordType.GROUP_METADATA:
@@ -453,18 +508,18 @@ class ShareGroup(AnyGroup):
             case ShareRecordType.TARGET_METADATA:
                 return encode_target_epoch(self.assignment_epoch)
             case ShareRecordType.STATE_PARTITIONS:
-                saved = self.states.saved()
-                return None if saved is None else encode_state_partitions(saved)
+                saved = yield from self.states.saved()
+                return None if saved is None else (yield from encode_state_partitions(saved))
             case ShareRecordType.MEMBER_METADATA:
                 return None if member is None else encode_member(member)
             case ShareRecordType.TARGET_MEMBER:
                 target, encoded = self._targets.get(key.member_id), self._encoded.pop(key.member_id, None)
-                return encoded if target is None or encoded is not None else encode_target(target)
+                return encoded if target is None or encoded is not None else (yield from encode_target(target))
             case ShareRecordType.CURRENT_ASSIGNMENT:
-                return None if member is None else encode_current(member)
+                return None if member is None else (yield from encode_current(member))
 
     @classmethod
-    def restore(cls, group_id: str, saved: SavedShareGroup, context: GroupContext) -> "ShareGroup":
+    def restore(cls, group_id: str, saved: SavedShareGroup, context: GroupContext) -> Steps["ShareGroup"]:
         """Return a group from its records."""
         group = cls(group_id, context, saved.keys)
         group.group_epoch, group._hash = saved.epoch
@@ -481,14 +536,16 @@ class ShareGroup(AnyGroup):
                     assigned=current.assigned,
                 )
             group._members[member_id] = member
-            group._count(member.topics, frozenset())
+            yield from group._count(member.topics, frozenset())
         group._is_stale = True
         return group
 
 
-def _hash_of(topics: Iterable[TopicImage]) -> int:
+def _hash_of(topics: Iterable[TopicImage]) -> Steps[int]:
     """Return a hash of existing topics, an int64: it shows changes of topics also to the next coordinator."""
     digest = blake2b(digest_size=8)
-    for topic in topics:
-        digest.update(topic.id.bytes + len(topic.partitions).to_bytes(4, "big") + topic.name.encode())
+    for portion in portions(topics):
+        for topic in portion:
+            digest.update(topic.id.bytes + len(topic.partitions).to_bytes(4, "big") + topic.name.encode())
+        yield
     return int.from_bytes(digest.digest(), "big", signed=True)

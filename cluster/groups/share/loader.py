@@ -16,6 +16,7 @@ from cordwood.cluster.groups.share.formats import (
 )
 from cordwood.cluster.groups.share.group import ShareGroup
 from cordwood.cluster.groups.target_assignment import decode_target, decode_target_epoch
+from cordwood.storage.steps import Steps
 
 
 class ShareLoader(GroupLoader):
@@ -27,7 +28,7 @@ class ShareLoader(GroupLoader):
         self._context = context
         self._saved: dict[str, SavedShareGroup] = {}
 
-    def take(self, version: int, key: FieldReader, value: bytes) -> None:
+    def take(self, version: int, key: FieldReader, value: bytes) -> Steps[None]:
         group_id, record = read_key(version, key)
         saved = self._saved.setdefault(group_id, SavedShareGroup())
         saved.keys.append(record)
@@ -37,14 +38,14 @@ class ShareLoader(GroupLoader):
             case ShareRecordType.TARGET_METADATA:
                 saved.assignment_epoch = decode_target_epoch(value)
             case ShareRecordType.STATE_PARTITIONS:
-                saved.states = decode_state_partitions(value)
+                saved.states = yield from decode_state_partitions(value)
             case ShareRecordType.MEMBER_METADATA:
                 saved.members[record.member_id] = decode_member(record.member_id, value)
             case ShareRecordType.TARGET_MEMBER:
-                saved.targets[record.member_id] = decode_target(value)
+                saved.targets[record.member_id] = yield from decode_target(value)
             case ShareRecordType.CURRENT_ASSIGNMENT:
-                saved.currents[record.member_id] = decode_current(value)
+                saved.currents[record.member_id] = yield from decode_current(value)
 
-    def groups(self) -> Iterator[ShareGroup]:
+    def groups(self) -> Iterator[ShareGroup | None]:
         for group_id, saved in self._saved.items():
-            yield ShareGroup.restore(group_id, saved, self._context)
+            yield (yield from ShareGroup.restore(group_id, saved, self._context))

@@ -10,6 +10,7 @@ from uuid import UUID
 from cordwood.cluster.groups.share.exchange import SharePartitionId
 from cordwood.cluster.groups.share.formats import NamedPartitions, StatePartitions
 from cordwood.cluster.metadata.image import TopicImage
+from cordwood.storage.steps import Steps, portions
 
 RETRY_MS = 1_000
 """How long a failed initialization waits for the next attempt."""
@@ -44,10 +45,14 @@ class ShareStates:
         """True while states are being initialized."""
         return bool(self._running)
 
-    @property
-    def initialized(self) -> Mapping[UUID, frozenset[int]]:
-        """The partitions that can be assigned."""
-        return {topic_id: frozenset(indexes) for topic_id, indexes in self._initialized.items() if indexes}
+    def initialized(self) -> Steps[Mapping[UUID, frozenset[int]]]:
+        """Return the partitions that can be assigned."""
+        found = {}
+        for portion in portions(self._initialized.items()):
+            for topic_id, indexes in portion:
+                found[topic_id] = frozenset(indexes)
+            yield
+        return found
 
     @property
     def initialized_topics(self) -> Mapping[UUID, str]:
@@ -57,43 +62,58 @@ class ShareStates:
     def initialized_of(self, topic_id: UUID) -> frozenset[int]:
         return frozenset(self._initialized.get(topic_id, ()))
 
-    def begin(self, topics: Iterable[TopicImage]) -> list[SharePartitionId]:
+    def begin(self, topics: Iterable[TopicImage]) -> Steps[list[SharePartitionId]]:
         """Return the partitions of these topics whose state has to be initialized now, and note that it is."""
         begun = []
-        for topic in topics:
-            ready = self._initialized.get(topic.id, set())
-            if len(ready) < len(topic.partitions) and topic.id not in self._deleting:
-                begun += [
-                    (topic.id, index)
-                    for index in range(len(topic.partitions))
-                    if index not in ready and (topic.id, index) not in self._running
-                ]
-                self._names[topic.id] = topic.name
-        self.begin_again(begun)
+        for portion in portions(topics):
+            for topic in portion:
+                ready = self._initialized.get(topic.id, set())
+                if len(ready) < len(topic.partitions) and topic.id not in self._deleting:
+                    begun += [
+                        (topic.id, index)
+                        for index in range(len(topic.partitions))
+                        if index not in ready and (topic.id, index) not in self._running
+                    ]
+                    self._names[topic.id] = topic.name
+            yield
+        yield from self.begin_again(begun)
         return begun
 
-    def begin_again(self, partitions: Iterable[SharePartitionId], names: Mapping[UUID, str] | None = None) -> None:
+    def begin_again(
+        self, partitions: Iterable[SharePartitionId], names: Mapping[UUID, str] | None = None
+    ) -> Steps[None]:
         """Note that the states of these partitions are being initialized, also those that were initialized before."""
         self._names |= names or {}
-        for topic_id, index in partitions:
-            self._running.add((topic_id, index))
-            self._initializing.setdefault(topic_id, set()).add(index)
-            _remove(self._initialized, topic_id, index)
+        for portion in portions(partitions):
+            for topic_id, index in portion:
+                self._running.add((topic_id, index))
+                self._initializing.setdefault(topic_id, set()).add(index)
+                _remove(self._initialized, topic_id, index)
+            yield
 
-    def end(self, succeeded: Iterable[SharePartitionId], failed: Iterable[SharePartitionId], now_ms: int) -> bool:
+    def end(
+        self, succeeded: Iterable[SharePartitionId], failed: Iterable[SharePartitionId], now_ms: int
+    ) -> Steps[bool]:
         """Note the outcome of an initialization. Return whether more partitions can be assigned."""
         has_more = False
-        for topic_id, index in succeeded:
-            self._running.discard((topic_id, index))
-            # The topic may have been deleted meanwhile.
-            if index in self._initializing.get(topic_id, ()):
-                _remove(self._initializing, topic_id, index)
-                self._initialized.setdefault(topic_id, set()).add(index)
-                has_more = True
-        for partition in failed:
-            self._running.discard(partition)
+        for portion in portions(succeeded):
+            for topic_id, index in portion:
+                self._running.discard((topic_id, index))
+                # The topic may have been deleted meanwhile.
+                if index in self._initializing.get(topic_id, ()):
+                    _remove(self._initializing, topic_id, index)
+                    self._initialized.setdefault(topic_id, set()).add(index)
+                    has_more = True
+            yield
+        for portion in portions(failed):
+            self._running.difference_update(portion)
             self.retry_at_ms = now_ms + RETRY_MS
+            yield
         return has_more
+
+    def has(self, topic_id: UUID) -> bool:
+        """Return whether a topic has states, or may have."""
+        return topic_id in self._initializing or topic_id in self._initialized or topic_id in self._deleting
 
     def topic_ids(self) -> set[UUID]:
         """Return the ids of all topics that have states, or may have."""
@@ -117,20 +137,23 @@ class ShareStates:
         if topic_id not in self._initializing and topic_id not in self._initialized:
             self._names.pop(topic_id, None)
 
-    def saved(self) -> StatePartitions | None:
+    def saved(self) -> Steps[StatePartitions | None]:
         """Return the group's record; None if there is nothing to keep."""
         if self.is_empty:
             return None
         return StatePartitions(
-            self._named(self._initializing),
-            self._named(self._initialized),
+            (yield from self._named(self._initializing)),
+            (yield from self._named(self._initialized)),
             {topic_id: self._names[topic_id] for topic_id in self._deleting},
         )
 
-    def _named(self, sets: Mapping[UUID, set[int]]) -> dict[UUID, NamedPartitions]:
-        return {
-            topic_id: NamedPartitions(self._names[topic_id], frozenset(indexes)) for topic_id, indexes in sets.items()
-        }
+    def _named(self, sets: Mapping[UUID, set[int]]) -> Steps[dict[UUID, NamedPartitions]]:
+        named = {}
+        for portion in portions(sets.items()):
+            for topic_id, indexes in portion:
+                named[topic_id] = NamedPartitions(self._names[topic_id], frozenset(indexes))
+            yield
+        return named
 
 
 def _remove(sets: dict[UUID, set[int]], topic_id: UUID, index: int) -> None:

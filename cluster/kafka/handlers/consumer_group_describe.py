@@ -5,6 +5,7 @@ Version notes: 1 adds the type of each member.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from uuid import UUID
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import (
@@ -26,7 +27,7 @@ from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.storage.steps import distinct
+from cordwood.storage.steps import at_once, distinct
 
 KEY, VERSIONS = ApiKey.CONSUMER_GROUP_DESCRIBE, range(2)
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "for all topics that the group reads"))
@@ -90,12 +91,11 @@ def _namer(call: Call) -> Callable[[Partitions], Assignment]:
     by_id = call.services.quorum.image.topics_by_id
 
     def named(partitions: Partitions) -> Assignment:
-        topics = [
-            TopicPartitions(topic_id=topic_id, topic_name=by_id[topic_id].name, partitions=tuple(sorted(indexes)))
-            for topic_id, indexes in partitions.items()
-            if topic_id in by_id
-        ]
-        return Assignment(topic_partitions=tuple(topics))
+        return Assignment(topic_partitions=rows(topic_row, [item for item in partitions.items() if item[0] in by_id]))
+
+    def topic_row(place: tuple[UUID, frozenset[int]]) -> TopicPartitions:
+        topic_id, indexes = place
+        return TopicPartitions(topic_id=topic_id, topic_name=by_id[topic_id].name, partitions=tuple(sorted(indexes)))
 
     return named
 
@@ -110,7 +110,7 @@ def _member(group: ConsumerGroup, named: Callable[[Partitions], Assignment], mem
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(member.topics)),
         subscribed_topic_regex=member.regex,
-        assignment=named(united(member.assigned, member.revoking)),
+        assignment=named(at_once(united(member.assigned, member.revoking)) if member.revoking else member.assigned),
         target_assignment=named(group.targets.get(member.id, NO_PARTITIONS)),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )

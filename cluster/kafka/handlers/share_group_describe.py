@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
@@ -20,7 +21,6 @@ from cordwood.cluster.groups.share.member import ShareMember
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.named_topics import topic_name
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.steps import distinct
@@ -87,7 +87,12 @@ def _row(
 
 def _member(call: Call, member: ShareMember) -> Member:
     image = call.services.quorum.image
-    named = ((topic_id, topic_name(image, topic_id)) for topic_id in member.assigned)
+    by_id = image.topics_by_id
+
+    def topic_row(place: tuple[UUID, frozenset[int]]) -> TopicPartitions:
+        topic_id, indexes = place
+        return TopicPartitions(topic_id=topic_id, topic_name=by_id[topic_id].name, partitions=tuple(sorted(indexes)))
+
     return Member(
         member_id=member.id,
         rack_id=member.rack_id,
@@ -96,10 +101,6 @@ def _member(call: Call, member: ShareMember) -> Member:
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(member.topics)),
         assignment=Assignment(
-            topic_partitions=tuple(
-                TopicPartitions(topic_id=topic_id, topic_name=name, partitions=tuple(sorted(member.assigned[topic_id])))
-                for topic_id, name in named
-                if name is not None
-            )
+            topic_partitions=rows(topic_row, [item for item in member.assigned.items() if item[0] in by_id])
         ),
     )

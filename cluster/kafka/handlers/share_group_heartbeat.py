@@ -5,6 +5,7 @@ has partitions already. Kafka assigns them with the next heartbeat.
 """
 
 from datetime import timedelta
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
@@ -17,6 +18,7 @@ from cordwood.cluster.groups.target_assignment import Partitions
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right, Rights, refusal_of
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.SHARE_GROUP_HEARTBEAT, range(1, 2)
 RIGHTS: Rights = (Right(READ, GROUP), Right(DESCRIBE, TOPIC, "for the topics of a subscription"))
@@ -54,9 +56,7 @@ async def handle(request: ShareGroupHeartbeatRequest, call: Call) -> ShareGroupH
 
 
 def _assignment(partitions: Partitions) -> Assignment:
-    return Assignment(
-        topic_partitions=tuple(
-            TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(indexes)))
-            for topic_id, indexes in partitions.items()
-        )
-    )
+    def topic_row(place: tuple[UUID, frozenset[int]]) -> TopicPartitions:
+        return TopicPartitions(topic_id=place[0], partitions=tuple(sorted(place[1])))
+
+    return Assignment(topic_partitions=rows(topic_row, list(partitions.items())))

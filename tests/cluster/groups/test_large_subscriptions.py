@@ -13,6 +13,7 @@ from cordwood.cluster.groups.exchange import MemberProtocol
 from cordwood.cluster.groups.heartbeat import SUBSCRIBED_NAMES_MAX
 from cordwood.cluster.groups.state_store import GROUP_BYTES_PER_BATCH_MAX
 from cordwood.cluster.kafka.handlers import consumer_group_heartbeat, share_group_heartbeat
+from cordwood.storage.steps import at_once
 
 MANY = tuple(f"unknown-{number}" for number in range(SUBSCRIBED_NAMES_MAX + 1))
 
@@ -35,7 +36,7 @@ def test_a_subscription_to_too_many_names_is_refused(handler: object) -> None:
 @pytest.mark.parametrize("metadata", [subscription(*MANY), subscription("flights") + bytes(2 << 20)])
 def test_a_classic_member_with_a_huge_subscription_is_no_member_of_a_consumer_group(metadata: bytes) -> None:
     with pytest.raises(MalformedConsumer):
-        read_subscription(metadata)
+        at_once(read_subscription(metadata))
 
 
 @pytest.mark.parametrize(("count", "is_known"), [(SUBSCRIBED_NAMES_MAX, True), (SUBSCRIBED_NAMES_MAX + 1, False)])

@@ -108,7 +108,7 @@ def before_places(group: ConsumerGroupScenario) -> list[tuple[str, int]]:
 def test_partitions_of_a_classic_group_were_assigned_in_its_generation() -> None:
     group = ConsumerGroupScenario()
     metadata = b"\x00\x00\x00\x00\x00\x01\x00\x07flights\xff\xff\xff\xff"
-    own = encode_assignment(0, {"flights": frozenset({0, 1})})
+    own = at_once(encode_assignment(0, {"flights": frozenset({0, 1})}))
     saved = SavedMember("c", None, "old", "/h", 20_000, 10_000, metadata, own)
     classic = at_once(ClassicGroup.restore("group", SavedGroup("consumer", 5, "range", "c", (saved,)), GroupSettings()))
     at_once(classic.keep_protocols([("c", (MemberProtocol("range", metadata),))], 0))

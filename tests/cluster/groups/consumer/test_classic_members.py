@@ -37,7 +37,7 @@ def subscription(owned: PartitionsByName, *topics: str) -> bytes:
     """Return a subscription of version 1."""
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
     head = struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
-    return head + encode_assignment(0, owned)[2:-4]
+    return head + at_once(encode_assignment(0, owned))[2:-4]
 
 
 def join(
@@ -65,7 +65,7 @@ def sync(group: ConsumerGroupScenario, member_id: str, generation: int, **change
 
 def assigned(reply: SyncReply) -> int:
     assert reply.code is ErrorCode.none
-    return len(read_assignment(reply.assignment).get("flights", ()))
+    return len(at_once(read_assignment(reply.assignment)).get("flights", ()))
 
 
 def beat(group: ConsumerGroupScenario, member_id: str, generation: int) -> ErrorCode:
@@ -75,7 +75,7 @@ def beat(group: ConsumerGroupScenario, member_id: str, generation: int) -> Error
 def classic_group(group: ConsumerGroupScenario, *members: str, **fields: Any) -> ClassicGroup:
     """Return a stable classic group in generation 5, of which the first member has everything."""
     group.context.topics()
-    everything = encode_assignment(1, {"flights": frozenset(range(6))})
+    everything = at_once(encode_assignment(1, {"flights": frozenset(range(6))}))
     saved = [
         SavedMember(
             name,
@@ -146,7 +146,7 @@ def test_a_classic_group_is_upgraded_member_by_member(group: ConsumerGroupScenar
     reply = sync(group, "c1", 5)
     assert assigned(reply) == 3
     assert beat(group, "c1", 5) is ErrorCode.rebalance_in_progress
-    assert join(group, "c1", read_assignment(reply.assignment)).generation == 6
+    assert join(group, "c1", at_once(read_assignment(reply.assignment))).generation == 6
     assert assigned(sync(group, "c1", 6)) == 3
     group.settle()
     assert group.counts() == {"anna": 3}
@@ -169,7 +169,7 @@ def test_the_last_new_member_leaves_a_classic_group(group: ConsumerGroupScenario
     classic = group.group
     assert isinstance(classic, ClassicGroup)
     assert (classic.state, classic.generation) == (State.PREPARING_REBALANCE, 5)
-    kept = {member.id: read_assignment(member.assignment) for member in classic.members}
+    kept = {member.id: at_once(read_assignment(member.assignment)) for member in classic.members}
     assert {member_id: len(partitions["flights"]) for member_id, partitions in kept.items()} == {"c1": 2, "c2": 2}
     assert {int.from_bytes(key[:2], "big") for key in group.log} <= {2}
     assert classic.heartbeat("c1", None, 5, group.now_ms) is ErrorCode.rebalance_in_progress
@@ -245,7 +245,7 @@ def test_classic_members_leave(group: ConsumerGroupScenario) -> None:
 
 
 def test_a_partition_that_two_classic_members_have_stays_with_the_first(group: ConsumerGroupScenario) -> None:
-    everything = encode_assignment(1, {"flights": frozenset(range(6))})
+    everything = at_once(encode_assignment(1, {"flights": frozenset(range(6))}))
     saved = tuple(
         SavedMember(name, None, "old", "/h", 20_000, 10_000, subscription({}, "flights"), everything)
         for name in ("c1", "c2")

@@ -46,7 +46,7 @@ async def with_classic_group(size: int, brokers: int = 1) -> CoordinatorFixture:
             60_000,
             45_000,
             SUBSCRIPTION,
-            encode_assignment(0, {"flights": frozenset({number})}),
+            at_once(encode_assignment(0, {"flights": frozenset({number})})),
         )
         for number in range(size)
     ]
@@ -245,7 +245,9 @@ def check_partitions(groups: CoordinatorFixture, size: int) -> None:
     """Check that no partition has two members, be it in the assignments or in the targets."""
     group = groups.coordinator.group(GROUP)
     if isinstance(group, ConsumerGroup):
-        held = [place for member in group.members for place in places_in(united(member.assigned, member.revoking))]
+        held = [
+            place for member in group.members for place in places_in(at_once(united(member.assigned, member.revoking)))
+        ]
         targets = [place for target in group.targets.values() for place in places_in(target)]
         assert len(set(targets)) == len(targets) <= size
     else:
@@ -253,7 +255,7 @@ def check_partitions(groups: CoordinatorFixture, size: int) -> None:
         held = [
             (name, index)
             for member in group.members
-            for name, indexes in read_assignment(member.assignment).items()
+            for name, indexes in at_once(read_assignment(member.assignment)).items()
             for index in indexes
         ]
     assert len(set(held)) == len(held) <= size

@@ -36,6 +36,7 @@ from cordwood.cluster.groups.target_assignment import (
     encode_target_epoch,
 )
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.steps import at_once
 
 TOPIC = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 ID = bytes(range(1, 17))
@@ -57,7 +58,7 @@ def with_epochs(member: ConsumerMember) -> ConsumerMember:
     revoking = {topic_id: indexes for topic_id, indexes in revoking.items() if indexes}
     epochs = {
         topic_id: {index: index % 7 for index in indexes}
-        for topic_id, indexes in united(member.assigned, revoking).items()
+        for topic_id, indexes in at_once(united(member.assigned, revoking)).items()
     }
     return replace(member, revoking=revoking, assignment_epochs=epochs)
 
@@ -107,7 +108,7 @@ def test_values_are_kafkas() -> None:
     indexes = b"\x03\x00\x00\x00\x00\x00\x00\x00\x05"
     places = b"\x02" + ID + indexes + b"\x00"
     target = {TOPIC: frozenset({5, 0})}
-    assert encode_target(target) == b"\x00\x00" + places + b"\x00"
+    assert at_once(encode_target(target)) == b"\x00\x00" + places + b"\x00"
     member = ConsumerMember(
         "m",
         epoch=3,
@@ -119,13 +120,13 @@ def test_values_are_kafkas() -> None:
     head = b"\x00\x00\x00\x00\x00\x03\x00\x00\x00\x02\x01" + b"\x01"
     # The assignment epochs are the tagged field 0 of a topic, in the order of its partitions (Kafka 4.3).
     epochs = b"\x01\x00\x09" + b"\x03\x00\x00\x00\x02\x00\x00\x00\x01"
-    assert encode_current(member) == head + b"\x02" + ID + indexes + epochs + b"\x00"
+    assert at_once(encode_current(member)) == head + b"\x02" + ID + indexes + epochs + b"\x00"
     # Those of records without them are the member's epoch.
     without = CurrentAssignment(3, 2, MemberState.UNREVOKED_PARTITIONS, {}, target, {TOPIC: {5: 3, 0: 3}})
-    assert decode_current(head + places + b"\x00") == without
+    assert at_once(decode_current(head + places + b"\x00")) == without
     one_missing = b"\x01\x00\x05" + b"\x02\x00\x00\x00\x02"
-    assert decode_current(head + b"\x02" + ID + indexes + one_missing + b"\x00") == without
-    assert decode_current(head + b"\x02" + ID + indexes + b"\x01\x00\x01\x00" + b"\x00") == without
+    assert at_once(decode_current(head + b"\x02" + ID + indexes + one_missing + b"\x00")) == without
+    assert at_once(decode_current(head + b"\x02" + ID + indexes + b"\x01\x00\x01\x00" + b"\x00")) == without
     topics = b"\x02\x08flights"
     regex = b"\x00\x00" + topics + struct.pack(">qq", 5, 6) + b"\x00"
     assert encode_regex(ResolvedRegex(frozenset({"flights"}), 5, 6)) == regex
@@ -156,8 +157,8 @@ def test_members_round_trip(member: ConsumerMember) -> None:
     place = CurrentAssignment(
         member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking, member.assignment_epochs
     )
-    assert decode_current(encode_current(member)) == place
-    assert decode_target(encode_target(member.assigned)) == member.assigned
+    assert at_once(decode_current(at_once(encode_current(member)))) == place
+    assert at_once(decode_target(at_once(encode_target(member.assigned)))) == member.assigned
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(-(2**63), 2**63 - 1), st.frozensets(texts, max_size=4))
@@ -170,8 +171,9 @@ def test_epochs_and_expressions_round_trip(epoch: int, number: int, topics: froz
 
 @given(st.binary(max_size=60))
 def test_bad_bytes_are_refused_as_such(data: bytes) -> None:
-    decoders = (decode_group_epoch, decode_target_epoch, decode_target, decode_current, decode_regex)
-    for decode in (*decoders, lambda value: decode_member("m", value)):
+    decoders = (decode_group_epoch, decode_target_epoch, decode_regex, lambda value: decode_member("m", value))
+    in_steps = (decode_target, decode_current)
+    for decode in (*decoders, *(lambda value, steps=steps: at_once(steps(value)) for steps in in_steps)):
         for candidate in (data, b"\x00\x00" + data):
             try:
                 decode(candidate)

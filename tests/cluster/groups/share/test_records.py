@@ -20,6 +20,7 @@ from cordwood.cluster.groups.share.formats import (
 from cordwood.cluster.groups.share.group import JOIN_WAIT_MS
 from cordwood.cluster.groups.share.member import ShareMember
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.steps import at_once
 
 TOPIC = UUID(int=7)
 MEMBER = ShareMember(
@@ -46,35 +47,40 @@ def test_values_are_kafkas() -> None:
     topic = TOPIC.hex
     assert formats.encode_epoch(ShareEpoch(3, 9)).hex() == "000000000003000000000000000900"
     assert target_assignment.encode_target_epoch(3).hex() == "00000000000300"
-    assert target_assignment.encode_target(MEMBER.assigned).hex() == f"0000 02 {topic} 02 00000001 00 00".replace(
-        " ", ""
-    )
-    assert formats.encode_current(MEMBER).hex() == f"0000 00000005 00000004 00 02 {topic} 02 00000001 00 00".replace(
-        " ", ""
-    )
+    assert at_once(
+        target_assignment.encode_target(MEMBER.assigned)
+    ).hex() == f"0000 02 {topic} 02 00000001 00 00".replace(" ", "")
+    assert at_once(
+        formats.encode_current(MEMBER)
+    ).hex() == f"0000 00000005 00000004 00 02 {topic} 02 00000001 00 00".replace(" ", "")
     assert formats.encode_member(ShareMember("a", None, "c", "h", frozenset({"t"}))).hex() == "0000000263026802027400"
     states = StatePartitions({TOPIC: NamedPartitions("t", frozenset({0}))}, {}, {TOPIC: "t"})
-    assert formats.encode_state_partitions(
-        states
+    assert at_once(
+        formats.encode_state_partitions(states)
     ).hex() == f"0000 02 {topic} 0274 02 00000000 00 01 02 {topic} 0274 00 00".replace(" ", "")
 
 
 def test_values_are_read_as_they_were_written() -> None:
     assert formats.decode_epoch(formats.encode_epoch(ShareEpoch(3, -9))) == ShareEpoch(3, -9)
     assert target_assignment.decode_target_epoch(target_assignment.encode_target_epoch(3)) == 3
-    assert target_assignment.decode_target(target_assignment.encode_target(MEMBER.assigned)) == MEMBER.assigned
-    assert formats.decode_current(formats.encode_current(MEMBER)) == ShareCurrentAssignment(5, 4, MEMBER.assigned)
+    assert (
+        at_once(target_assignment.decode_target(at_once(target_assignment.encode_target(MEMBER.assigned))))
+        == MEMBER.assigned
+    )
+    assert at_once(formats.decode_current(at_once(formats.encode_current(MEMBER)))) == ShareCurrentAssignment(
+        5, 4, MEMBER.assigned
+    )
     member = ShareMember("a", "rack", "client", "/127.0.0.1", MEMBER.topics)
     assert formats.decode_member("a", formats.encode_member(MEMBER)) == member
     named = {TOPIC: NamedPartitions("t", frozenset({0, 4}))}
     states = StatePartitions(named, {UUID(int=8): NamedPartitions("u", frozenset({1}))}, {UUID(int=9): "v"})
-    assert formats.decode_state_partitions(formats.encode_state_partitions(states)) == states
+    assert at_once(formats.decode_state_partitions(at_once(formats.encode_state_partitions(states)))) == states
 
 
 @pytest.mark.parametrize("cut", [3, 8, 20])
 def test_a_torn_value_is_damage(cut: int) -> None:
     with pytest.raises(CorruptBatch):
-        formats.decode_current(formats.encode_current(MEMBER)[:-cut])
+        at_once(formats.decode_current(at_once(formats.encode_current(MEMBER))[:-cut]))
 
 
 def test_a_restored_group_goes_on_as_before() -> None:
