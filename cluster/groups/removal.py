@@ -88,6 +88,7 @@ class Removal:
 
     async def _expire_in(self, shard: Shard, group: AnyGroup) -> None:
         """Remove a group's expired offsets, and an empty group with the last of them. Pending offsets do not expire."""
+        await self._effect_runner.settled(shard, group.group_id)
         if shard.groups.get(group.group_id) is not group:
             # The group was removed while other groups were checked.
             return

@@ -77,7 +77,6 @@ class ShareGroups:
             else:
                 wanted[partition], names[partition[0]] = offset, place.topic
         shard, group = await self._open(group_id)
-        await self._effect_runner.settled(shard, group_id)
         self._check_empty(shard, group)
         if not wanted:
             self._effect_runner.perform(shard, group)
@@ -152,6 +151,7 @@ class ShareGroups:
 
     async def _open(self, group_id: str) -> tuple[Shard, ShareGroup]:
         """Return a share group, or a new one. Raises Refused for a group of another kind."""
+        await self._effect_runner.settled(self._state_store.find(group_id), group_id)
         shard = await self._state_store.find_or_create(group_id)
         group = shard.groups.get(group_id)
         if group is None or (group.is_vacant and not shard.is_kept(group_id)):
