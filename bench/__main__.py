@@ -37,42 +37,50 @@ WITHOUT_TLS = {GeneratorMode.JAVA, GeneratorMode.FAILOVER}
 BYTES_PER_VALUE_BYTE = 1.3
 
 
+Compare = Annotated[
+    bool, typer.Option(help="Measure Apache Kafka too, with and without fsync, and Cordwood without fsync.")
+]
+ReplicationFactor = Annotated[
+    list[int] | None,
+    typer.Option(
+        help="1, 3 or 5: the number of brokers and of replicas. May be repeated; the default is 1 and then 3."
+    ),
+]
+Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds, each with new brokers.")]
+Baseline = Annotated[Path | None, typer.Option(exists=True, help="Measure the brokers of this checkout too.")]
+Line = Annotated[list[str] | None, typer.Option(help="Run only the lines whose name contains this; may be repeated.")]
+SystemOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Run only the systems with exactly this name: cordwood, kafka …; may be repeated."),
+]
+Scale = Annotated[float, typer.Option(min=0.001, help="The share of the work to do, for a quick trial.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="The directory for the brokers' data during the run."),
+]
+WarmGib = Annotated[
+    int | None, typer.Option(help="Memory to touch before each system; the default is all free memory.")
+]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For Cordwood.")]
+Tls = Annotated[bool, typer.Option("--tls", help="Clients and brokers use TLS; without the lines that kill a leader.")]
+Recorded = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Also write a result file, at a commit.")
+]
+
+
 def main(
-    compare: Annotated[
-        bool, typer.Option(help="Measure Apache Kafka too, with and without fsync, and Cordwood without fsync.")
-    ] = False,
-    replication_factor: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="1, 3 or 5: the number of brokers and of replicas. May be repeated; the default is 1 and then 3."
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds, each with new brokers.")] = 1,
-    baseline: Annotated[
-        Path | None, typer.Option(exists=True, help="Measure the brokers of this checkout too.")
-    ] = None,
-    line: Annotated[
-        list[str] | None, typer.Option(help="Run only the lines whose name contains this; may be repeated.")
-    ] = None,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(help="Run only the systems with exactly this name: cordwood, kafka …; may be repeated."),
-    ] = None,
-    scale: Annotated[float, typer.Option(min=0.001, help="The share of the work to do, for a quick trial.")] = 1.0,
-    data: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="The directory for the brokers' data during the run."),
-    ] = None,
-    warm_gib: Annotated[
-        int | None, typer.Option(help="Memory to touch before each system; the default is all free memory.")
-    ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For Cordwood.")] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Clients and brokers use TLS; without the lines that kill a leader.")
-    ] = False,
-    recorded: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Also write a result file, at a commit.")
-    ] = None,
+    compare: Compare = False,
+    replication_factor: ReplicationFactor = None,
+    rounds: Rounds = 1,
+    baseline: Baseline = None,
+    line: Line = None,
+    system: SystemOption = None,
+    scale: Scale = 1.0,
+    data: Data = None,
+    warm_gib: WarmGib = None,
+    settings: Settings = None,
+    tls: Tls = False,
+    recorded: Recorded = None,
 ) -> None:
     """Run the lines of bench/lines.py and print tables; bench/results/ gets the same as JSON."""
     console = Console(width=None if sys.stdout.isatty() else COLUMNS)

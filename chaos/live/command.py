@@ -83,42 +83,56 @@ class RunOptions:
         return one.rounds * STORED_BYTES_PER_MINUTE + one.options.preload_mb * MB
 
 
+Faults = Annotated[str | None, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.1, help=f"How long the clients run under faults.  [default: {MINUTES:g}]")
+]
+Fault = Annotated[str | None, typer.Option(help="Only this fault, in rounds, with limits of its own.")]
+RoundsOption = Annotated[int | None, typer.Option(min=1, help=f"Rounds of --fault.  [default: {ROUNDS}]")]
+Kinds = Annotated[str | None, typer.Option(help="Only these forms of --fault, in turn; all by default.")]
+Hold = Annotated[float | None, typer.Option(min=0, help="Seconds that each --fault lasts.")]
+PreloadMb = Annotated[int | None, typer.Option(min=0, help="Megabytes that each broker holds before the first round.")]
+Brokers = Annotated[int | None, typer.Option(min=1, help="Brokers of --fault: one, or at least three.  [default: 3]")]
+Limit = Annotated[list[str] | None, typer.Option(metavar="FIGURE=BOUND", help="Another bound for a limit of --fault.")]
+Target = Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="The cluster to test.")]
+Project = Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar=security.FILE,
+        help="TLS and SASL of the clients of compose or HOST:PORT, by librdkafka's keys.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(help="The seed of the faults and their times; random by default.")]
+PerSecond = Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")]
+Report = Annotated[Path | None, typer.Option(metavar="FILE", help="The file of the report.")]
+Keep = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep all data in this new directory.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the verdict as one line of JSON at the end.")]
+Recorded = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Record the verdict as a result file, at a commit.")
+]
+
+
 def run(
-    faults: Annotated[str | None, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, help=f"How long the clients run under faults.  [default: {MINUTES:g}]")
-    ] = None,
-    fault: Annotated[str | None, typer.Option(help="Only this fault, in rounds, with limits of its own.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help=f"Rounds of --fault.  [default: {ROUNDS}]")] = None,
-    kinds: Annotated[str | None, typer.Option(help="Only these forms of --fault, in turn; all by default.")] = None,
-    hold: Annotated[float | None, typer.Option(min=0, help="Seconds that each --fault lasts.")] = None,
-    preload_mb: Annotated[
-        int | None, typer.Option(min=0, help="Megabytes that each broker holds before the first round.")
-    ] = None,
-    brokers: Annotated[
-        int | None, typer.Option(min=1, help="Brokers of --fault: one, or at least three.  [default: 3]")
-    ] = None,
-    limit: Annotated[
-        list[str] | None, typer.Option(metavar="FIGURE=BOUND", help="Another bound for a limit of --fault.")
-    ] = None,
-    target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="The cluster to test.")] = LOCAL,
-    project: Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")] = "",
-    command_config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            envvar=security.FILE,
-            help="TLS and SASL of the clients of compose or HOST:PORT, by librdkafka's keys.",
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed of the faults and their times; random by default.")] = None,
-    per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 100,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="The file of the report.")] = None,
-    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep all data in this new directory.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one line of JSON at the end.")] = False,
-    recorded: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Record the verdict as a result file, at a commit.")
-    ] = None,
+    faults: Faults = None,
+    minutes: Minutes = None,
+    fault: Fault = None,
+    rounds: RoundsOption = None,
+    kinds: Kinds = None,
+    hold: Hold = None,
+    preload_mb: PreloadMb = None,
+    brokers: Brokers = None,
+    limit: Limit = None,
+    target: Target = LOCAL,
+    project: Project = "",
+    command_config: CommandConfig = None,
+    seed: Seed = None,
+    per_second: PerSecond = 100,
+    report: Report = None,
+    keep: Keep = None,
+    as_json: AsJson = False,
+    recorded: Recorded = None,
 ) -> None:
     """Inject faults into a cluster while clients write and read, undo them, and check that no promise was broken.
 
@@ -136,14 +150,11 @@ def run(
         else:
             wanted, left_out = _only(fault, target, faults, minutes), {}
             one = _one_fault(fault, rounds or ROUNDS, kinds, hold, preload_mb, brokers or BROKERS_MIN, limit or ())
-        # Local brokers are open.
-        _secure_clients(None if target == LOCAL else command_config)
-        if target == LOCAL:
-            local_target.enter(wanted)
+        _enter(target, command_config, wanted)
         load = LoadOnCluster(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second)
-        about = {"minutes": minutes or MINUTES, "seed": number, "faults": faults or ALL}
-        if one:
-            about = {"fault": fault, "rounds": one.rounds, "seed": number}
+        about = (
+            {"fault": fault, "rounds": one.rounds} if one else {"minutes": minutes or MINUTES, "faults": faults or ALL}
+        )
         asked = RunOptions(
             target=target,
             project=project or Path.cwd().name,
@@ -154,7 +165,7 @@ def run(
             load=_load_of(one, load, target),
             report=writable(report or Path(f"cordwood-chaos-{number}.html")),
             as_json=as_json,
-            record=begun(recorded, RUN, {"target": target, **about}),
+            record=begun(recorded, RUN, {"target": target, "seed": number, **about}),
         )
         with workplace(keep) as place:
             is_whole = _carry_out(asked, place)
@@ -166,12 +177,17 @@ def run(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _secure_clients(config: Path | None) -> None:
-    """Let all clients connect as the file says. Raises CannotHarm."""
+def _enter(target: str, config: Path | None, faults: Sequence[str]) -> None:
+    """Prepare local brokers, which are open, for the faults; let clients of others connect as the file says.
+
+    Raises CannotHarm.
+    """
     try:
-        security.use(config)
+        security.use(None if target == LOCAL else config)
     except (OSError, WrongSetting) as mistake:
         raise CannotHarm(f"--command-config: {mistake}") from None
+    if target == LOCAL:
+        local_target.enter(faults)
 
 
 def _refuse_options_of_rounds(given: Mapping[str, object]) -> None:

@@ -131,36 +131,44 @@ def sweep(
     note(f"{count} objects, {size} bytes, {'deleted' if delete else 'may be deleted: repeat with --delete'}.")
 
 
+LogDirs = Annotated[
+    list[str],
+    typer.Option(
+        "--log-dir", metavar="ID=DIRECTORY", help="node.id and first log.dirs of a broker here; may be repeated."
+    ),
+]
+Brokers = Annotated[
+    str, typer.Option(metavar="ID,…", help="All brokers of the cluster, if some are on other machines.")
+]
+Voters = Annotated[
+    str,
+    typer.Option(
+        metavar="ID,…",
+        help="The brokers in controller.quorum.voters. Default: all brokers, or none for a single broker.",
+    ),
+]
+ReplicationFactor = Annotated[
+    int | None, typer.Option("--replication-factor", min=1, help="Of all topics, instead of their own.")
+]
+AcceptLoss = Annotated[
+    bool, typer.Option("--accept-loss", help="Let the brokers start although records cannot be restored.")
+]
+AllLocal = Annotated[
+    bool, typer.Option("--all-local", help="Write all records to the disks, whatever local.retention.* says.")
+]
+
+
 @app.command()
 def restore(
     url: Url,
-    log_dirs: Annotated[
-        list[str],
-        typer.Option(
-            "--log-dir", metavar="ID=DIRECTORY", help="node.id and first log.dirs of a broker here; may be repeated."
-        ),
-    ],
+    log_dirs: LogDirs,
     credentials: CredentialsFile = None,
     cluster_id: ClusterId = "",
-    brokers: Annotated[
-        str, typer.Option(metavar="ID,…", help="All brokers of the cluster, if some are on other machines.")
-    ] = "",
-    voters: Annotated[
-        str,
-        typer.Option(
-            metavar="ID,…",
-            help="The brokers in controller.quorum.voters. Default: all brokers, or none for a single broker.",
-        ),
-    ] = "",
-    replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, help="Of all topics, instead of their own.")
-    ] = None,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Let the brokers start although records cannot be restored.")
-    ] = False,
-    all_local: Annotated[
-        bool, typer.Option("--all-local", help="Write all records to the disks, whatever local.retention.* says.")
-    ] = False,
+    brokers: Brokers = "",
+    voters: Voters = "",
+    replication_factor: ReplicationFactor = None,
+    accept_loss: AcceptLoss = False,
+    all_local: AllLocal = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore a cluster that has lost its disks: topics with their ids, all archived records, and group offsets.

@@ -36,55 +36,66 @@ SILENCE_S = 30.0
 NO_TIMESTAMP = 0
 
 
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.")]
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="earliest|latest|OFFSET|TIMESTAMP",
+        help=(
+            "The start position. A timestamp is ISO 8601 (UTC unless it has a zone) or @ and milliseconds since"
+            " 1970. With --group: used only for partitions without a committed offset."
+        ),
+    ),
+]
+Partition = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only this partition; may be repeated.")
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        "-f",
+        help="Wait for new records, like tail -f. Without this option, stop at the current end of the log.",
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Join this consumer group and commit the offsets that were read."),
+]
+Isolation = Annotated[
+    IsolationLevel,
+    typer.Option(
+        "--isolation",
+        help=(
+            "read_committed prints records of committed transactions only, up to the first one that is open;"
+            " read_uncommitted prints all records."
+        ),
+    ),
+]
+Limit = Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", "-K", help="Print the key and this separator before each value.")
+]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON object per line. Bytes that are not UTF-8 are in key_base64 and value_base64.",
+    ),
+]
+
+
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.")],
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="earliest|latest|OFFSET|TIMESTAMP",
-            help=(
-                "The start position. A timestamp is ISO 8601 (UTC unless it has a zone) or @ and milliseconds since"
-                " 1970. With --group: used only for partitions without a committed offset."
-            ),
-        ),
-    ] = "earliest",
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only this partition; may be repeated.")
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            "-f",
-            help="Wait for new records, like tail -f. Without this option, stop at the current end of the log.",
-        ),
-    ] = False,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="Join this consumer group and commit the offsets that were read."),
-    ] = None,
-    isolation: Annotated[
-        IsolationLevel,
-        typer.Option(
-            "--isolation",
-            help=(
-                "read_committed prints records of committed transactions only, up to the first one that is open;"
-                " read_uncommitted prints all records."
-            ),
-        ),
-    ] = IsolationLevel.READ_COMMITTED,
-    limit: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Print the key and this separator before each value.")
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print one JSON object per line. Bytes that are not UTF-8 are in key_base64 and value_base64.",
-        ),
-    ] = False,
+    topic: Topic,
+    start: Start = "earliest",
+    partition: Partition = None,
+    follow: Follow = False,
+    group: Group = None,
+    isolation: Isolation = IsolationLevel.READ_COMMITTED,
+    limit: Limit = None,
+    key_separator: KeySeparator = None,
+    as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:

@@ -91,30 +91,31 @@ def describe(
 app.command(name="show", hidden=True)(describe)
 
 
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="earliest|latest|OFFSET|TIMESTAMP",
+        help=("The new position. A timestamp is ISO 8601 (UTC unless it has a zone) or @ and milliseconds since 1970."),
+    ),
+]
+Topic = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        help="Reset only this topic; may be repeated. The default is all topics with offsets of the group.",
+    ),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Store the new offsets. Without this option, only show them.")]
+
+
 @app.command()
 def reset(
     group: Group,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="earliest|latest|OFFSET|TIMESTAMP",
-            help=(
-                "The new position. A timestamp is ISO 8601 (UTC unless it has a zone) or @ and milliseconds since 1970."
-            ),
-        ),
-    ],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            help="Reset only this topic; may be repeated. The default is all topics with offsets of the group.",
-        ),
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Store the new offsets. Without this option, only show them.")
-    ] = False,
+    to: To,
+    topic: Topic = None,
+    execute: Execute = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,

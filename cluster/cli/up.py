@@ -18,73 +18,80 @@ DataDir = Annotated[
 ]
 
 
+Brokers = Annotated[
+    int | None,
+    typer.Option(
+        "--brokers",
+        "-n",
+        min=1,
+        help="Number of brokers; the default is 3 for a new cluster, or the number of an existing one.",
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        "-p",
+        min=1,
+        max=65535,
+        help="Kafka port of broker 1; the next brokers use the next ports. The default is 9092.",
+    ),
+]
+HttpPort = Annotated[
+    int | None,
+    typer.Option(
+        "--http-port",
+        min=1,
+        max=65535,
+        help=(
+            "HTTP port (API, health and metrics) of broker 1; the next brokers use the next ports. The default is 8080."
+        ),
+    ),
+]
+Voters = Annotated[
+    int | None,
+    typer.Option(
+        "--voters",
+        help="Number of voters of the metadata quorum: 1, 3 or 5. The default is 3 if there are as many brokers.",
+    ),
+]
+BrokersOnHost = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        min=1,
+        max=64,
+        help="Brokers on each host, for a host with many cores: --brokers then counts hosts, whose names are the"
+        " brokers' racks. No two replicas of a partition are on one host.",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting for all brokers; may be repeated."),
+]
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help=(
+            "Create a closed cluster: TLS everywhere, users with passwords, and rights by ACLs. Clients connect"
+            " with DIR/client.properties."
+        ),
+    ),
+]
+Detach = Annotated[bool, typer.Option("--detach", help="Return when the cluster is ready, and leave it running.")]
+
+
 def up(
-    brokers: Annotated[
-        int | None,
-        typer.Option(
-            "--brokers",
-            "-n",
-            min=1,
-            help="Number of brokers; the default is 3 for a new cluster, or the number of an existing one.",
-        ),
-    ] = None,
+    brokers: Brokers = None,
     data_dir: DataDir = Path("cordwood-cluster"),
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            "-p",
-            min=1,
-            max=65535,
-            help="Kafka port of broker 1; the next brokers use the next ports. The default is 9092.",
-        ),
-    ] = None,
-    http_port: Annotated[
-        int | None,
-        typer.Option(
-            "--http-port",
-            min=1,
-            max=65535,
-            help=(
-                "HTTP port (API, health and metrics) of broker 1; the next brokers use the next ports. The default"
-                " is 8080."
-            ),
-        ),
-    ] = None,
-    voters: Annotated[
-        int | None,
-        typer.Option(
-            "--voters",
-            help="Number of voters of the metadata quorum: 1, 3 or 5. The default is 3 if there are as many brokers.",
-        ),
-    ] = None,
-    brokers_on_host: Annotated[
-        int | None,
-        typer.Option(
-            "--processes",
-            min=1,
-            max=64,
-            help="Brokers on each host, for a host with many cores: --brokers then counts hosts, whose names are the"
-            " brokers' racks. No two replicas of a partition are on one host.",
-        ),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting for all brokers; may be repeated."),
-    ] = None,
-    secure: Annotated[
-        bool,
-        typer.Option(
-            "--secure",
-            help=(
-                "Create a closed cluster: TLS everywhere, users with passwords, and rights by ACLs. Clients connect"
-                " with DIR/client.properties."
-            ),
-        ),
-    ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Return when the cluster is ready, and leave it running.")
-    ] = False,
+    port: Port = None,
+    http_port: HttpPort = None,
+    voters: Voters = None,
+    brokers_on_host: BrokersOnHost = None,
+    overrides: Overrides = None,
+    secure: Secure = False,
+    detach: Detach = False,
 ) -> None:
     """Start a cluster on this machine, wait until it is ready, and print its bootstrap servers.
 
