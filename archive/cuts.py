@@ -10,9 +10,7 @@ from uuid import UUID
 from cordwood.archive import layout
 from cordwood.archive.commits import FORMAT, DamagedCommit, opened, sealed
 from cordwood.archive.store import ObjectMissing, ObjectStore
-
-NEVER = -1
-"""The expiry of a cut that is kept until it is dropped."""
+from cordwood.storage.types import NEVER_EXPIRES
 
 
 class PinnedRange(NamedTuple):
@@ -37,7 +35,7 @@ class CutObject(NamedTuple):
     ranges: tuple[PinnedRange, ...]
 
     def has_expired(self, now_ms: int) -> bool:
-        return self.expires_ms != NEVER and self.expires_ms <= now_ms
+        return self.expires_ms != NEVER_EXPIRES and self.expires_ms <= now_ms
 
 
 def cut_content(cut: CutObject) -> bytes:

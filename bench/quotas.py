@@ -20,7 +20,8 @@ from kio.schema.produce.v7.request import PartitionProduceData, ProduceRequest, 
 from kio.static.primitive import f64
 
 from cordwood.bench.growth.place import TOPIC, BenchPlace, create_topic
-from cordwood.bench.growth.wire import ACKS_ALL, batch_of
+from cordwood.bench.growth.wire import batch_of
+from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.results import ResultFile
 from cordwood.client.blocking import BlockingConnection, connect
 

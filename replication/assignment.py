@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from cordwood.replication.throttle import Charge
 
-NO_LEADER = -1
-
 
 class Assignment(NamedTuple):
     """Replicas of a partition, their in-sync set (ISR), the leader and its leader epoch.

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import structlog
 
-from cordwood.replication.assignment import NO_LEADER, Assignment
+from cordwood.replication.assignment import Assignment
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition_context import PartitionContext
@@ -23,7 +23,7 @@ from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
 from cordwood.storage.log import Appended, Log
 from cordwood.storage.pending_flush import PendingFlush
-from cordwood.storage.types import NO_EPOCH
+from cordwood.storage.types import NO_EPOCH, NO_LEADER
 
 if TYPE_CHECKING:
     from cordwood.replication.flusher import Flusher

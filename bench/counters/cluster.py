@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.admin import prepare
 from cordwood.chaos.sim.host import BEGAN_MS, KAFKA_PORT, host_name
 from cordwood.chaos.sim.kafka import Address, SimulatedClient, duration, message, part
@@ -21,7 +22,6 @@ PARTITIONS = 6
 LATENCY_S, DISK_S = 5e-6, 10e-6
 SETTLED_S = 3.0
 TIMEOUT_S = 30.0
-ACKS_ALL = -1
 
 QUIET: dict[str, object] = {
     "controller_quorum_election_timeout_ms": 20_000,

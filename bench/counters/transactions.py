@@ -7,7 +7,8 @@ from typing import Any
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from cordwood.bench.counters.cluster import ACKS_ALL, TIMEOUT_S, check_produced
+from cordwood.bench.counters.cluster import TIMEOUT_S, check_produced
+from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import Address, SimulatedClient, duration
 from cordwood.cluster.kafka.api_keys import ApiKey

@@ -18,11 +18,12 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.types import GroupId, TopicName
 
 from cordwood.client.codec import ClientCodec
+from cordwood.cluster.groups.heartbeat import LEAVE_EPOCH
 
 SESSION = timedelta(seconds=45)
 REBALANCE = timedelta(minutes=5)
 PROTOCOL, PROTOCOL_TYPE = "range", "consumer"
-LEAVE_EPOCH = -1
+
 RETRY_S = 0.1
 RETRIABLE = (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available)
 

@@ -12,6 +12,7 @@ from kio.schema.fetch.v11.request import FetchPartition, FetchRequest, FetchTopi
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.produce.v7.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
+from cordwood.chaos.history import ACKS_ALL
 from cordwood.client.blocking import BlockingConnection
 from cordwood.client.codec import ResponseFrames, encode_request
 from cordwood.storage.disk import Bytes
@@ -19,7 +20,7 @@ from cordwood.storage.records import Record, encode
 
 TIMEOUT_S = 60.0
 BUFFER_BYTES = 64 << 10
-ACKS_ALL = -1
+
 LATEST = -1
 """Timestamp of ListOffsets that stands for the high watermark."""
 PRODUCE_TIMEOUT = timedelta(seconds=30)

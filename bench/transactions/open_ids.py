@@ -18,10 +18,10 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.produce.v12.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from cordwood.bench.growth.wire import ACKS_ALL
 from cordwood.bench.machine import resident_mb
 from cordwood.bench.systems import Running, System
 from cordwood.bench.transactions import throughput
+from cordwood.chaos.history import ACKS_ALL
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.storage.batch import TRANSACTIONAL

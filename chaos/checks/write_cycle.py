@@ -11,9 +11,8 @@ import numpy as np
 
 from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
 from cordwood.chaos.checks.evidence import Evidence
+from cordwood.chaos.checks.fenced_producer import NEVER_NS
 from cordwood.chaos.history import UNKNOWN, Column, Outcome
-
-NEVER_NS = np.iinfo(np.int64).max
 
 
 def write_cycles(evidence: Evidence) -> Iterator[Anomaly]:

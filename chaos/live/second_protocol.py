@@ -12,6 +12,7 @@ from kio.schema.init_producer_id.v5 import request as init_producer_id
 from kio.schema.produce.v12 import request as produce
 from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
 
+from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.live.broker_views import (
     GROUP_KEY,
     TRANSACTION_KEY,
@@ -26,7 +27,6 @@ from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
-ACKS_ALL = -1
 APPEND_TIMEOUT = timedelta(seconds=3)
 ANSWER_S = 4.0
 PAUSE_S = 0.02

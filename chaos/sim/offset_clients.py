@@ -9,13 +9,14 @@ from kio.schema.types import BrokerId
 
 from cordwood.chaos.history import UNKNOWN
 from cordwood.chaos.history_builder import HistoryBuilder
+from cordwood.chaos.sim.consumer import EARLIEST, LATEST
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import SimulatedClient, message, part
 from cordwood.cluster.kafka.api_keys import ApiKey
 
 INTERVAL_S = 0.1
 A_CLIENT = BrokerId(-1)
-LATEST, EARLIEST = -1, -2
+
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 Question = Callable[[int, int], Awaitable[bool]]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from cordwood.cluster.cli.admin import PATIENCE_S, answer_of
 from cordwood.cluster.cli.client import why_unreachable
 from cordwood.cluster.operations.view import (
-    NO_LEADER,
     BrokerInfo,
     ClusterView,
     LogDirectoryInfo,
@@ -15,6 +14,7 @@ from cordwood.cluster.operations.view import (
     QuorumInfo,
     ReplicaInfo,
 )
+from cordwood.storage.types import NO_LEADER
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

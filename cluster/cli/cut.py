@@ -14,7 +14,8 @@ from cordwood.cluster.cli.output import print_json, print_rows
 if TYPE_CHECKING:
     from cordwood.client.cut_messages import DescribedCut
 
-NEVER = -1
+from cordwood.storage.types import NEVER_EXPIRES
+
 CREATION_S = 30.0
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LIFETIME = re.compile(r"([1-9][0-9]{0,6})([smhd])")
@@ -48,7 +49,7 @@ def create(
     """
     from cordwood.client.cut_messages import CreateCutRequest
 
-    lifetime_ms = NEVER if lifetime is None else _lifetime_ms(lifetime)
+    lifetime_ms = NEVER_EXPIRES if lifetime is None else _lifetime_ms(lifetime)
     with blocking_connection(target_of(servers, command_config), CREATION_S) as connection:
         made = connection.ask(CreateCutRequest(name=name, topics=tuple(topics), lifetime_ms=lifetime_ms))
     _check(made)
@@ -56,7 +57,7 @@ def create(
     if as_json:
         print_json(_described(cut))
     else:
-        expiry = "" if cut.expires_ms == NEVER else f", expires {_time(cut.expires_ms)}"
+        expiry = "" if cut.expires_ms == NEVER_EXPIRES else f", expires {_time(cut.expires_ms)}"
         typer.echo(f"{name}: created, {_offsets(cut)} offsets{expiry}")
 
 
@@ -72,7 +73,7 @@ def list_cuts(
             "partitions": sum(len(topic.partitions) for topic in cut.topics),
             "offsets": _offsets(cut),
             "created": _time(cut.created_ms),
-            "expires": "never" if cut.expires_ms == NEVER else _time(cut.expires_ms),
+            "expires": "never" if cut.expires_ms == NEVER_EXPIRES else _time(cut.expires_ms),
         }
         for cut in _found(None, servers, command_config)
     ]
@@ -136,7 +137,7 @@ def _described(cut: "DescribedCut") -> dict[str, Any]:
     return {
         "name": cut.name,
         "created": _time(cut.created_ms),
-        "expires": None if cut.expires_ms == NEVER else _time(cut.expires_ms),
+        "expires": None if cut.expires_ms == NEVER_EXPIRES else _time(cut.expires_ms),
         "partitions": [
             {"topic": topic.name, "partition": row.partition_index, "start": row.start, "end": row.end}
             for topic in cut.topics

@@ -12,8 +12,7 @@ from cordwood.cluster.cli.client import no_such_topic
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.output import note
 from cordwood.cluster.operations.hanging_transactions import CoordinatedTransaction, OpenTransaction
-from cordwood.cluster.operations.view import NO_LEADER
-from cordwood.storage.types import NO_OFFSET, TopicPartition
+from cordwood.storage.types import NO_LEADER, NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

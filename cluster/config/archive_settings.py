@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from cordwood.cluster.config.authentication_settings import AuthenticationSettings
 from cordwood.cluster.config.setting import setting, topic_default
 from cordwood.cluster.metadata.config_values import LONG_MAX, boolean, long, string
+from cordwood.storage.retention import ALL_OF_IT
 
 GIB = 1 << 30
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-ALL_OF_IT = -2
-"""A local retention that is the retention of the whole topic."""
 
 _URL = re.compile(r"(?:s3|gs|az)://[^/@?#\s]+(?:/[^@?#\s]*)?|file:///[^?#]*")
 

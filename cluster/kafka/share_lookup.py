@@ -23,7 +23,6 @@ TYPES_AT_ONCE = 250
 """Acknowledge types that are applied in one step of the event loop: some 2 ms."""
 MEMBER_ID_CHARS_MAX = 36
 """A member id is a UUID."""
-NO_ID = UUID(int=0)
 
 
 Storing = asyncio.Future[Any]

@@ -22,9 +22,10 @@ from cordwood.cluster.metadata.client_quotas import AlterClientQuotas
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.metadata.cuts import CreateCut, DropCut
 from cordwood.cluster.metadata.features import FIRST_LEVEL, OF_FIRST_RELEASE, UpdateFeatures
+from cordwood.storage.types import NO_LEADER
 
 BrokerId = NewType("BrokerId", int)
-NO_BROKER = BrokerId(-1)
+NO_BROKER = BrokerId(NO_LEADER)
 
 VoterRow = tuple[BrokerId, str, str, int]
 """A voter of the metadata quorum: broker, id of its metadata directory, host and port."""

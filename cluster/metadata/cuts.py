@@ -7,9 +7,6 @@ from uuid import UUID
 
 from cordwood.storage.pins import NOT_PINNED, Pin
 
-NEVER = -1
-"""The expiry of a cut that is kept until it is dropped."""
-
 
 @dataclass(frozen=True, slots=True)
 class CutPartition:

@@ -3,8 +3,9 @@
 from itertools import islice
 
 from cordwood.cluster.metadata.commands import RemoveDelegationTokens
-from cordwood.cluster.metadata.cuts import NEVER, DropCut
+from cordwood.cluster.metadata.cuts import DropCut
 from cordwood.cluster.metadata.image import Image
+from cordwood.storage.types import NEVER_EXPIRES
 
 REMOVED_MAX = 1000
 """Tokens in one command: every broker applies it in one step."""
@@ -43,5 +44,5 @@ class CutExpiry:
         if now_s < self._due_s:
             return []
         self._due_s = now_s + CUTS_INTERVAL_S
-        expired = (cut for cut in image.cuts.values() if cut.expires_ms != NEVER and cut.expires_ms <= wall_ms)
+        expired = (cut for cut in image.cuts.values() if cut.expires_ms != NEVER_EXPIRES and cut.expires_ms <= wall_ms)
         return [DropCut(cut.name, cut.created_ms) for cut in islice(expired, DROPPED_MAX)]

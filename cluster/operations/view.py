@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-NO_LEADER = -1
-
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryInfo:

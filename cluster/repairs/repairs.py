@@ -12,7 +12,6 @@ from cordwood.cluster.metadata.image import CommandRefused, Image, PartitionImag
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.repairs.damage import DamageRegister, is_counted_on, may_be_cut, may_be_dropped
 from cordwood.cluster.repairs.refetches import Refetches, stem_of
-from cordwood.replication.assignment import NO_LEADER
 from cordwood.replication.leader_connection import LeaderConnections
 from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.log_repair import (
@@ -29,7 +28,7 @@ from cordwood.replication.tasks import Tasks
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.errors import DamagedLog, LostTail, StorageError
 from cordwood.storage.scrub import IncompleteIndex
-from cordwood.storage.types import NO_EPOCH
+from cordwood.storage.types import NO_EPOCH, NO_LEADER
 
 LOOK_S = 0.5
 """Seconds between two rounds of repairs while something is damaged."""

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.archive import segment_state
 from cordwood.archive.commits import WHOLE_EVERY, commit_content
 from cordwood.archive.layout import commit_name, segment_names
-from cordwood.archive.manifest import ArchivedSegment, PartitionArchive, RemovedSegment, Upload
+from cordwood.archive.manifest import NO_LIMIT, ArchivedSegment, PartitionArchive, RemovedSegment, Upload
 from cordwood.archive.segment_state import DamagedState
 from cordwood.archive.store import ObjectExists, ObjectStore, StoreError
 from cordwood.cluster.metadata.archive_commands import (
@@ -55,7 +55,6 @@ from cordwood.storage.segment import Segment
 
 RETRY_S, RETRY_MAX_S = 1.0, 30.0
 """Pause after a step that failed: twice as long each time, until one succeeds."""
-NO_LIMIT = (1 << 63) - 1
 
 _events = structlog.get_logger("archive")
 

@@ -9,12 +9,13 @@ from uuid import UUID
 import pytest
 
 from cordwood.archive.commits import DamagedCommit
-from cordwood.archive.cuts import NEVER, CutObject, PinnedRange, cut_content, decode_cut, find_cut, read_cuts
+from cordwood.archive.cuts import CutObject, PinnedRange, cut_content, decode_cut, find_cut, read_cuts
 from cordwood.archive.layout import cut_name
 from cordwood.archive.obstore_store import ObstoreStore, open_store
 from cordwood.cluster.metadata.cuts import Cut, CutPartition
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.tiering.cut_objects import LIST_EVERY, CutObjects
+from cordwood.storage.types import NEVER_EXPIRES
 
 NOW_MS = 1_700_000_000_000
 CLUSTER = "test-cluster"
@@ -32,7 +33,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, 30))
 
 
-def cut(name: str, created_ms: int = NOW_MS, expires_ms: int = NEVER) -> Cut:
+def cut(name: str, created_ms: int = NOW_MS, expires_ms: int = NEVER_EXPIRES) -> Cut:
     return Cut(name, created_ms, expires_ms, (CutPartition(ORDERS.id, 0, 5, 9),))
 
 
@@ -50,7 +51,7 @@ def kept_in(store: ObstoreStore) -> CutObjects:
 
 
 def test_a_cut_is_read_as_it_was_written_and_damage_is_noticed() -> None:
-    written = CutObject("monday", NOW_MS, NEVER, RANGES)
+    written = CutObject("monday", NOW_MS, NEVER_EXPIRES, RANGES)
     content = cut_content(written)
     assert decode_cut(content) == written
     for damaged in (content.replace(b"orders", b"others"), content[:-5], b"[]"):
@@ -62,7 +63,7 @@ def test_each_cut_has_an_object_until_it_is_dropped(files: ObstoreStore) -> None
     async def story() -> None:
         objects = kept_in(files)
         await objects.keep(image(cut("monday"), cut("monday-2", expires_ms=NOW_MS + 1)))
-        assert await find_cut(files, CLUSTER, "monday", NOW_MS) == CutObject("monday", NOW_MS, NEVER, RANGES)
+        assert await find_cut(files, CLUSTER, "monday", NOW_MS) == CutObject("monday", NOW_MS, NEVER_EXPIRES, RANGES)
         assert [found.name for found in await read_cuts(files, CLUSTER, NOW_MS)] == ["monday", "monday-2"]
         assert [found.name for found in await read_cuts(files, CLUSTER, NOW_MS + 1)] == ["monday"]
         await objects.keep(image(cut("monday", NOW_MS + 1)))

@@ -3,10 +3,11 @@
 from uuid import UUID
 
 from cordwood.archive.commits import Chain
-from cordwood.archive.cuts import NEVER, CutObject, PinnedRange
+from cordwood.archive.cuts import CutObject, PinnedRange
 from cordwood.archive.manifest import ArchivedSegment, PartitionArchive
 from cordwood.cluster.broker.restored_cuts import restored_cuts
 from cordwood.cluster.metadata.cuts import CutPartition
+from cordwood.storage.types import NEVER_EXPIRES
 
 TOPIC = UUID(int=7)
 NOW_MS = 1_700_000_000_000
@@ -19,7 +20,7 @@ def chain(start: int, end: int) -> Chain:
 
 def cut(name: str, *ranges: tuple[int, int, int], created_ms: int = NOW_MS) -> CutObject:
     rows = [PinnedRange("orders", TOPIC, partition, start, end) for partition, start, end in ranges]
-    return CutObject(name, created_ms, NEVER, tuple(rows))
+    return CutObject(name, created_ms, NEVER_EXPIRES, tuple(rows))
 
 
 def test_a_cut_is_restored_if_the_archive_has_all_of_it() -> None:

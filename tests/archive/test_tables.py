@@ -14,11 +14,12 @@ from cordwood.archive import catalog, layout
 from cordwood.archive.batches import ArchiveReader
 from cordwood.archive.blocking import wait
 from cordwood.archive.catalog import PartitionId
-from cordwood.archive.cuts import NEVER, CutObject, PinnedRange, cut_content
+from cordwood.archive.cuts import CutObject, PinnedRange, cut_content
 from cordwood.archive.store import StoreError
 from cordwood.archive.tables import NoSuchCut, NoSuchTopic
 from cordwood.columnar.errors import CorruptRecords, OffsetsGone, ReadError
 from cordwood.columnar.ranges import OffsetRange
+from cordwood.storage.types import NEVER_EXPIRES
 
 START = datetime.fromtimestamp(START_MS / 1000, UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -226,7 +227,7 @@ def test_what_cannot_be_opened_says_why(log: ArchivedLog, tmp_path: Path) -> Non
         read(log, columns=["colour"])
 
 
-def put_cut(log: ArchivedLog, start: int, end: int, *, expires_ms: int = NEVER) -> None:
+def put_cut(log: ArchivedLog, start: int, end: int, *, expires_ms: int = NEVER_EXPIRES) -> None:
     """Write the object of a cut named monday."""
     pinned = PinnedRange("orders", log.writer.topic_id, 0, start, end)
     cut = CutObject("monday", 0, expires_ms, (pinned,))

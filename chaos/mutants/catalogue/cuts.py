@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "cuts-for-ever-expire",
         "cluster/metadata/expiry.py",
-        "if cut.expires_ms != NEVER and cut.expires_ms <= wall_ms)",
+        "if cut.expires_ms != NEVER_EXPIRES and cut.expires_ms <= wall_ms)",
         "if cut.expires_ms <= wall_ms)",
         "A cut without a lifetime stays until it is dropped.",
         SHRUNK,

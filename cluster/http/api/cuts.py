@@ -16,7 +16,7 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import HttpRefusal, check, json_response
 from cordwood.cluster.http.route import ApiRequest, Nothing, Route
 from cordwood.cluster.http.security.rights import ALTER_TOPIC, DESCRIBE_TOPIC
-from cordwood.cluster.metadata.cuts import NEVER
+from cordwood.storage.types import NEVER_EXPIRES
 
 CREATION_S = 30.0
 """A cut is created once every broker has pinned its offsets."""
@@ -86,7 +86,7 @@ async def describe_cut(asked: ApiRequest[Nothing, Nothing]) -> CutDescription:
 async def create_cut(asked: ApiRequest[Nothing, NewCut]) -> web.Response:
     """Create a cut of topics: their committed records stay as they are until it is dropped or expires."""
     wanted = asked.body
-    lifetime_ms = NEVER if wanted.lifetime_ms is None else min(wanted.lifetime_ms, (1 << 63) - 1)
+    lifetime_ms = NEVER_EXPIRES if wanted.lifetime_ms is None else min(wanted.lifetime_ms, (1 << 63) - 1)
     request = CreateCutRequest(name=wanted.name, topics=tuple(wanted.topics), lifetime_ms=lifetime_ms)
     answer = await asked.context.cluster.ask(None, request, CREATION_S)
     check(answer.error_code, answer.error_message)
@@ -115,7 +115,7 @@ def _cut(cut: DescribedCut) -> CutDescription:
         )
         for topic in cut.topics
     ]
-    return CutDescription(cut.name, cut.created_ms, None if cut.expires_ms == NEVER else cut.expires_ms, topics)
+    return CutDescription(cut.name, cut.created_ms, None if cut.expires_ms == NEVER_EXPIRES else cut.expires_ms, topics)
 
 
 _ALL, _ONE = "/v1/cuts", "/v1/cuts/{cut}"

@@ -24,6 +24,7 @@ from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRe
 
 from cordwood.cluster.config.group_configs import GroupConfigs
 from cordwood.cluster.groups.any_group import GroupKind
+from cordwood.cluster.groups.exchange import NO_GENERATION, NO_MEMBER
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import Items
 from cordwood.cluster.http.context import Context
@@ -43,8 +44,6 @@ from cordwood.cluster.metadata.leaders import Offsets, exists
 from cordwood.cluster.operations import positions
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.storage.types import TopicPartition
-
-NO_MEMBER, NO_GENERATION = "", -1
 
 
 class ListedGroup(msgspec.Struct, frozen=True):

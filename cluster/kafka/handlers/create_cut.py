@@ -20,10 +20,10 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.cut_rows import row_of
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, TOPIC, Right, Rights
-from cordwood.cluster.metadata.cuts import NEVER, CreateCut, Cut, CutPartition, DropCut
+from cordwood.cluster.metadata.cuts import CreateCut, Cut, CutPartition, DropCut
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.proposals.topics import check_not_internal
-from cordwood.storage.types import TopicPartition
+from cordwood.storage.types import NEVER_EXPIRES, TopicPartition
 
 KEY, VERSIONS = ApiKey.CREATE_CUT, range(1)
 RIGHTS: Rights = (Right(ALTER, TOPIC),)
@@ -73,7 +73,7 @@ async def _pinned(request: CreateCutRequest, topics: Sequence[TopicImage], call:
         ]
     )
     now_ms = call.services.wall_clock()
-    expires_ms = NEVER if request.lifetime_ms == NEVER else now_ms + request.lifetime_ms
+    expires_ms = NEVER_EXPIRES if request.lifetime_ms == NEVER_EXPIRES else now_ms + request.lifetime_ms
     await propose(CreateCut(request.name, now_ms, expires_ms, partitions), call)
     cut = Cut(request.name, now_ms, expires_ms, partitions)
     try:
@@ -94,7 +94,7 @@ def _check(request: CreateCutRequest) -> None:
         raise Refused(ErrorCode.invalid_request, message)
     if not request.topics:
         raise Refused(ErrorCode.invalid_request, "A cut has at least one topic.")
-    if request.lifetime_ms != NEVER and not 0 < request.lifetime_ms <= LIFETIME_MS_MAX:
+    if request.lifetime_ms != NEVER_EXPIRES and not 0 < request.lifetime_ms <= LIFETIME_MS_MAX:
         raise Refused(ErrorCode.invalid_request, "The lifetime of a cut is at least 1 ms and at most 100 years.")
 
 

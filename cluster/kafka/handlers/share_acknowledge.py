@@ -26,7 +26,6 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.share_lookup import (
-    NO_ID,
     NotAnswered,
     PartitionAcks,
     acknowledge,
@@ -34,6 +33,7 @@ from cordwood.cluster.kafka.share_lookup import (
     member_of,
     stored,
 )
+from cordwood.cluster.kafka.share_states import NO_ID
 from cordwood.cluster.metadata.image import NO_LEADER
 from cordwood.cluster.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey
 from cordwood.cluster.share.states import AcknowledgementBatch

@@ -25,7 +25,6 @@ from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.share_batches import FoundBatches, find_batches
 from cordwood.cluster.kafka.share_fetch_response import ShareFetchRow, encode
 from cordwood.cluster.kafka.share_lookup import (
-    NO_ID,
     NotAnswered,
     PartitionAcks,
     acknowledge,
@@ -35,6 +34,7 @@ from cordwood.cluster.kafka.share_lookup import (
     partition_of,
     stored,
 )
+from cordwood.cluster.kafka.share_states import NO_ID
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.share.led import LedSharePartition
 from cordwood.cluster.share.share_partitions import SharePartitions

@@ -16,9 +16,10 @@ from structlog.testing import capture_logs
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import ROOM_PER_STEP
 from cordwood.cluster.broker.role_queue import COSTS, Urgency
-from cordwood.cluster.metadata.cuts import NEVER, Cut, CutPartition
+from cordwood.cluster.metadata.cuts import Cut, CutPartition
 from cordwood.cluster.metadata.image import MIN_ISR, NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.storage.pins import NOT_PINNED, Pin
+from cordwood.storage.types import NEVER_EXPIRES
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -304,7 +305,7 @@ def test_nothing_is_opened_once_the_broker_stops(disk: SimulatedDisk) -> None:
 
 def pinned_by(image: Image, *ranges: tuple[str, int, int]) -> Image:
     cuts = {
-        f"cut-{number}": Cut(f"cut-{number}", 0, NEVER, (CutPartition(topic(name).id, 0, start, end),))
+        f"cut-{number}": Cut(f"cut-{number}", 0, NEVER_EXPIRES, (CutPartition(topic(name).id, 0, start, end),))
         for number, (name, start, end) in enumerate(ranges)
     }
     return replace(image, cuts=cuts)

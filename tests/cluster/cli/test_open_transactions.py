@@ -9,8 +9,8 @@ from kafka.errors import KafkaConnectionError, NotLeaderForPartitionError
 
 from cordwood.cluster.cli import open_transactions
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.open_transactions import NO_LEADER, TRANSACTION_STATE, coordinated, listed, searched
-from cordwood.storage.types import TopicPartition
+from cordwood.cluster.cli.open_transactions import TRANSACTION_STATE, coordinated, listed, searched
+from cordwood.storage.types import NO_LEADER, TopicPartition
 
 HERE, MOVED, LEADERLESS = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 

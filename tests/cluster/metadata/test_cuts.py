@@ -8,10 +8,11 @@ from metadata_scenario import TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata import cut_changes
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, DeleteTopic
-from cordwood.cluster.metadata.cuts import NEVER, CreateCut, Cut, CutPartition, DropCut, pins_of
+from cordwood.cluster.metadata.cuts import CreateCut, Cut, CutPartition, DropCut, pins_of
 from cordwood.cluster.metadata.expiry import CUTS_INTERVAL_S, DROPPED_MAX, CutExpiry
 from cordwood.cluster.metadata.image import Image
 from cordwood.storage.pins import Pin
+from cordwood.storage.types import NEVER_EXPIRES
 
 NOW_MS = 1_700_000_000_000
 OTHER = UUID(int=9)
@@ -25,7 +26,7 @@ def cluster() -> MetadataScenario:
 
 
 def cut(name: str, *partitions: CutPartition, created_ms: int = NOW_MS) -> CreateCut:
-    return CreateCut(name, created_ms, NEVER, partitions or (CutPartition(TOPIC, 0, 5, 9),))
+    return CreateCut(name, created_ms, NEVER_EXPIRES, partitions or (CutPartition(TOPIC, 0, 5, 9),))
 
 
 def test_a_late_command_does_not_drop_a_newer_cut(cluster: MetadataScenario) -> None:
@@ -63,8 +64,8 @@ def test_the_number_of_pinned_partitions_is_limited(cluster: MetadataScenario) -
 
 def test_several_cuts_pin_all_that_one_of_them_needs() -> None:
     cuts = [
-        Cut("a", 0, NEVER, (CutPartition(TOPIC, 0, 5, 9), CutPartition(TOPIC, 1, 0, 3))),
-        Cut("b", 0, NEVER, (CutPartition(TOPIC, 0, 7, 12),)),
+        Cut("a", 0, NEVER_EXPIRES, (CutPartition(TOPIC, 0, 5, 9), CutPartition(TOPIC, 1, 0, 3))),
+        Cut("b", 0, NEVER_EXPIRES, (CutPartition(TOPIC, 0, 7, 12),)),
     ]
     assert pins_of(cuts) == {(TOPIC, 0): Pin(5, 12), (TOPIC, 1): Pin(0, 3)}
 
@@ -75,7 +76,7 @@ def expiring(*expiries_ms: int) -> Image:
 
 
 def test_expired_cuts_are_dropped_once_in_an_interval() -> None:
-    image, expiry = expiring(NOW_MS - 1, NOW_MS, NOW_MS + 1, NEVER), CutExpiry()
+    image, expiry = expiring(NOW_MS - 1, NOW_MS, NOW_MS + 1, NEVER_EXPIRES), CutExpiry()
     assert expiry.decide(image, 0, NOW_MS) == [DropCut("cut-0", 0), DropCut("cut-1", 1)]
     assert expiry.decide(image, CUTS_INTERVAL_S - 1, NOW_MS) == []
     assert len(expiry.decide(image, CUTS_INTERVAL_S, NOW_MS)) == 2

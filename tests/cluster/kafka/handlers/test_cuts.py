@@ -18,7 +18,8 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.handlers import create_cut, describe_cuts, drop_cut
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
-from cordwood.cluster.metadata.cuts import NEVER, Cut
+from cordwood.cluster.metadata.cuts import Cut
+from cordwood.storage.types import NEVER_EXPIRES
 
 TOPIC = UUID(int=5)
 
@@ -54,7 +55,9 @@ def call(admin: AdminFixture) -> Call:
     return Call(admin.services, 0, "test", "127.0.0.1", "PLAINTEXT")
 
 
-def create(admin: AdminFixture, offsets: Offsets, name: str = "monday", lifetime_ms: int = NEVER) -> CreateCutResponse:
+def create(
+    admin: AdminFixture, offsets: Offsets, name: str = "monday", lifetime_ms: int = NEVER_EXPIRES
+) -> CreateCutResponse:
     admin.services.cut_offsets = offsets  # type: ignore[assignment]
     request = CreateCutRequest(name=name, topics=("orders", "orders"), lifetime_ms=lifetime_ms)
     return admin.runner.run(create_cut.handle(request, call(admin)))
