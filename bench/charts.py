@@ -35,11 +35,11 @@ def bars(
         for name, value in group.items():
             width = max(1.0, room * value / top)
             drawn.append(_box(left, y, width, 14, f"tone{series.index(name) % len(LIGHT)}"))
-            told, at = number(value), left + width + 6
-            if label in strokes and -6 < left + room * strokes[label] / top - at < LETTER * len(told):
+            label_text, at = number(value), left + width + 6
+            if label in strokes and -6 < left + room * strokes[label] / top - at < LETTER * len(label_text):
                 # Otherwise the stroke would run through the figure.
                 at = left + room * strokes[label] / top + 6
-            drawn.append(_text(at, y + 11, told, "small"))
+            drawn.append(_text(at, y + 11, label_text, "small"))
             y += 17
         drawn.append(_text(left - 8, (begin + y) / 2 + 3, label, "small end"))
         if label in strokes:

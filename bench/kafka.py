@@ -86,6 +86,6 @@ class Kafka(System):
 
 def _java_major() -> int:
     # "17.0.15", or "1.8.0_402" of the versions whose major version came second.
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    numbers = told.partition('"')[2].partition('"')[0].split(".")
+    output = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    numbers = output.partition('"')[2].partition('"')[0].split(".")
     return int(numbers[0]) if numbers[0].isdigit() else 0

@@ -128,11 +128,11 @@ def place(directory: Path) -> str:
     except OSError:
         return str(directory)
     inside = os.path.realpath(directory)
-    best, told = "", str(directory)
+    best, described = "", str(directory)
     for mount in mounts:
         # 36 35 98:0 /root /mount rw,noatime - ext3 /dev/root rw
         before, _, after = mount.partition(" - ")
         point, (kind, device, *_) = before.split()[4], after.split()
         if len(point) >= len(best) and os.path.commonpath([point, inside]) == point:
-            best, told = point, f"{device} ({kind}), mounted at {point}"
-    return told
+            best, described = point, f"{device} ({kind}), mounted at {point}"
+    return described

@@ -149,8 +149,8 @@ def sentences(measured: MeasuredRun) -> Iterator[str]:
     )
     for part in measured.parts:
         on_disk = held_back(part, limits, DISK_WRITE, DISK_READ, FLUSHES, FLUSH_P50, FLUSH_P99)
-        told = "; ".join(dict.fromkeys(map(_line_of, on_disk))) if on_disk else "none of the lines"
-        yield f"{part.title}: what reaches half of what the disk can do, or more, and so is limited by it: {told}."
+        limited = "; ".join(dict.fromkeys(map(_line_of, on_disk))) if on_disk else "none of the lines"
+        yield f"{part.title}: what reaches half of what the disk can do, or more, and so is limited by it: {limited}."
     for part in measured.parts if measured.has_kafka else []:
         yield from _falls_short(part, verdicts(part, limits))
         yield from _not_to_be_had(part, limits)

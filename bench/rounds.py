@@ -132,7 +132,7 @@ class _Round:
         if warm_up := line.warm_up():
             self._carry_out(warm_up, running)
         if line.is_cold and not forget_files(running.directory):
-            self.say(f"  {line.name}: left out, as this system cannot be told to put a file out of its page cache")
+            self.say(f"  {line.name}: left out, as this system has no command to put a file out of its page cache")
             return
         yield from figures(line, self._carry_out(line, running), self.system.brokers)
 

@@ -35,14 +35,14 @@ def run(line: LoadLine, bootstrap: str, pids: Sequence[int], libs: Path) -> Line
         )
     except subprocess.TimeoutExpired:
         raise LoadFailed(f"{line.name}: no end after {LIMIT_S:.0f} s.") from None
-    told = sent(done.stdout)
-    if done.returncode != 0 or told is None:
+    figures = sent(done.stdout)
+    if done.returncode != 0 or figures is None:
         raise LoadFailed(f"{line.name}: {(done.stdout + done.stderr).strip()[-1000:]}")
-    records, rate = told
+    records, rate = figures
     return LineOutcome(records, line.records - records, records / rate, {}, {}, cpu_seconds(pids) - cpu_before)
 
 
 def sent(output: str) -> tuple[int, float] | None:
     """Return records, and records a second, of the last line; the lines before it cover some seconds each."""
-    told = SENT.search(output)
-    return (int(told["records"]), float(told["rate"])) if told else None
+    figures = SENT.search(output)
+    return (int(figures["records"]), float(figures["rate"])) if figures else None

@@ -48,8 +48,8 @@ def _table(name: str, counts: budget.Counts, known: budget.Budget) -> Table:
     for counter in sorted({*counts, *known.get(name, {})}):
         allowed = known.get(name, {}).get(counter)
         allowed = allowed.get(budget.PYTHON) if isinstance(allowed, dict) else allowed
-        told = "-" if allowed is None else f"{allowed:,.2f}"
-        table.add_row(counter, told, f"{counts.get(counter, 0.0):,.2f}")
+        shown = "-" if allowed is None else f"{allowed:,.2f}"
+        table.add_row(counter, shown, f"{counts.get(counter, 0.0):,.2f}")
     return table
 
 

@@ -64,11 +64,11 @@ def _boxes(node: Node, name: str, left: float, level: int, total: int) -> Iterat
         return
     width = share * (WIDTH - 2 * MARGIN)
     top = HEAD + level * ROW
-    told = f"{name}: {node.samples:,} samples, {share:.1%}"
+    caption = f"{name}: {node.samples:,} samples, {share:.1%}"
     room = int((width - 4) / CHARACTER_WIDTH)
     shown = "" if room < 3 else name if len(name) <= room else name[: room - 1] + "…"
     yield (
-        f'<g><title>{escape(told)}</title><rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW - 1}" '
+        f'<g><title>{escape(caption)}</title><rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW - 1}" '
         f'fill="{_colour(name)}" rx="1"/><text x="{left + 3:.1f}" y="{top + 12}">{escape(shown)}</text></g>'
     )
     for callee, below in sorted(node.callees.items()):

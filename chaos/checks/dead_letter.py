@@ -22,16 +22,16 @@ def missing_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
     A rejection after an acceptance succeeds below the start offset, and changes nothing.
     """
     history, shares = evidence.history, evidence.shares
-    told, letters, groups = history.acknowledgements, history.dead_letters, history.share_groups
+    reported, letters, groups = history.acknowledgements, history.dead_letters, history.share_groups
     has_letters = groups.group[groups.has_dead_letters == 1]
     row, record = shares.finished
-    is_due = (told.type[row] == AckType.REJECT) & np.isin(told.group[row], has_letters)
+    is_due = (reported.type[row] == AckType.REJECT) & np.isin(reported.group[row], has_letters)
     written = shares.record_of(letters.group, letters.partition, letters.offset)
-    is_acceptance = (told.type == AckType.ACCEPT) & (told.outcome != Outcome.FAIL)
+    is_acceptance = (reported.type == AckType.ACCEPT) & (reported.outcome != Outcome.FAIL)
     accepted = shares.acknowledged.record[is_acceptance[shares.acknowledged.row]]
     missing = row[is_due & ~np.isin(record, written) & ~np.isin(record, accepted)]
     sentence = "A record was rejected, and is not among the dead letters"
-    yield from accuse("missing-dead-letter", sentence, missing, lambda row: (told.operation(row),))
+    yield from accuse("missing-dead-letter", sentence, missing, lambda row: (reported.operation(row),))
 
 
 def invented_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
@@ -40,14 +40,14 @@ def invented_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
     Each fetch without an answer may have delivered the record once.
     """
     history, shares = evidence.history, evidence.shares
-    acquisitions, told, letters, groups = (
+    acquisitions, reported, letters, groups = (
         history.acquisitions,
         history.acknowledgements,
         history.dead_letters,
         history.share_groups,
     )
     written = shares.record_of(letters.group, letters.partition, letters.offset)
-    is_rejection = (told.type == AckType.REJECT) & (told.outcome != Outcome.FAIL)
+    is_rejection = (reported.type == AckType.REJECT) & (reported.outcome != Outcome.FAIL)
     rejected = shares.acknowledged.record[is_rejection[shares.acknowledged.row]]
     limits = dict(zip(groups.group.tolist(), groups.delivery_limit.tolist(), strict=True))
     row, record = shares.deliveries

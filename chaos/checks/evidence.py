@@ -248,9 +248,9 @@ class Evidence:
         return tuple(self.history.polls.operation(int(row)) for row in rows)
 
 
-def _since(partition: Column, time: Column, number: Column, told: Column | None = None) -> RunningMax:
+def _since(partition: Column, time: Column, number: Column, reported: Column | None = None) -> RunningMax:
     """Return the running maximum of the rows whose number is known."""
-    rows = np.flatnonzero((number if told is None else told) != UNKNOWN)
+    rows = np.flatnonzero((number if reported is None else reported) != UNKNOWN)
     return RunningMax(partition[rows], time[rows], number[rows])
 
 

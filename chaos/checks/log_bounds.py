@@ -30,8 +30,10 @@ def invented_log_starts(evidence: Evidence) -> Iterator[Anomaly]:
     """Find answers, and replicas at the end, whose log start offset is above what DeleteRecords or retention allows."""
     watermarks, logs = evidence.history.watermarks, evidence.history.logs
     sentence = "A log began above what an administrator or retention had allowed"
-    told = ~evidence.is_allowed_start(watermarks.partition, watermarks.log_start, watermarks.at_ns)
-    yield from accuse("invented-log-start", sentence, np.flatnonzero(told), lambda row: (watermarks.operation(row),))
+    reported = ~evidence.is_allowed_start(watermarks.partition, watermarks.log_start, watermarks.at_ns)
+    yield from accuse(
+        "invented-log-start", sentence, np.flatnonzero(reported), lambda row: (watermarks.operation(row),)
+    )
     held = ~evidence.is_allowed_start(logs.partition, logs.log_start, np.full(len(logs), FOREVER_NS))
     yield from accuse("invented-log-start", sentence, np.flatnonzero(held), lambda row: (logs.operation(row),))
 
@@ -42,14 +44,14 @@ def log_start_regresses(evidence: Evidence) -> Iterator[Anomaly]:
     The next leader may have a lower log start offset: each follower applies retention at its own time.
     """
     watermarks = evidence.history.watermarks
-    told = np.flatnonzero(
+    reported = np.flatnonzero(
         (watermarks.leader_epoch >= 0) & (watermarks.log_start != UNKNOWN) & (watermarks.invoked_ns != UNKNOWN)
     )
     epochs = 1 + int(watermarks.leader_epoch.max(initial=0))
-    leader = watermarks.partition[told] * epochs + watermarks.leader_epoch[told]
-    known = RunningMax(leader, watermarks.at_ns[told], watermarks.log_start[told])
-    before = known.before(leader, watermarks.invoked_ns[told])
-    rows = told[(before != NOTHING) & (watermarks.log_start[told] < before)]
+    leader = watermarks.partition[reported] * epochs + watermarks.leader_epoch[reported]
+    known = RunningMax(leader, watermarks.at_ns[reported], watermarks.log_start[reported])
+    before = known.before(leader, watermarks.invoked_ns[reported])
+    rows = reported[(before != NOTHING) & (watermarks.log_start[reported] < before)]
 
     def proof(row: int) -> Proof:
         is_higher = (
@@ -88,8 +90,10 @@ def undone_deletions(evidence: Evidence) -> Iterator[Anomaly]:
 def watermark_regresses(evidence: Evidence) -> Iterator[Anomaly]:
     """Find pairs of consecutive answers with a lower high watermark. The operations of a case are the two answers."""
     watermarks = evidence.history.watermarks
-    told = np.flatnonzero((watermarks.high_watermark != UNKNOWN) & (watermarks.leader_epoch != BY_FOLLOWER))
-    earlier, later = (told[rows] for rows in consecutive(watermarks.client[told], watermarks.partition[told]))
+    reported = np.flatnonzero((watermarks.high_watermark != UNKNOWN) & (watermarks.leader_epoch != BY_FOLLOWER))
+    earlier, later = (
+        reported[rows] for rows in consecutive(watermarks.client[reported], watermarks.partition[reported])
+    )
     goes_back = watermarks.high_watermark[later] < watermarks.high_watermark[earlier]
     yield from accuse_pairs(
         "watermark-regress",
@@ -103,10 +107,10 @@ def watermark_regresses(evidence: Evidence) -> Iterator[Anomaly]:
 def wrong_last_stables(evidence: Evidence) -> Iterator[Anomaly]:
     """Find answers with a wrong last stable offset. The operation of a case is the answer."""
     watermarks = evidence.history.watermarks
-    is_told = (watermarks.last_stable != UNKNOWN) & (watermarks.high_watermark != UNKNOWN)
+    is_reported = (watermarks.last_stable != UNKNOWN) & (watermarks.high_watermark != UNKNOWN)
     yield from accuse(
         "wrong-last-stable",
         "A last stable offset was above the high watermark",
-        np.flatnonzero(is_told & (watermarks.last_stable > watermarks.high_watermark)),
+        np.flatnonzero(is_reported & (watermarks.last_stable > watermarks.high_watermark)),
         lambda row: (watermarks.operation(row),),
     )

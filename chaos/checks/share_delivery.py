@@ -36,7 +36,7 @@ def lost_deliveries(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _lost_from(evidence: Evidence, group: int, partition: int, limit: int) -> Iterator[Anomaly]:
-    acquisitions, told, starts = (
+    acquisitions, reported, starts = (
         evidence.history.acquisitions,
         evidence.history.acknowledgements,
         evidence.history.share_starts,
@@ -47,7 +47,7 @@ def _lost_from(evidence: Evidence, group: int, partition: int, limit: int) -> It
     highest = int(passed[np.argmax(starts.start[passed])])
     offset, known_ns = _records(evidence, partition, int(starts.start[highest]))
     record = evidence.shares.record_of(group, partition, offset)
-    is_final = np.isin(told.type, (AckType.ACCEPT, AckType.REJECT)) & (told.outcome != Outcome.FAIL)
+    is_final = np.isin(reported.type, (AckType.ACCEPT, AckType.REJECT)) & (reported.outcome != Outcome.FAIL)
     acknowledged = evidence.shares.acknowledged
     finished = acknowledged.record[is_final[acknowledged.row]]
     counts = _counts(evidence, record)
@@ -125,8 +125,8 @@ def counts_after_expiry(evidence: Evidence) -> Iterator[Anomaly]:
 
 def counts_after_release(evidence: Evidence) -> Iterator[Anomaly]:
     """Find deliveries after a release was answered whose count is not above the released one. Operations are both."""
-    acquisitions, told, shares = evidence.history.acquisitions, evidence.history.acknowledgements, evidence.shares
-    is_release = (told.type == AckType.RELEASE) & (told.outcome == Outcome.OK)
+    acquisitions, reported, shares = evidence.history.acquisitions, evidence.history.acknowledgements, evidence.shares
+    is_release = (reported.type == AckType.RELEASE) & (reported.outcome == Outcome.OK)
     rows, records = shares.acknowledged.row, shares.acknowledged.record
     released = zip(rows[is_release[rows]].tolist(), records[is_release[rows]].tolist(), strict=True)
     delivered, record_of = shares.deliveries
@@ -134,10 +134,10 @@ def counts_after_release(evidence: Evidence) -> Iterator[Anomaly]:
     for release, record in released:
         first, after = np.searchsorted(record_of, record, "left"), np.searchsorted(record_of, record, "right")
         deliveries = delivered[first:after]
-        is_own = acquisitions.session[deliveries] == told.session[release]
-        own = deliveries[is_own & (acquisitions.at_ns[deliveries] <= told.invoked_ns[release])]
+        is_own = acquisitions.session[deliveries] == reported.session[release]
+        own = deliveries[is_own & (acquisitions.at_ns[deliveries] <= reported.invoked_ns[release])]
         if len(own):
-            is_later = acquisitions.invoked_ns[deliveries] > told.ended_ns[release]
+            is_later = acquisitions.invoked_ns[deliveries] > reported.ended_ns[release]
             stays = acquisitions.delivery_count[deliveries] <= acquisitions.delivery_count[own[-1]]
             pairs += ((int(own[-1]), int(row)) for row in deliveries[is_later & stays])
     earlier, later = (np.array(column, np.intp) for column in (zip(*pairs, strict=True) if pairs else ((), ())))

@@ -49,18 +49,18 @@ class ShareEvidence:
     def acknowledged(self) -> ByRecord:
         """The records that were acknowledged in any way and with any outcome, ordered by record."""
         rows = np.arange(len(self._history.acknowledgements))
-        told = self._history.acknowledgements
-        found = self._by_record(rows, told.group, told.partition, told.begin, told.end)
+        reported = self._history.acknowledgements
+        found = self._by_record(rows, reported.group, reported.partition, reported.begin, reported.end)
         order = np.argsort(found.record, kind="stable")
         return ByRecord(found.row[order], found.record[order])
 
     @cached_property
     def finished(self) -> ByRecord:
         """The records that were accepted or rejected with success, ordered by record, and then by time."""
-        told, acknowledged = self._history.acknowledgements, self.acknowledged
-        is_final = np.isin(told.type[acknowledged.row], FINAL) & (told.outcome[acknowledged.row] == Outcome.OK)
+        reported, acknowledged = self._history.acknowledgements, self.acknowledged
+        is_final = np.isin(reported.type[acknowledged.row], FINAL) & (reported.outcome[acknowledged.row] == Outcome.OK)
         row, record = acknowledged.row[is_final], acknowledged.record[is_final]
-        order = np.lexsort((told.ended_ns[row], record))
+        order = np.lexsort((reported.ended_ns[row], record))
         return ByRecord(row[order], record[order])
 
     @cached_property
@@ -83,17 +83,17 @@ class ShareEvidence:
 
         The session has existed until then, and with it what it holds. A request may be refused because it does not.
         """
-        acquisitions, told = self._history.acquisitions, self._history.acknowledgements
+        acquisitions, reported = self._history.acquisitions, self._history.acknowledgements
         acquired = np.flatnonzero(acquisitions.outcome == Outcome.OK)
-        accepted = np.flatnonzero(told.outcome == Outcome.OK)
+        accepted = np.flatnonzero(reported.outcome == Outcome.OK)
         span = self._evidence.partitions
         place = np.concatenate(
             [
                 acquisitions.session[acquired] * span + acquisitions.partition[acquired],
-                told.session[accepted] * span + told.partition[accepted],
+                reported.session[accepted] * span + reported.partition[accepted],
             ]
         )
-        sent_ns = np.concatenate([acquisitions.invoked_ns[acquired], told.invoked_ns[accepted]])
+        sent_ns = np.concatenate([acquisitions.invoked_ns[acquired], reported.invoked_ns[accepted]])
         last = RunningMax(place, np.zeros(len(place), np.int64), sent_ns)
         ends = np.full(len(acquisitions), FOREVER_NS)
         return last.before(acquisitions.session * span + acquisitions.partition, ends)
@@ -120,8 +120,8 @@ class ShareEvidence:
 
     def _renewed_ns(self, deliveries: Rows, following: Rows) -> Column:
         """Return, by delivery, when its session last sent a renewal that succeeded before the next; or UNKNOWN."""
-        told = self._history.acknowledgements
-        is_renewal = (told.type == AckType.RENEW) & (told.outcome == Outcome.OK)
+        reported = self._history.acknowledgements
+        is_renewal = (reported.type == AckType.RENEW) & (reported.outcome == Outcome.OK)
         row, record = self.acknowledged
         row, record = row[is_renewal[row]], record[is_renewal[row]]
         if not len(row):
@@ -142,18 +142,18 @@ class ShareEvidence:
 
         With `before_ns`, return when it sent the last one that was answered before; UNKNOWN if there is none.
         """
-        acquisitions, told = self._history.acquisitions, self._history.acknowledgements
+        acquisitions, reported = self._history.acquisitions, self._history.acknowledgements
         begin = np.searchsorted(record, self.deliveries.record[deliveries], "left").tolist()
         end = np.searchsorted(record, self.deliveries.record[deliveries], "right").tolist()
         found = np.full(len(deliveries), FOREVER_NS if before_ns is None else UNKNOWN, np.int64)
         of_deliveries = self.deliveries.row[deliveries].tolist()
         for place, (delivery, first, after) in enumerate(zip(of_deliveries, begin, end, strict=True)):
-            own = row[first:after][told.session[row[first:after]] == acquisitions.session[delivery]]
-            own = own[told.invoked_ns[own] >= acquisitions.at_ns[delivery]]
+            own = row[first:after][reported.session[row[first:after]] == acquisitions.session[delivery]]
+            own = own[reported.invoked_ns[own] >= acquisitions.at_ns[delivery]]
             if before_ns is not None:
-                own = own[told.ended_ns[own] < before_ns[place]]
+                own = own[reported.ended_ns[own] < before_ns[place]]
             if len(own):
-                found[place] = told.invoked_ns[own].min() if before_ns is None else told.invoked_ns[own].max()
+                found[place] = reported.invoked_ns[own].min() if before_ns is None else reported.invoked_ns[own].max()
         return found
 
     def has_one_leader(self, earlier: Rows, later: Rows) -> Bools:

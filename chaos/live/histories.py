@@ -320,8 +320,8 @@ def add_replicas(
 
 def reported_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
     """Yield the errors that a reader of committed records must never get."""
-    told = [rows[rows["kind"] == PollKind.REPORTED_ERROR] for rows in consumers]
-    codes, counts = np.unique(np.concatenate([rows["value"] for rows in told]), return_counts=True)
+    reported = [rows[rows["kind"] == PollKind.REPORTED_ERROR] for rows in consumers]
+    codes, counts = np.unique(np.concatenate([rows["value"] for rows in reported]), return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
         if code in NEVER_REPORTED:
             yield Anomaly(NEVER_REPORTED[code], f"A consumer got the error: {KafkaError(code).str()}.", (), count)

@@ -73,13 +73,13 @@ class _View:
         counts = Counter(span.fault for span in campaign.spans)
         faults = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none yet"
         going_on = "; ".join(f"{each.fault.name}: {each.what}" for each in list(campaign.struck)) or "nothing"
-        told = Text("\n".join(self._progress.lines[-LINES_SHOWN:]), style="dim")
+        acknowledged = Text("\n".join(self._progress.lines[-LINES_SHOWN:]), style="dim")
         now = Text(f"faults so far: {faults}\ngoing on: {going_on}\nanomalies: {len(campaign.anomalies)}")
-        return Group(Panel(Group(figures, now), title=f"cordwood chaos run, {campaign.target.name}"), told)
+        return Group(Panel(Group(figures, now), title=f"cordwood chaos run, {campaign.target.name}"), acknowledged)
 
     def _look(self) -> None:
         new_rows = [tail.new_rows() for tail in self._tails]
-        told = np.concatenate([rows[rows["kind"] == SendKind.ACKNOWLEDGED] for rows in new_rows])
-        self._total += len(told)
-        recent = np.concatenate([self._recent, told])
+        acknowledged = np.concatenate([rows[rows["kind"] == SendKind.ACKNOWLEDGED] for rows in new_rows])
+        self._total += len(acknowledged)
+        recent = np.concatenate([self._recent, acknowledged])
         self._recent = recent[recent["at_ns"] > time.monotonic_ns() - int(RECENT_S * 1e9)]

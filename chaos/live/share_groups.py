@@ -85,12 +85,12 @@ def _starts(routes: ClusterRoutes, group: str, topic: str, partitions: Sequence[
     places = DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=tuple(partitions))
     asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=(places,))
     answer = routes.coordinator(GROUP_KEY, group, DescribeShareGroupOffsetsRequest(groups=(asked,)))
-    (told,) = answer.groups
-    if told.error_code is not ErrorCode.none:
-        raise OSError(told.error_code.name)
+    (reported,) = answer.groups
+    if reported.error_code is not ErrorCode.none:
+        raise OSError(reported.error_code.name)
     return {
         int(row.partition_index): int(row.start_offset)
-        for of_topic in told.topics
+        for of_topic in reported.topics
         for row in of_topic.partitions
         if row.error_code is ErrorCode.none and row.start_offset >= 0
     }

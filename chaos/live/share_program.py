@@ -106,7 +106,7 @@ class _Member:
 
     def _acknowledge(self) -> None:
         """Accept, release or reject what is held, and wait for the answers."""
-        told: list[tuple[int, int, AcknowledgeType]] = []
+        decided: list[tuple[int, int, AcknowledgeType]] = []
         for message in self._held:
             dice = self._rng.random()
             kind = (
@@ -120,7 +120,7 @@ class _Member:
             assert partition is not None, "it was taken"
             assert offset is not None, "it was taken"
             self._consumer.acknowledge(message, kind)
-            told.append((partition, offset, kind))
+            decided.append((partition, offset, kind))
         self._held.clear()
         invoked_ns, outcomes = time.monotonic_ns(), dict[int, int]()
         try:
@@ -128,7 +128,7 @@ class _Member:
                 outcomes[place.partition] = 0 if failure is None else failure.args[0].code()
         except KafkaException as failure:
             typer.echo(f"{time.monotonic():.3f}: {failure}", err=True)
-        for partition, offset, kind in told:
+        for partition, offset, kind in decided:
             self._write(
                 ShareKind.ACKNOWLEDGED,
                 partition,

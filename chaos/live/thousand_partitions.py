@@ -120,14 +120,14 @@ def _produce_to(bootstrap: str, partitions: Iterable[int]) -> None:
     """Produce one acknowledged record to each partition. Raises NotInTime."""
     missing = set(partitions)
 
-    def told(error: KafkaError | None, message: Message) -> None:
+    def delivered(error: KafkaError | None, message: Message) -> None:
         partition = message.partition()
         if error is None and partition is not None:
             missing.discard(partition)
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
     for partition in partitions:
-        producer.produce(TOPIC, b"again", partition=partition, on_delivery=told)
+        producer.produce(TOPIC, b"again", partition=partition, on_delivery=delivered)
     producer.flush(FAILOVER_S)
     if missing:
         raise NotInTime(f"{len(missing)} partitions took no record within {FAILOVER_S:.0f} s")

@@ -191,8 +191,8 @@ def _look_at_replicas(
     again = histories.sent_again(replicas, load.producers)
     if is_in_sync:
         histories.add_replicas(history, replicas, again)
-        told = {(topic_id, str(partition)) for partition in histories.differing(replicas)}
-        damage = (*replica_logs.divergences(data, told), *replica_logs.damage(data))
+        reported = {(topic_id, str(partition)) for partition in histories.differing(replicas)}
+        damage = (*replica_logs.divergences(data, reported), *replica_logs.damage(data))
         anomalies += damage
     return LookedAt(len(data), again, list(histories.decisions_in(replicas)))
 

@@ -102,14 +102,14 @@ class SimulatedBystander:
             answer = await client.ask(address, request)
         except OSError:
             return False
-        told = answer.responses[0].partitions[0]
-        if told.error_code is ErrorCode.offset_out_of_range:
+        reported = answer.responses[0].partitions[0]
+        if reported.error_code is ErrorCode.offset_out_of_range:
             return True
-        if told.error_code is not ErrorCode.none:
+        if reported.error_code is not ErrorCode.none:
             return False
-        if told.log_start_offset > 0:
+        if reported.log_start_offset > 0:
             client.did("log-start-moved")
-        self._check(partition, bytes(told.records or b""))
+        self._check(partition, bytes(reported.records or b""))
         return True
 
     def _check(self, partition: int, data: bytes) -> None:
@@ -121,4 +121,4 @@ class SimulatedBystander:
             return
         for value in values:
             if value == UNKNOWN or value >= self._values:
-                self._alarm("unsent-read", f"{where} was given {value}, which nobody has sent")
+                self._alarm("unsent-read", f"{where} was given {value}, which was never sent")

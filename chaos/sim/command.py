@@ -108,12 +108,12 @@ def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
 
 def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally: RunTotals) -> Iterator[SimulatedRun]:
     """Yield runs, at least one, and print progress at intervals."""
-    told_s = 0.0
+    printed_s = 0.0
     for seed in seeds:
         plan = plan_of(seed, seconds)
         yield _timed(plan, plan.faults, tally)
-        if tally.wall_s - told_s > PROGRESS_S:
-            told_s = tally.wall_s
+        if tally.wall_s - printed_s > PROGRESS_S:
+            printed_s = tally.wall_s
             done = f"{tally.seeds} seeds, {tally.simulated_s:.0f} simulated seconds, {tally.speed:.0f} a second"
             typer.echo(done, err=True)
         if minutes is not None and tally.wall_s > minutes * MINUTE_S:

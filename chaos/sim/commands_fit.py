@@ -72,7 +72,7 @@ def _silence_empties(after: Image) -> Iterator[str]:
     """Rule 8, KIP-966: a silent broker loses no data, so the last in-sync replica stays in the in-sync set."""
     for partition in _partitions(after):
         if not partition.isr:
-            yield f"rule 8: {partition} has nobody in sync, and no disk was lost"
+            yield f"rule 8: {partition} has no replica in sync, and no disk was lost"
 
 
 def _places(image: Image) -> Iterator[tuple[tuple[UUID, int], PartitionImage]]:

@@ -89,21 +89,21 @@ class Reader:
             return False
         if self._any_replica:
             client.did("read-from-any-replica")
-        return await self.told(answer.responses[0].partitions[0], asked)
+        return await self.fetched(answer.responses[0].partitions[0], asked)
 
     def asked(self) -> FetchContext:
         """Return the parameters of a fetch that starts now."""
         epoch = BY_FOLLOWER if self._any_replica else self.client.leader_epochs[self.partition]
         return FetchContext(self.client.now_ns, epoch)
 
-    async def told(self, row: Any, asked: FetchContext) -> bool:
+    async def fetched(self, row: Any, asked: FetchContext) -> bool:
         """Process one partition of a Fetch response. Return False for an error code."""
         if row.error_code is ErrorCode.offset_out_of_range:
             await self._start_again()
         if row.error_code is not ErrorCode.none:
             return False
         if row.diverging_epoch is not None and row.diverging_epoch.end_offset >= 0:
-            self._alarm("truncated-read", f"{self._name} at {self.position} was told of {row.diverging_epoch}")
+            self._alarm("truncated-read", f"{self._name} at {self.position} received {row.diverging_epoch}")
         self._history.watermark(
             self._number,
             self.partition,
@@ -150,8 +150,8 @@ class Reader:
         if answer is None:
             return False
         self.client.did("offset-for-leader-epoch")
-        told, times = (int(answer.leader_epoch), int(answer.end_offset)), (asked_ns, self.client.now_ns)
-        self._history.epoch_end(self._number, self.partition, self.last_epoch, told, times, epoch)
+        reported, times = (int(answer.leader_epoch), int(answer.end_offset)), (asked_ns, self.client.now_ns)
+        self._history.epoch_end(self._number, self.partition, self.last_epoch, reported, times, epoch)
         # An unknown epoch means that all its records were deleted; the fetch then returns OFFSET_OUT_OF_RANGE.
         if 0 <= answer.end_offset < self.position:
             self._alarm(
@@ -178,8 +178,8 @@ class Reader:
         )
         # With read_committed, only records below the last stable offset are found.
         if answer is not None and timestamp >= 0 and isolation == READ_UNCOMMITTED:
-            told, times = (int(answer.offset), int(answer.timestamp)), (asked_ns, self.client.now_ns)
-            self._history.looked_up(self._number, self.partition, timestamp, told, times, epoch)
+            reported, times = (int(answer.offset), int(answer.timestamp)), (asked_ns, self.client.now_ns)
+            self._history.looked_up(self._number, self.partition, timestamp, reported, times, epoch)
         return None if answer is None else int(answer.offset)
 
     @property
@@ -197,8 +197,8 @@ class Reader:
             answer = await client.ask(address, message(api, replica_id=-1, topics=(rows,), **more))
         except OSError:
             return None
-        told = answer.topics[0].partitions[0]
-        return told if told.error_code is ErrorCode.none else None
+        reported = answer.topics[0].partitions[0]
+        return reported if reported.error_code is ErrorCode.none else None
 
     async def _start_again(self) -> None:
         """Restart at the log start if the records at the position were deleted; a lagging broker's error is ignored."""

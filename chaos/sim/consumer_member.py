@@ -235,14 +235,14 @@ class _ConsumerLife:
                 "subscribed_topic_regex": plan.pattern,
                 "server_assignor": plan.assignor,
             }
-        is_told = is_full or named != self._named
+        is_sent = is_full or named != self._named
         return message(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             VERSION,
             group_id=of.group,
             member_id=of.member_id,
             member_epoch=of.epoch,
-            topic_partitions=self._partitions(named) if is_told else None,
+            topic_partitions=self._partitions(named) if is_sent else None,
             **fields,
         )
 

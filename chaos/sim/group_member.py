@@ -149,10 +149,10 @@ class SimulatedMember:
         answer = await self._client.ask(
             self._coordinator, message(ApiKey.OFFSET_FETCH, groups=(group,), require_stable=False)
         )
-        told = answer.groups[0]
-        _expect(told.error_code)
-        _expect(told.topics[0].partitions[0].error_code)
-        offset = int(told.topics[0].partitions[0].committed_offset)
+        reported = answer.groups[0]
+        _expect(reported.error_code)
+        _expect(reported.topics[0].partitions[0].error_code)
+        offset = int(reported.topics[0].partitions[0].committed_offset)
         self._history.read_commit(GROUP_NUMBER, self._generation, partition, offset)
         return offset
 

@@ -257,7 +257,7 @@ class SimulatedClient:
                     lambda: PipelinedConnection(self.name), *address
                 )
         except TimeoutError:
-            raise OSError("nobody took the call") from None
+            raise OSError("no process accepted the connection") from None
         _, self._lines[address] = opened
         return self._lines[address]
 

@@ -138,9 +138,9 @@ class SimulatedMembership:
             topics=(topic,),
         )
         answer = await self.coordinator.ask(message(api, version, groups=(group,), require_stable=False))
-        (told,) = answer.groups
-        self._expect(told.error_code)
-        (row,) = told.topics[0].partitions
+        (reported,) = answer.groups
+        self._expect(reported.error_code)
+        (row,) = reported.topics[0].partitions
         self._expect(row.error_code)
         offset = int(row.committed_offset)
         if self.has_lasting_epochs:

@@ -115,7 +115,7 @@ class SimulatedNetwork:
             await self.loop.create_future()
         server = self._servers.get((host, port))
         if server is None or not server.is_serving:
-            raise ConnectionRefusedError(111, f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(111, f"no listener at {host}:{port}")
         ours = End(self, process, process.context(), (host, port))
         theirs = End(self, server.process, server.process.context(), (process.host, 0))
         ours.other, theirs.other = theirs, ours

@@ -239,7 +239,7 @@ class SendQueue:
             else:
                 producer.history.fail(record.send, now_ns)
         if answer.is_final and answer.code is not None and answer.code is not ErrorCode.none:
-            sentence = f"{self._client.name} was told {answer.code.name} for partition {self._partition}"
+            sentence = f"{self._client.name} received {answer.code.name} for partition {self._partition}"
             producer.alarm("refused-send", sentence)
             self._identity = None
 
@@ -306,7 +306,7 @@ class SendQueue:
         except OSError:
             # The connection was refused: nothing was sent.
             return _Answer(None, promise=ProduceGuarantee.NOT_BY_THIS_REQUEST)
-        told = answer.responses[0].partition_responses[0]
-        if told.error_code is ErrorCode.duplicate_sequence_number:
+        reported = answer.responses[0].partition_responses[0]
+        if reported.error_code is ErrorCode.duplicate_sequence_number:
             return _Answer(ErrorCode.none)
-        return _Answer(told.error_code, int(told.base_offset), guarantee_of(told.error_code))
+        return _Answer(reported.error_code, int(reported.base_offset), guarantee_of(reported.error_code))

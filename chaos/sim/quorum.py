@@ -61,7 +61,7 @@ class SimulatedQuorum:
 
     def __init__(self, seed: int = 1, voters: int = 3, snapshot_interval_bytes: int = 1 << 20) -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimulatedLoop), "a story is told by `run`"
+        assert isinstance(loop, SimulatedLoop), "a scenario runs in `run`"
         self.loop = loop
         self.rng = random.Random(seed)
         self.network = SimulatedNetwork(loop, random.Random(seed + 1))

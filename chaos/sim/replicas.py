@@ -398,10 +398,10 @@ def run_scenario(
 ) -> float:
     """Run a scenario on a new cluster in simulated time. Return its simulated seconds."""
 
-    async def told() -> float:
+    async def reported() -> float:
         cluster = await ReplicaCluster(seed, **options).begin()
         await scenario(cluster)
         await cluster.end()
         return asyncio.get_running_loop().time()
 
-    return run(told())
+    return run(reported())

@@ -114,7 +114,7 @@ class MetadataView:
         self.image = metadata.newest
         self._listeners: list[Listener] = []
         self._is_dead = False
-        self._told: InVain = {}
+        self._reported: InVain = {}
 
     @property
     def is_cut_off(self) -> bool:
@@ -135,7 +135,7 @@ class MetadataView:
             await asyncio.sleep(self._delay_s(0.001, 0.02))
             if not self.is_cut_off and not is_lost:
                 self._catch_up(wanted)
-                self._told |= in_vain
+                self._reported |= in_vain
                 if refusal is not None:
                     raise refusal
                 return self.image
@@ -146,8 +146,8 @@ class MetadataView:
         refusal, before = None, self._metadata.newest
         in_vain: InVain = dict.fromkeys(not_taken_in(before, command), before.brokers)
         for change in in_vain:
-            assert self._told.get(change) != before.brokers, (
-                f"rule 6: broker {self._broker_id} knows that nobody may be taken in by {change}, and proposes it again"
+            assert self._reported.get(change) != before.brokers, (
+                f"rule 6: broker {self._broker_id} knows that no replica may join by {change}, and proposes it again"
             )
         try:
             self._metadata.commit(command)
@@ -337,7 +337,7 @@ def _settings(broker_id: int) -> Settings:
 
 
 def _must_be_decodable(partition: Partition, found: Undecodable) -> None:
-    raise AssertionError(f"nobody wrote what cannot be read: {partition.topic}-{partition.index} {found}")
+    raise AssertionError(f"unreadable bytes that were never written: {partition.topic}-{partition.index} {found}")
 
 
 async def _nothing() -> None:

@@ -119,8 +119,10 @@ class SeekingConsumer:
         session.id = int(answer.session_id)
         session.epoch = INITIAL if session.id == NO_SESSION else session.epoch + 1
         by_partition = {reader.partition: reader for reader in readers}
-        told = [row for topic in answer.responses for row in topic.partitions]
-        are_well = [await by_partition[row.partition_index].told(row, asked[row.partition_index]) for row in told]
+        reported = [row for topic in answer.responses for row in topic.partitions]
+        are_well = [
+            await by_partition[row.partition_index].fetched(row, asked[row.partition_index]) for row in reported
+        ]
         return all(are_well)
 
 

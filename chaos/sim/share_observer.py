@@ -44,11 +44,11 @@ class ShareObserver:
         )
         group = part(api, "DescribeShareGroupOffsetsRequestGroup", VERSION, group_id=self._group, topics=(topic,))
         answer = await self._coordinator.ask(message(api, VERSION, groups=(group,)))
-        (told,) = answer.groups
-        if told.error_code is not ErrorCode.none:
+        (reported,) = answer.groups
+        if reported.error_code is not ErrorCode.none:
             self._coordinator.forget()
-            raise OSError(told.error_code.name)
-        for row in (row for topic in told.topics for row in topic.partitions):
+            raise OSError(reported.error_code.name)
+        for row in (row for topic in reported.topics for row in topic.partitions):
             if row.error_code is ErrorCode.none and row.start_offset >= 0:
                 partition, start = int(row.partition_index), int(row.start_offset)
                 self.starts[partition] = start

@@ -60,7 +60,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Acknowledgement:
     """An acknowledgement that waits for its write."""
 
     member: _Member
@@ -77,7 +77,7 @@ class _Write:
 
     leader_epoch: int
     content: StateWrite
-    told: list[_Told]
+    sent: list[_Acknowledgement]
     is_awaited: bool = True
     """Whether its leader, which may be deposed by now, still answers the members."""
 
@@ -96,7 +96,7 @@ class _World:
         self._stored = self._snapshot = SharePartitionState().initialized(0, 0, 0)
         self._leader_epoch = 0
         self._leader = SharePartition(0, (), self._rules)
-        self._told: list[_Told] = []
+        self._sent: list[_Acknowledgement] = []
         self._write: _Write | None = None
         self._late: list[_Write] = []
         """Writes whose leaders do not wait for them any more. They may still arrive."""
@@ -198,19 +198,19 @@ class _World:
             member.held.append((cut, end))
         kinds = [*Kind]
         weights = (0, 6, 2, 1, 1)
-        told = rng.choices(kinds, weights, k=cut - begin if rng.random() < 0.5 else 1)
-        if Kind.RENEW in told:
+        sent = rng.choices(kinds, weights, k=cut - begin if rng.random() < 0.5 else 1)
+        if Kind.RENEW in sent:
             member.held.append((begin, cut))
-            told = [Kind.RENEW]
-        self._tell(member, begin, cut, told)
+            sent = [Kind.RENEW]
+        self._tell(member, begin, cut, sent)
 
     def _tell(self, member: _Member, begin: int, end: int, kinds: list[Kind]) -> None:
         """Acknowledge a range with one type, or with one for each record."""
         invoked_ns = self._now_ns
         self.now_s += 0.001
         by_record = kinds if len(kinds) > 1 else kinds * (end - begin)
-        told = [
-            _Told(member, member.session, offset, offset + 1, kind, invoked_ns)
+        sent = [
+            _Acknowledgement(member, member.session, offset, offset + 1, kind, invoked_ns)
             for offset, kind in enumerate(by_record, begin)
         ]
         try:
@@ -219,28 +219,28 @@ class _World:
         except Refused as refusal:
             if refusal.code not in (ErrorCode.invalid_record_state, ErrorCode.invalid_request):
                 raise
-            self._answer(told, Outcome.FAIL)
+            self._answer(sent, Outcome.FAIL)
         else:
             if changed:
-                self._told += told
+                self._sent += sent
             else:
-                self._answer(told, Outcome.OK)
+                self._answer(sent, Outcome.OK)
 
-    def _answer(self, told: list[_Told], outcome: Outcome) -> None:
-        for each in told:
+    def _answer(self, sent: list[_Acknowledgement], outcome: Outcome) -> None:
+        for each in sent:
             place = (GROUP, each.member.number, each.session)
             times = (each.invoked_ns, self._now_ns)
             self.history.acknowledged(place, 0, (each.begin, each.end), each.kind, times, outcome)
 
     def _begin_write(self) -> None:
-        if self._write is not None or not (self._leader.must_write or self._told):
+        if self._write is not None or not (self._leader.must_write or self._sent):
             return
-        told, self._told = self._told, []
+        sent, self._sent = self._sent, []
         content = self._leader.begin_write()
         if content is None:
-            self._answer(told, Outcome.OK)
+            self._answer(sent, Outcome.OK)
         else:
-            self._write = _Write(self._leader_epoch, content, told)
+            self._write = _Write(self._leader_epoch, content, sent)
 
     def _end_write(self) -> None:
         """Store the write under way, or lose it, or store it without an answer, or leave it on its way."""
@@ -257,14 +257,14 @@ class _World:
             self._late.append(write)
         self._write = None
         self._leader.failed()
-        self._answer(write.told, Outcome.INFO)
+        self._answer(write.sent, Outcome.INFO)
 
     def _stored_now(self, write: _Write) -> None:
         assert self._apply(write), "the leader has not changed"
         self._write = None
         self._leader.committed()
         self.now_s += 0.001
-        self._answer(write.told, Outcome.OK)
+        self._answer(write.sent, Outcome.OK)
 
     def _apply(self, write: _Write) -> bool:
         """Bring a write to the share coordinator. Return whether it was accepted."""
@@ -288,7 +288,7 @@ class _World:
         is_accepted = self._apply(write)
         if write.is_awaited:
             self.now_s += 0.001
-            self._answer(write.told, Outcome.OK if is_accepted else Outcome.FAIL)
+            self._answer(write.sent, Outcome.OK if is_accepted else Outcome.FAIL)
 
     def _end_session(self) -> None:
         member = self._rng.choice(self._members)
@@ -304,8 +304,8 @@ class _World:
         if self._write is not None:
             self._late.append(self._write)
             self._write = None
-        self._answer(self._told, Outcome.INFO)
-        self._told = []
+        self._answer(self._sent, Outcome.INFO)
+        self._sent = []
         self._leader_epoch += 1
         self.history.elected(0, self._leader_epoch, self._now_ns)
         self.now_s += 0.001

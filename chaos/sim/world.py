@@ -268,7 +268,7 @@ class World:
         error = context.get("exception")
         if error is not None and not isinstance(error, OSError | Died):
             process = _process_of(context)
-            where = "nobody" if process is None else process.host
+            where = "no process" if process is None else process.host
             self.alarm("unheard-error", f"{where}: {error!r} ({context.get('message')})")
 
     def _rng(self, name: str) -> random.Random:

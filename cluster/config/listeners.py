@@ -185,13 +185,13 @@ def _listener(
         raise ListenerMistake(
             f"Listener {name} has no protocol: add {name}:PROTOCOL to listener.security.protocol.map."
         )
-    told_host, told_port = advertised.get(name, (host or hostname, port))
-    if told_host in _ALL_INTERFACES:
+    given_host, given_port = advertised.get(name, (host or hostname, port))
+    if given_host in _ALL_INTERFACES:
         raise ListenerMistake(
-            f"Listener {name} cannot advertise {told_host or 'no host'} to clients: set advertised.listeners to"
-            f" {name}://HOST:{told_port or port}, with a host that clients can reach."
+            f"Listener {name} cannot advertise {given_host or 'no host'} to clients: set advertised.listeners to"
+            f" {name}://HOST:{given_port or port}, with a host that clients can reach."
         )
-    return Listener(name, protocols[name], "" if host in _ALL_INTERFACES else host, port, told_host, told_port)
+    return Listener(name, protocols[name], "" if host in _ALL_INTERFACES else host, port, given_host, given_port)
 
 
 def _parsed(key: str, addresses: Sequence[str]) -> list[tuple[str, str, int]]:

@@ -114,9 +114,9 @@ def test_a_line_may_ask_for_brokers_with_a_session_timeout_of_its_own(tmp_path: 
 
 def test_every_round_begins_with_another_system(tmp_path: Path) -> None:
     systems = [Cordwood(), Cordwood(flush_policy="os")]
-    told: list[str] = []
-    results = run_rounds(systems, LINES[:1], LOAD, 2, tmp_path, 0, say=told.append)
-    assert [each for each in told if each.startswith("round")] == [
+    reported: list[str] = []
+    results = run_rounds(systems, LINES[:1], LOAD, 2, tmp_path, 0, say=reported.append)
+    assert [each for each in reported if each.startswith("round")] == [
         "round 1 of 2: cordwood",
         "round 1 of 2: cordwood, os",
         "round 2 of 2: cordwood, os",

@@ -26,9 +26,9 @@ def generator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     if request.param == "python":
         return IN_PYTHON
     check(Requirement.GO, shutil.which("go") is not None, "there is no Go here")
-    told: list[str] = []
-    built = load_generator(tmp_path_factory.mktemp("load"), told.append)
-    assert not told
+    reported: list[str] = []
+    built = load_generator(tmp_path_factory.mktemp("load"), reported.append)
+    assert not reported
     return built
 
 

@@ -180,7 +180,7 @@ def test_the_page_has_every_median_with_the_least_and_the_most(measured: Measure
 
 def test_the_page_names_what_was_run_on_what_and_which_disk_limits(measured: MeasuredRun) -> None:
     text = page(measured)
-    for told in (
+    for reported in (
         "2026-11-22, 3 rounds",
         "the commit is unknown",
         "2 cores (Planted)",
@@ -188,7 +188,7 @@ def test_the_page_names_what_was_run_on_what_and_which_disk_limits(measured: Mea
         "/dev/planted (ext4)",
         "A planted note.",
     ):
-        assert told in text
+        assert reported in text
     assert f"is limited by it: {LARGE}." in text
 
 

@@ -78,7 +78,7 @@ def planted() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:
         "stale-read": lambda scenario: scenario.acknowledged("a").polled("a").watermark(0, epoch=1),
         "wrong-last-stable": lambda scenario: scenario.watermark(2, last_stable=3),
         "wrong-epoch-end": lambda scenario: (
-            scenario.read_batch(0, 2, epoch=1).read_batch(2, 3, epoch=2).told_end(1, 1, 3, epoch=2)
+            scenario.read_batch(0, 2, epoch=1).read_batch(2, 3, epoch=2).reported_end(1, 1, 3, epoch=2)
         ),
         "wrong-lookup": lambda scenario: scenario.stamped(5).acknowledged("a").polled("a").looked_up(5),
         "invented-log-start": lambda scenario: scenario.watermark(2, log_start=2),
@@ -327,8 +327,8 @@ def test_a_leader_returns_no_end_below_one_known_before_the_request(
 
 
 def test_the_end_of_a_leaders_own_epoch_is_not_below_what_was_acknowledged(scenario: HistoryScenario) -> None:
-    assert scenario.acknowledged("ab").told_end(1, 1, 2, epoch=1).kinds() == {}
-    [anomaly] = scenario.told_end(1, 1, 1, epoch=1).anomalies()
+    assert scenario.acknowledged("ab").reported_end(1, 1, 2, epoch=1).kinds() == {}
+    [anomaly] = scenario.reported_end(1, 1, 1, epoch=1).anomalies()
     assert anomaly.kind == "stale-read"
     assert [operation["operation"] for operation in anomaly.operations] == ["send", "epoch-end"]
 
@@ -355,13 +355,15 @@ def test_a_leader_that_has_only_just_begun_may_say_nothing_of_its_watermark(scen
 def test_the_end_of_an_epoch_lies_between_its_batches_and_the_next_ones(
     scenario: HistoryScenario, answer: tuple[int, int], count: int
 ) -> None:
-    scenario.read_batch(0, 1, epoch=0).read_batch(1, 2, epoch=1).read_batch(2, 3, epoch=3).told_end(1, *answer, epoch=3)
+    scenario.read_batch(0, 1, epoch=0).read_batch(1, 2, epoch=1).read_batch(2, 3, epoch=3).reported_end(
+        1, *answer, epoch=3
+    )
     assert scenario.kinds() == ({"wrong-epoch-end": count} if count else {})
 
 
 def test_an_epoch_end_is_held_against_what_was_read_before_it_was_asked(scenario: HistoryScenario) -> None:
-    scenario.elected(1, 2).told_end(1, 1, 1, epoch=1).read_batch(1, 2, epoch=2).told_end(2, 1, 1, epoch=1)
-    assert scenario.told_end(2, 2, 2, epoch=2).told_end(9, 2, 2, epoch=2).kinds() == {}
+    scenario.elected(1, 2).reported_end(1, 1, 1, epoch=1).read_batch(1, 2, epoch=2).reported_end(2, 1, 1, epoch=1)
+    assert scenario.reported_end(2, 2, 2, epoch=2).reported_end(9, 2, 2, epoch=2).kinds() == {}
 
 
 @pytest.mark.parametrize(

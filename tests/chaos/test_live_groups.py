@@ -89,7 +89,7 @@ def test_a_record_that_comes_again_after_its_acknowledgement_is_found() -> None:
     assert anomalies(refused, sharing(joined(), acquired(0, 30, count=2))) == {}
 
 
-def test_a_record_that_the_group_passed_is_found_with_some_deliveries_that_nobody_saw() -> None:
+def test_a_record_that_the_group_passed_is_found_with_some_unobserved_deliveries() -> None:
     assert anomalies(sharing(joined(), acquired(0, 1)), starts={0: 1}) == {"lost-delivery": 1}
     assert anomalies(sharing(joined(), acquired(0, 1, count=5 - UNSEEN)), starts={0: 1}) == {}
 

@@ -18,8 +18,8 @@ NO_PRODUCE = {
 
 
 def test_every_refusal_of_a_produce_request_is_decided() -> None:
-    told = {*refusals._BY_ERROR.values(), *refusals._BY_REFUSAL.values()}
-    assert told - NO_PRODUCE <= set(PROMISES)
+    reported = {*refusals._BY_ERROR.values(), *refusals._BY_REFUSAL.values()}
+    assert reported - NO_PRODUCE <= set(PROMISES)
     assert all(reason.endswith((".", "?")) for _, reason in PROMISES.values())
 
 

@@ -82,8 +82,8 @@ def test_what_was_said_by_others_is_text_and_never_markup() -> None:
 
 
 def test_silence_shows_in_every_series() -> None:
-    told = ToldRun().silent(20, 30).page()
-    drawn = Page(told).texts["series"]
+    reported = ToldRun().silent(20, 30).page()
+    drawn = Page(reported).texts["series"]
     assert '"acknowledged_per_s": [4.0' in drawn
     numbers = re.search(r'"partitions_unserved": \[([^]]*)\]', drawn)
     assert numbers is not None
@@ -97,16 +97,16 @@ def answers(*rows: tuple[int, float, float]) -> Answers:
 
 
 def test_quantiles_are_of_each_slice() -> None:
-    told = series(answers((0, 0.0, 0.1), (0, 0.0, 0.3), (0, 0.0, 0.9), (0, 2.0, 2.5)), partitions=1, duration_s=3)
-    assert told.p50_ms == [300.0, None, 500.0]
-    assert told.p99_ms == [900.0, None, 500.0]
-    assert told.acknowledged_per_s == [3, 0, 1]
+    reported = series(answers((0, 0.0, 0.1), (0, 0.0, 0.3), (0, 0.0, 0.9), (0, 2.0, 2.5)), partitions=1, duration_s=3)
+    assert reported.p50_ms == [300.0, None, 500.0]
+    assert reported.p99_ms == [900.0, None, 500.0]
+    assert reported.acknowledged_per_s == [3, 0, 1]
 
 
 def test_a_night_has_no_more_slices_than_a_screen_shows() -> None:
-    told = series(answers((0, 0.0, 0.1), (0, 35_000.0, 35_001.0)), partitions=1, duration_s=36_000)
-    assert len(told.acknowledged_per_s) <= SLICES_MAX
-    assert told.duration_s == pytest.approx(36_000, abs=told.slice_s)
+    reported = series(answers((0, 0.0, 0.1), (0, 35_000.0, 35_001.0)), partitions=1, duration_s=36_000)
+    assert len(reported.acknowledged_per_s) <= SLICES_MAX
+    assert reported.duration_s == pytest.approx(36_000, abs=reported.slice_s)
 
 
 def test_the_longest_silence_is_that_of_one_partition() -> None:

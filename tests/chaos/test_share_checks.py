@@ -81,7 +81,7 @@ def holds() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:
 
 
 @pytest.mark.parametrize("how", holds())
-def test_a_lock_excludes_nobody_once_it_may_be_over(scenario: HistoryScenario, how: str) -> None:
+def test_a_lock_excludes_no_member_once_it_may_have_expired(scenario: HistoryScenario, how: str) -> None:
     assert holds()[how](scenario.acquired(0)).kinds() == {}
 
 

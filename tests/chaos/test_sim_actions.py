@@ -77,7 +77,7 @@ def test_what_never_happens_in_the_suite_is_known() -> None:
         assert run.findings == ()
         actions += run.actions
     never = {name for name, count in counted(actions).items() if not count}
-    assert never <= RARE, f"nobody ever did {never - RARE}"
+    assert never <= RARE, f"no client ever did {never - RARE}"
 
 
 def test_nothing_is_counted_under_an_unknown_name() -> None:

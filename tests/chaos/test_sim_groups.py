@@ -82,10 +82,10 @@ def test_members_of_a_share_group_do_everything_while_leaders_and_coordinators_d
     run = run_plan(plan(shares=(SHARING, replace(SHARING, is_record_limited=True), SHARING)), KILLS)
     assert run.findings == ()
     assert never_did(run, "share-") - RARE == set()
-    told = run.history.acknowledgements
+    reported = run.history.acknowledgements
     for kind in AckType:
         if kind is not AckType.GAP:
-            assert ((told.type == kind) & (told.outcome == Outcome.OK)).any(), f"no {kind.name} succeeded"
+            assert ((reported.type == kind) & (reported.outcome == Outcome.OK)).any(), f"no {kind.name} succeeded"
 
 
 def test_some_seeds_have_groups_of_the_new_kinds_and_the_others_are_as_they_were() -> None:

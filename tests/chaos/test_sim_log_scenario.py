@@ -6,7 +6,7 @@ from cordwood.chaos.sim.log_scenario import run_log_scenario
 
 SEEDS_WITH_A_STORY = {
     1: "a log that was to start over, and died of it, came back without its beginning",
-    2: "an index outlived its segment, and would have vouched for the next one there",
+    2: "an index stayed after its segment, and matched the next one of the same name",
     20: "batches were appended before a truncation was on disk: a power cut left some of the old ones among the new",
     22: "a segment that was released with an interval open could not be appended to again",
     29: "such a mixture of old and new batches was called damaged",

@@ -57,10 +57,10 @@ class World:
 
 
 def tell(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         await scenario(await World().connect())
 
-    run(told())
+    run(reported())
 
 
 def test_an_hour_passes_at_once() -> None:

@@ -18,16 +18,16 @@ def test_runs_are_added_up(runs: list[SimulatedRun]) -> None:
     for run in runs:
         assert run.faults
         tally.add(run, wall_s=0.5)
-    told = summary(tally, last_seed=34)
-    assert told["simulated_seconds"] == pytest.approx(sum(run.simulated_s for run in runs))
-    assert (told["seeds"], told["wall_seconds"]) == (2, 1.0)
-    assert told["simulated_seconds_per_wall_second"] == pytest.approx(tally.simulated_s, abs=0.1)
-    assert told["acknowledged"] == sum(run.acknowledged for run in runs) > 0
+    reported = summary(tally, last_seed=34)
+    assert reported["simulated_seconds"] == pytest.approx(sum(run.simulated_s for run in runs))
+    assert (reported["seeds"], reported["wall_seconds"]) == (2, 1.0)
+    assert reported["simulated_seconds_per_wall_second"] == pytest.approx(tally.simulated_s, abs=0.1)
+    assert reported["acknowledged"] == sum(run.acknowledged for run in runs) > 0
     assert tally.faults.total() == sum(len(run.faults) for run in runs)
-    assert set(told["faults"]) == set(FAULTS) >= {span.fault for run in runs for span in run.faults}
-    assert sum(told["faults"].values()) == tally.faults.total()
-    assert set(told["actions"]) == set(ACTIONS)
-    assert sum(told["actions"].values()) == sum(run.actions.total() for run in runs) > 0
+    assert set(reported["faults"]) == set(FAULTS) >= {span.fault for run in runs for span in run.faults}
+    assert sum(reported["faults"].values()) == tally.faults.total()
+    assert set(reported["actions"]) == set(ACTIONS)
+    assert sum(reported["actions"].values()) == sum(run.actions.total() for run in runs) > 0
     assert tally.trace_hash not in {run.trace_hash for run in runs}
     assert sentence(tally).startswith("no anomaly: ")
 
@@ -49,7 +49,7 @@ def test_every_fault_of_the_report_is_over_at_the_end(runs: list[SimulatedRun]) 
 def test_the_report_ends_with_the_last_answer_and_not_with_the_last_reader(runs: list[SimulatedRun]) -> None:
     for run in runs:
         last_s = max(run.plan.seconds, run.history.sends.ended_ns.max() / 1e9)
-        told = run_report(run, "no anomaly", "again")
-        assert last_s - 1 <= told.series.duration_s <= last_s
-        assert 0 < sum(told.series.acknowledged_per_s) * told.series.slice_s <= run.acknowledged
-        assert told.settings["again"] == "again"
+        reported = run_report(run, "no anomaly", "again")
+        assert last_s - 1 <= reported.series.duration_s <= last_s
+        assert 0 < sum(reported.series.acknowledged_per_s) * reported.series.slice_s <= run.acknowledged
+        assert reported.settings["again"] == "again"

@@ -110,7 +110,7 @@ def report(console: Console, verdict: Verdict, allowed: Mapping[str, str]) -> No
     """Print every test whose outcome needs a look."""
     for test in verdict.allowed:
         console.print(f"allowed   {test}: {allowed[test]}", soft_wrap=True, markup=False)
-    for test in verdict.mended:
+    for test in verdict.passing:
         console.print(f"now passes; take it off the list   {test}", soft_wrap=True, markup=False)
     for test in verdict.vanished:
         console.print(f"not in the suite; take it off the list   {test}", soft_wrap=True, markup=False)

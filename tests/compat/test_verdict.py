@@ -13,7 +13,7 @@ def test_a_failure_off_the_list_is_broken_and_one_on_it_is_allowed() -> None:
 
 def test_entries_that_pass_or_are_gone_are_named() -> None:
     verdict = judge({"a": "passed"}, {"a": "a reason", "gone": "a reason"})
-    assert (verdict.mended, verdict.vanished, verdict.broken) == (("a",), ("gone",), ())
+    assert (verdict.passing, verdict.vanished, verdict.broken) == (("a",), ("gone",), ())
 
 
 def test_every_line_of_the_list_has_a_reason() -> None:

@@ -92,8 +92,8 @@ def promtool() -> str:
     ids=["the rules", "the configuration", "the rules in time"],
 )
 def test_promtool_finds_them_sound(promtool: str, words: tuple[str, ...]) -> None:
-    told = subprocess.run([promtool, *words], capture_output=True, text=True)
-    assert told.returncode == 0, told.stdout + told.stderr
+    reported = subprocess.run([promtool, *words], capture_output=True, text=True)
+    assert reported.returncode == 0, reported.stdout + reported.stderr
 
 
 def test_promtool_reads_every_query_of_the_dashboard(promtool: str, tmp_path: Path) -> None:
@@ -104,5 +104,5 @@ def test_promtool_reads_every_query_of_the_dashboard(promtool: str, tmp_path: Pa
     ]
     path = tmp_path / "queries.yml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
-    told = subprocess.run([promtool, "check", "rules", str(path)], capture_output=True, text=True)
-    assert told.returncode == 0, told.stdout + told.stderr
+    reported = subprocess.run([promtool, "check", "rules", str(path)], capture_output=True, text=True)
+    assert reported.returncode == 0, reported.stdout + reported.stderr

@@ -44,12 +44,12 @@ class Failures:
 
 
 def tell(scenario: Callable[[ReplicaFixture, Failures], Awaitable[None]], config: LogConfig | None = None) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         failures = Failures()
         asyncio.get_running_loop().set_exception_handler(failures)
         await scenario(ReplicaFixture(config), failures)
 
-    run(told())
+    run(reported())
 
 
 @pytest.mark.parametrize("break_it", [break_view, break_watermark, break_group])
@@ -147,7 +147,7 @@ def test_a_watcher_that_fails_takes_no_other_with_it() -> None:
             broker.end_of_tick.answered(watcher)
         await broker.turn()
         assert woken == ["woken", "woken"]
-        assert isinstance(broken.outcome, KeyError), "it was told to end what it is at work on"
+        assert isinstance(broken.outcome, KeyError), "it was asked to end its work"
 
     tell(scenario)
 

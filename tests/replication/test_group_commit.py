@@ -16,10 +16,10 @@ Story = Callable[[ReplicaFixture], Awaitable[None]]
 
 
 def tell(scenario: Story, config: LogConfig | None = None, directories: int = 1) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         await scenario(ReplicaFixture(config, directories))
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_no_member_is_answered_before_the_sync() -> None:

@@ -20,12 +20,12 @@ LARGE = "x" * 4000
 
 
 def tell(scenario: Story, config: LogConfig | None = None, directories: int = 1) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         broker = ReplicaFixture(config, directories)
         await scenario(broker)
         assert not broker.failed
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_a_log_that_cannot_roll_refuses_and_goes_on_later() -> None:

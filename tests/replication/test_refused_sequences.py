@@ -56,10 +56,10 @@ def room_again(broker: ReplicaFixture) -> None:
 
 
 def tell(scenario: Callable[[ReplicaFixture], Awaitable[None]]) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         await scenario(ReplicaFixture())
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 @pytest.mark.parametrize(

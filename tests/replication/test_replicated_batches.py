@@ -87,7 +87,7 @@ def test_nothing_of_what_is_unsound_is_written(data: bytes) -> None:
         suspects = [
             frames.decode_suspect(frame) for frame in broker.channel.take() if frames.key_of(frame) is FrameKey.SUSPECT
         ]
-        assert suspects == [Suspect(stream, 1)], "the leader is told, and looks at its own log"
+        assert suspects == [Suspect(stream, 1)], "the leader is notified, and checks its own log"
         # The follower drops the batches in flight after the refused one, and fetches from its log end again.
         push(broker, stream, stamped(1))
         assert partition.log.log_end == 1
@@ -160,8 +160,8 @@ def test_a_follower_begins_where_its_leader_does_and_never_goes_back() -> None:
         broker = FollowerFixture()
         partition, stream = await following(broker)
         push(broker, stream, stamped(1) + stamped(2), watermark=1)
-        for told, start in ((2, 2), (1, 2), (0, 2), (9, 3)):
-            push(broker, stream, b"", watermark=3, log_start=told)
+        for reported, start in ((2, 2), (1, 2), (0, 2), (9, 3)):
+            push(broker, stream, b"", watermark=3, log_start=reported)
             assert partition.log.log_start == start, "at most where its own log ends"
         await broker.leader_connection.close()
 
@@ -173,8 +173,8 @@ def test_what_is_committed_is_what_the_leader_says_within_the_own_log() -> None:
         broker = FollowerFixture()
         partition, stream = await following(broker)
         push(broker, stream, stamped(1) + stamped(2), watermark=1)
-        for told, known in ((1, 1), (2, 2), (0, 2), (9, 3)):
-            push(broker, stream, b"", watermark=told)
+        for reported, known in ((1, 1), (2, 2), (0, 2), (9, 3)):
+            push(broker, stream, b"", watermark=reported)
             assert partition.high_watermark == known
         await broker.leader_connection.close()
 

@@ -78,7 +78,7 @@ def test_the_flush_policy_may_change_while_records_come(seed: int) -> None:
                 await asyncio.sleep(0.002)
         await cluster.produce("last")
         await cluster.settled()
-        assert cluster.leader() == 1, "nobody gave up on the leader"
+        assert cluster.leader() == 1, "no broker fenced the leader"
         assert len(cluster.values(cluster.leader())) == 402
 
     run_scenario(lambda cluster: strictly(scenario(cluster)), seed)

@@ -82,7 +82,7 @@ def test_a_new_leader_counts_what_is_on_its_disk() -> None:
         broker.elect(epoch=2)
         assert partition.high_watermark == 1, "the other is in memory alone"
         await broker.sync()
-        assert partition.high_watermark == 2, "nobody has to append anything for that"
+        assert partition.high_watermark == 2, "no append is needed for that"
 
     run(scenario())
 

@@ -223,7 +223,7 @@ def test_backlogs_take_turns_and_use_all_the_room() -> None:
             rows = [row for row in await _next_push(broker) if row.size]
             assert sum(row.size for row in rows) >= PUSH_BYTES - 70 * KIB
             order += [row.stream for row in rows]
-        assert len(set(order[:40])) == 40, "nobody had a second turn before everybody had one"
+        assert len(set(order[:40])) == 40, "no stream had a second turn before all had one"
 
     run(scenario())
 

@@ -108,7 +108,7 @@ class ClosedBroker:
 def with_broker(story: Callable[[ClosedBroker], Awaitable[None]], **settings: Any) -> None:
     """Run a scenario of a broker in simulated time."""
 
-    async def told() -> None:
+    async def reported() -> None:
         await story(await ClosedBroker(**settings).start())
 
-    run(told())
+    run(reported())

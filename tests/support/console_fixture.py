@@ -82,7 +82,7 @@ class Console:
     def choose(self, label: str, option: str, within: Locator | None = None) -> None:
         (within or self.page.locator("main")).get_by_role("combobox", name=label, exact=True).select_option(option)
 
-    def told(self, sentence: str) -> None:
+    def reported(self, sentence: str) -> None:
         """Expect the notice of a finished action."""
         expect(self.page.locator("#notice")).to_contain_text(sentence)
 

@@ -84,11 +84,11 @@ class Member:
             self._complaint(line)
 
     def _output(self, line: str) -> None:
-        told = json.loads(line)
-        if told["event"] == "read":
-            self.read.append((told["partition"], told["offset"]))
+        reported = json.loads(line)
+        if reported["event"] == "read":
+            self.read.append((reported["partition"], reported["offset"]))
         else:
-            self._rebalanced(told["event"], set(told["partitions"]))
+            self._rebalanced(reported["event"], set(reported["partitions"]))
 
     def _complaint(self, line: str) -> None:
         self.errors.append(line.rstrip())
@@ -174,8 +174,8 @@ class Group:
             wait_until(condition, REBALANCE_S, what)
         except AssertionError as error:
             members = "".join(f"\n{member}" for member in self.members)
-            told = coordinators_view(self._bootstrap, self._name)
-            raise AssertionError(f"{error}:{members}\n{told}") from None
+            reported = coordinators_view(self._bootstrap, self._name)
+            raise AssertionError(f"{error}:{members}\n{reported}") from None
 
     def has_read(self, ends: dict[int, int]) -> bool:
         """Return whether the members, those that left included, have read each partition up to its end."""

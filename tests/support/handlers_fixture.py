@@ -168,10 +168,10 @@ def milliseconds(count: int) -> timedelta:
 def tell(story: Callable[[HandlersStory], Awaitable[None]], config: LogConfig | None = None, **options: Any) -> None:
     """Run a scenario of a broker with these settings in virtual time."""
 
-    async def told() -> None:
+    async def reported() -> None:
         await story(HandlersStory(config, **options))
 
-    run(told())
+    run(reported())
 
 
 Provoke = Callable[[HandlersStory], Awaitable[ErrorCode]]

@@ -70,9 +70,9 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
 
 def _asked(reader: Column, partition: Column, offset: Column, read: Column) -> History:
     """Return the answers of one request of each kind per reader and batch."""
-    told = np.arange(0, len(reader), BATCH_RECORDS)
-    client, partition, offset, asked_ns = reader[told], partition[told], offset[told], read[told]
-    zeros = np.zeros(len(told), np.int64)
+    reported = np.arange(0, len(reader), BATCH_RECORDS)
+    client, partition, offset, asked_ns = reader[reported], partition[reported], offset[reported], read[reported]
+    zeros = np.zeros(len(reported), np.int64)
     asked = {
         "client": client,
         "partition": partition,
@@ -80,7 +80,7 @@ def _asked(reader: Column, partition: Column, offset: Column, read: Column) -> H
         "at_ns": asked_ns + 1,
         "leader_epoch": zeros,
     }
-    nothing = np.full(len(told), UNKNOWN)
+    nothing = np.full(len(reported), UNKNOWN)
     partitions = np.arange(1 + int(partition.max(initial=0)))
     return replace(
         HistoryBuilder().build(),
@@ -93,7 +93,7 @@ def _asked(reader: Column, partition: Column, offset: Column, read: Column) -> H
             **asked,
         ),
         elections=Elections(partitions, np.zeros_like(partitions), np.full_like(partitions, -1)),
-        lookups=Lookups(wanted=np.full(len(told), len(read)), offset=nothing, timestamp=nothing, **asked),
+        lookups=Lookups(wanted=np.full(len(reported), len(read)), offset=nothing, timestamp=nothing, **asked),
         epoch_ends=EpochEnds(wanted=zeros, epoch=zeros, end=offset + 1, **asked),
         batches=Batches(partition, offset, offset + 1, zeros, asked_ns + 1),
     )

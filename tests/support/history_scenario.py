@@ -117,8 +117,8 @@ class HistoryScenario:
     ) -> "HistoryScenario":
         """Add polled records. `content` is their content beside the values, if it differs from the sent content."""
         for letter, offset in _placed(letters, at):
-            told = ord(letter) if content == UNKNOWN else content
-            self._builder.poll(consumer, partition, offset, self._value(letter), self._tick(), 0, told)
+            reported = ord(letter) if content == UNKNOWN else content
+            self._builder.poll(consumer, partition, offset, self._value(letter), self._tick(), 0, reported)
         return self
 
     def assigned(self, consumer: int = 1, partition: int = 0) -> "HistoryScenario":
@@ -126,9 +126,9 @@ class HistoryScenario:
         return self
 
     def watermark(
-        self, *ends: int, log_start: int = 0, client: int = 1, partition: int = 0, epoch: int = UNKNOWN, **told: int
+        self, *ends: int, log_start: int = 0, client: int = 1, partition: int = 0, epoch: int = UNKNOWN, **reported: int
     ) -> "HistoryScenario":
-        """Add reads of the high watermark, answered by a leader of `epoch` if given; `told` has more columns."""
+        """Add reads of the high watermark, answered by a leader of `epoch` if given; `reported` has more columns."""
         for end in ends:
             asked_ns = self._tick()
             self._builder.watermark(
@@ -137,7 +137,7 @@ class HistoryScenario:
                 end,
                 log_start,
                 self._tick(),
-                **{"invoked_ns": asked_ns, "leader_epoch": epoch, **told},
+                **{"invoked_ns": asked_ns, "leader_epoch": epoch, **reported},
             )
         return self
 
@@ -155,10 +155,10 @@ class HistoryScenario:
         self._builder.batch(partition, base, end, epoch, self._tick())
         return self
 
-    def told_end(self, wanted: int, *answer: int, epoch: int, partition: int = 0) -> "HistoryScenario":
+    def reported_end(self, wanted: int, *answer: int, epoch: int, partition: int = 0) -> "HistoryScenario":
         """Add an OffsetForLeaderEpoch answer of a leader in `epoch`: for the epoch `wanted`, an epoch and its end."""
-        told, end = answer
-        self._builder.epoch_end(1, partition, wanted, (told, end), (self._tick(), self._tick()), epoch)
+        reported, end = answer
+        self._builder.epoch_end(1, partition, wanted, (reported, end), (self._tick(), self._tick()), epoch)
         return self
 
     def looked_up(self, wanted: int, *answer: int, epoch: int = 0, partition: int = 0) -> "HistoryScenario":

@@ -67,11 +67,11 @@ Story = Callable[[CountedCluster, SimulatedClient, SimulatedClient], Awaitable[N
 def tell(story: Story) -> None:
     """Run a scenario."""
 
-    async def told() -> None:
+    async def reported() -> None:
         cluster = await CountedCluster(1).begin()
         producing, consuming = cluster.client("producer"), cluster.client("consumer")
         await cluster.by(create(cluster, producing), "producer")
         await cluster.by(story(cluster, producing, consuming), "client")
         cluster.check()
 
-    run(told())
+    run(reported())

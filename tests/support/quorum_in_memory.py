@@ -36,14 +36,14 @@ class MetadataLog:
         old, self.leader = self.leader, broker
         for voter in self.voters:
             if voter.broker_id in (old, broker) and old != broker:
-                for told in voter.leadership_listeners:
-                    told(voter.broker_id == broker)
+                for reported in voter.leadership_listeners:
+                    reported(voter.broker_id == broker)
 
     def hang_up(self, broker: int) -> None:
         """Close all connections of a broker."""
         for voter in self.voters:
-            for told in voter.hang_up_listeners if voter.broker_id != broker else ():
-                told(BrokerId(broker))
+            for reported in voter.hang_up_listeners if voter.broker_id != broker else ():
+                reported(BrokerId(broker))
 
     def apply(self, command: Command) -> Image:
         """Append and apply a command. Raises CommandRefused."""
@@ -81,7 +81,7 @@ class QuorumInMemory:
     async def propose(self, command: Command) -> Image:
         await asyncio.sleep(PROPOSAL_S)
         if self.is_cut_off or self.log.leader is None:
-            raise QuorumUnavailable("nobody leads")
+            raise QuorumUnavailable("no leader")
         return self.log.apply(command)
 
     def subscribe(self, listener: Listener) -> None:
@@ -95,8 +95,8 @@ class QuorumInMemory:
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
         for voter in self.log.voters:
             if voter is self or not (self.is_cut_off or voter.is_cut_off):
-                for told in voter.heartbeat_listeners:
-                    told(heartbeat)
+                for reported in voter.heartbeat_listeners:
+                    reported(heartbeat)
 
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
         self.heartbeat_listeners.append(callback)

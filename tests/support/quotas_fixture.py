@@ -139,10 +139,10 @@ def fetched_bytes(answer: Any) -> int:
 
 def tell(story: Story) -> None:
     """Run a scenario in virtual time."""
-    run(_told(story))
+    run(_reported(story))
 
 
-async def _told(story: Story) -> None:
+async def _reported(story: Story) -> None:
     plan = Plan(
         seed=1,
         seconds=0.0,

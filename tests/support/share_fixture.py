@@ -293,10 +293,10 @@ def with_members(
 ) -> None:
     """Run a scenario of members of a share group with these configs, at a broker with these settings."""
 
-    async def told(broker: ClosedBroker) -> None:
+    async def reported(broker: ClosedBroker) -> None:
         fixture = await ShareFixture(broker).open(**{key.replace("_", "."): value for key, value in configs.items()})
         await story(fixture)
 
     # The bounds of group configs are those of the broker.
     bounds = {"group_share_min_delivery_count_limit": 2, "group_share_min_partition_max_record_locks": 100}
-    with_broker(told, **{"share_coordinator_state_topic_num_partitions": 1, **bounds, **(settings or {})})
+    with_broker(reported, **{"share_coordinator_state_topic_num_partitions": 1, **bounds, **(settings or {})})

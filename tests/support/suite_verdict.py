@@ -19,7 +19,7 @@ class Verdict:
     allowed: tuple[str, ...]
     broken: tuple[str, ...]
     """Failures that are not on the list."""
-    mended: tuple[str, ...]
+    passing: tuple[str, ...]
     """Entries of the list that passed."""
     vanished: tuple[str, ...]
     """Entries of the list that the suite does not have."""
@@ -47,7 +47,7 @@ def judge(outcomes: Mapping[str, str], allowed: Mapping[str, str]) -> Verdict:
         skipped=tuple(test for test, outcome in outcomes.items() if outcome == "skipped"),
         allowed=tuple(test for test in failed if test in allowed),
         broken=tuple(test for test in failed if test not in allowed),
-        mended=tuple(test for test in allowed if test in passed),
+        passing=tuple(test for test in allowed if test in passed),
         vanished=tuple(test for test in allowed if test not in outcomes),
     )
 

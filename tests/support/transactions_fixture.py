@@ -179,7 +179,7 @@ class TransactionsFixture:
         return self.producer_ids
 
 
-def told(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def reported(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Run a test in virtual time."""
 
     @wraps(story)

@@ -3,7 +3,7 @@
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 TWICE = "A partition is two members' at the same time."
-IDLE = "A partition is no member's, and nobody reads it."
+IDLE = "A partition is no member's, and is not read."
 BACK = "A member that was replaced commits an offset."
 MOVED = "The conversion of a group moves partitions, or stops its members."
 

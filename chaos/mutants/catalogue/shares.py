@@ -4,7 +4,7 @@ from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 TWICE = "Two members process one record at a time."
 AGAIN = "A record is delivered again after it was acknowledged."
-LOST = "A share group passes a record that nobody has processed."
+LOST = "A share group passes a record that no member has processed."
 STUCK = "A record is delivered to no one any more, and the share group does not go on."
 ENDLESS = "A record that no member can process is delivered without end."
 DEAD = "A rejected record is not among the dead letters."

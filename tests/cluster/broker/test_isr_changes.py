@@ -57,7 +57,7 @@ class Story:
     def changes(self) -> IsrChanges:
         return IsrChanges(cast(Any, self), ME, lambda _: self.epoch_of_link)
 
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         async def story() -> None:
             self.changes().want(cast(Any, self))
             await asyncio.sleep(10)
@@ -67,21 +67,23 @@ class Story:
 
 
 def test_what_was_decided_is_settled_once() -> None:
-    assert Story(None).told() == ["proposed", "settled"]
+    assert Story(None).reported() == ["proposed", "settled"]
 
 
 def test_what_was_applied_is_not_rolled_back_before_the_replica_has_learnt_of_it() -> None:
     story = Story(None)
     story.decided_in(10)
-    assert story.told() == ["proposed"]
+    assert story.reported() == ["proposed"]
 
 
 def test_a_refusal_is_an_outcome() -> None:
-    assert Story(CommandRefused(ErrorCode.invalid_request, "no")).told() == ["proposed", "settled"]
+    assert Story(CommandRefused(ErrorCode.invalid_request, "no")).reported() == ["proposed", "settled"]
 
 
 def test_an_unknown_outcome_is_found_out_before_anything_is_rolled_back() -> None:
-    assert Story(QuorumFailed("nobody knows"), QuorumFailed("still not"), None).told() == ["proposed"] * 3 + ["settled"]
+    assert Story(QuorumFailed("nobody knows"), QuorumFailed("still not"), None).reported() == ["proposed"] * 3 + [
+        "settled"
+    ]
 
 
 @pytest.mark.parametrize(("epoch_of_link", "may_join"), [(40 + TWO, True), (41, False), (None, False)])

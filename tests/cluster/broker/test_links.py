@@ -126,7 +126,7 @@ END = "-----END CERTIFICATE-----\n"
     [
         pytest.param((), {"alice", "broker-2"}, id="only the own principal"),
         pytest.param(("super.users=User:broker-2",), {"alice"}, id="and super users"),
-        pytest.param(("controller.quorum.secret=s",), set(), id="whoever proves the secret"),
+        pytest.param(("controller.quorum.secret=s",), set(), id="any peer with the secret"),
     ],
 )
 def test_who_takes_part_in_the_quorum(

@@ -16,19 +16,24 @@ WORD = "open-sesame"
 
 
 def line(log_format: str, *, is_terminal: bool = False, **event: Any) -> str:
-    told: Any = event
+    reported: Any = event
     for processor in processors_of(log_format, 7, is_terminal=is_terminal):
-        told = processor(None, "info", told)
-    return str(told)
+        reported = processor(None, "info", reported)
+    return str(reported)
 
 
 def test_lines_for_collectors_have_the_broker_id() -> None:
-    told = json.loads(line("json", event="topic.created", topic="a b"))
-    assert (told["event"], told["topic"], told["node"], told["level"]) == ("topic.created", "a b", 7, "info")
-    assert list(told) == ["timestamp", "level", "event", "topic", "node"]
-    told_as_logfmt = line("logfmt", event="topic.created", topic="a b")
-    assert told_as_logfmt.startswith("timestamp=")
-    assert told_as_logfmt.endswith(' level=info event=topic.created topic="a b" node=7')
+    reported = json.loads(line("json", event="topic.created", topic="a b"))
+    assert (reported["event"], reported["topic"], reported["node"], reported["level"]) == (
+        "topic.created",
+        "a b",
+        7,
+        "info",
+    )
+    assert list(reported) == ["timestamp", "level", "event", "topic", "node"]
+    reported_as_logfmt = line("logfmt", event="topic.created", topic="a b")
+    assert reported_as_logfmt.startswith("timestamp=")
+    assert reported_as_logfmt.endswith(' level=info event=topic.created topic="a b" node=7')
 
 
 def test_auto_is_text_on_a_terminal_and_logfmt_elsewhere() -> None:
@@ -41,26 +46,26 @@ def test_an_error_is_one_line_for_collectors() -> None:
         raise RuntimeError("nobody knows")
     except RuntimeError as error:
         for log_format in ("logfmt", "json"):
-            told = line(log_format, event="request.failed", exc_info=error)
-            assert "nobody knows" in told
-            assert "\n" not in told
+            reported = line(log_format, event="request.failed", exc_info=error)
+            assert "nobody knows" in reported
+            assert "\n" not in reported
 
 
 @pytest.mark.parametrize("log_format", ["text", "logfmt", "json"])
 def test_no_name_of_a_client_forges_a_line_or_commands_a_terminal(log_format: str) -> None:
     name = "eve\n2026-01-01 [info] authentication.succeeded\x1b[2J\r\u202e\x00\x85"
-    told = line(log_format, event="authentication.failed", user=name, reason=f"no user {name}")
-    assert told.isprintable()
-    assert "eve" in told
+    reported = line(log_format, event="authentication.failed", user=name, reason=f"no user {name}")
+    assert reported.isprintable()
+    assert "eve" in reported
 
 
 def test_a_traceback_keeps_its_lines_on_a_terminal() -> None:
     try:
         raise RuntimeError("no\x1b[2J")
     except RuntimeError as error:
-        told = line("text", event="request.failed", exc_info=error)
-    assert len(told.splitlines()) > 2
-    assert told.replace("\n", "").isprintable()
+        reported = line("text", event="request.failed", exc_info=error)
+    assert len(reported.splitlines()) > 2
+    assert reported.replace("\n", "").isprintable()
 
 
 def test_secrets_are_not_in_the_words_for_the_settings() -> None:
@@ -81,8 +86,8 @@ def telling(tmp_path: Path) -> Iterator[RunningBroker]:
 def test_a_running_broker_logs_events_and_no_secret(telling: RunningBroker) -> None:
     cordwood("topic", "create", "t", bootstrap=telling.bootstrap)
     cordwood("topic", "delete", "t", "--yes", bootstrap=telling.bootstrap)
-    lines = [json.loads(told) for told in telling.output.splitlines()]
-    events = [told["event"] for told in lines]
+    lines = [json.loads(reported) for reported in telling.output.splitlines()]
+    events = [reported["event"] for reported in lines]
     assert events.index("topic.created") < events.index("topic.deleted")
-    assert {told["node"] for told in lines} == {1}
+    assert {reported["node"] for reported in lines} == {1}
     assert WORD not in telling.output

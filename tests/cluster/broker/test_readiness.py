@@ -15,10 +15,10 @@ PLENTY_BYTES = 1 << 24
 
 
 def tell(story: Callable[[ReplicaFixture], Awaitable[None]], directories: int = 1) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         await story(ReplicaFixture(directories=directories))
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def reason(broker: ReplicaFixture) -> str | None:

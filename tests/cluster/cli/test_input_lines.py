@@ -43,9 +43,9 @@ def test_lines_are_the_same_in_chunks_of_any_size(lines: list[bytes], step: int)
 
 
 def test_all_bytes_reach_the_progress_bar() -> None:
-    told: list[int] = []
-    list(produce.lines(Trickle(b"abc\ndef\n", 3), told.append))
-    assert sum(told) == 8
+    reported: list[int] = []
+    list(produce.lines(Trickle(b"abc\ndef\n", 3), reported.append))
+    assert sum(reported) == 8
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory() -> None:

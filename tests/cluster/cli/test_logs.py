@@ -29,9 +29,9 @@ def test_a_sound_directory_is_found_sound(data: Path) -> None:
     outcome = CliRunner().invoke(app, ["log", "verify", str(data)])
     assert (outcome.exit_code, outcome.stderr) == (ExitCode.OK, "")
     assert "no damage found" in outcome.stdout
-    told = json.loads(CliRunner().invoke(app, ["log", "verify", str(data), "--json"]).stdout)
-    assert told["ok"]
-    assert told["findings"] == []
+    reported = json.loads(CliRunner().invoke(app, ["log", "verify", str(data), "--json"]).stdout)
+    assert reported["ok"]
+    assert reported["findings"] == []
 
 
 def test_dump_shows_every_record_once(data: Path) -> None:

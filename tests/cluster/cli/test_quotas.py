@@ -65,8 +65,8 @@ def test_a_throttled_connection_is_muted_on_a_real_socket(quotas: RunningBroker)
         run(quotas, "set", "--client-id", "slow", "request_percentage=0.000001")
         with connect(quotas.bootstrap, ANSWER_S, "slow") as slow:
             asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-            told = [slow.ask(asked).throttle_time.total_seconds() for _ in range(2)]
-            assert told == [0.0, 1.0]
+            reported = [slow.ask(asked).throttle_time.total_seconds() for _ in range(2)]
+            assert reported == [0.0, 1.0]
             slow.send(asked)
             assert first.ask(asked).throttle_time.total_seconds() == 0
             assert slow.receive().throttle_time.total_seconds() == 1

@@ -20,11 +20,11 @@ def test_sigterm_is_a_clean_end_and_everything_is_there_afterwards(broker: Runni
 
 
 def test_it_logs_the_advertised_address_in_one_line(tmp_path: Path) -> None:
-    told = f"PLAINTEXT://localhost:{free_port()}"
-    broker = RunningBroker(tmp_path / "data", advertised_listeners=told).start()
+    reported = f"PLAINTEXT://localhost:{free_port()}"
+    broker = RunningBroker(tmp_path / "data", advertised_listeners=reported).start()
     try:
         assert f"127.0.0.1:{broker.port}" in broker.output
-        assert told.removeprefix("PLAINTEXT://") in broker.output
+        assert reported.removeprefix("PLAINTEXT://") in broker.output
     finally:
         broker.stop()
 

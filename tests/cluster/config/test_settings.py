@@ -99,8 +99,8 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
     ],
 )
 def test_a_mistake_gets_a_sentence(toml: str, sentence: str) -> None:
-    (told,) = mistakes(toml)
-    assert sentence in told
+    (reported,) = mistakes(toml)
+    assert sentence in reported
 
 
 def test_a_quorum_on_one_machine_needs_no_secret_and_one_with_a_secret_may_be_anywhere() -> None:

@@ -23,7 +23,7 @@ class AnyFailover(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
-        self.told = 0
+        self.reported = 0
         self.newest = 0
         self.runner.run(self.begin())
 
@@ -70,7 +70,7 @@ class AnyFailover(RuleBasedStateMachine):
         self.begin_work(self.refused_as_old())
 
     @invariant()
-    def nothing_that_was_told_goes_back(self) -> None:
+    def no_reported_offset_goes_back(self) -> None:
         self.turn(self.ask_everybody)
 
     def ask_everybody(self) -> None:
@@ -80,8 +80,8 @@ class AnyFailover(RuleBasedStateMachine):
             except Refused:
                 continue
             offset = found[PLACE].offset if PLACE in found else 0
-            assert offset >= self.told, f"rule 10: {offset} after {self.told}"
-            self.told = offset
+            assert offset >= self.reported, f"rule 10: {offset} after {self.reported}"
+            self.reported = offset
 
     def teardown(self) -> None:
         """Check that the group is served again at the end, with the state in the log."""
@@ -95,7 +95,7 @@ class AnyFailover(RuleBasedStateMachine):
         await self.groups.loaded()
         assert self.groups.heartbeat("anna") is ErrorCode.none
         await self.committed(self.newest + 1)
-        assert self.groups.offsets() == {PLACE: self.told} == {PLACE: self.newest + 1}
+        assert self.groups.offsets() == {PLACE: self.reported} == {PLACE: self.newest + 1}
         for coordinator in self.groups.coordinators.values():
             await coordinator.close()
 
@@ -104,7 +104,7 @@ class AnyFailover(RuleBasedStateMachine):
             await self.groups.commit(offset, "anna")
         except Refused:
             return
-        self.told = max(self.told, offset)
+        self.reported = max(self.reported, offset)
 
     async def refused_as_old(self) -> None:
         old = MemberIdentity(self.groups.members["anna"], self.groups.generation - 1)

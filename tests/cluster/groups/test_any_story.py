@@ -123,7 +123,7 @@ class AnyStory(RuleBasedStateMachine):
             assert (group.state is State.PREPARING_REBALANCE) == (group.join_deadline_ms is not None)
 
     @invariant()
-    def whoever_waits_will_hear(self) -> None:
+    def every_waiting_member_has_a_timer(self) -> None:
         """Check that each waiting request is one that a member of the group still holds."""
         waiting = sum(asked.is_waiting for asked in self.asked)
         held = sum((member.joining is not None) + (member.syncing is not None) for member in self.story.group.members)

@@ -23,12 +23,12 @@ DAY_S = 24 * 3600
 
 def keys_in_log(groups: CoordinatorFixture) -> list[tuple[str, bool]]:
     """Return each record's topic, or "the group", and whether the record is a tombstone."""
-    told = []
+    reported = []
     for record in groups.topic.records(groups.partition):
         assert record.key is not None
         key = decode_offset_key(record.key)
-        told.append(("the group" if key is None else key.topic, record.value is None))
-    return told
+        reported.append(("the group" if key is None else key.topic, record.value is None))
+    return reported
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ async def refusal_of(work: Awaitable[Any]) -> ErrorCode:
     return refused.value.code
 
 
-def told(story: Callable[[NodeFixture], Coroutine[Any, Any, None]], **settings: Any) -> None:
+def reported(story: Callable[[NodeFixture], Coroutine[Any, Any, None]], **settings: Any) -> None:
     async def whole() -> None:
         node = NodeFixture(**settings)
         await node.start()
@@ -184,7 +184,7 @@ def test_the_topic_comes_with_the_first_group() -> None:
         assert topic.configs["cleanup.policy"] == "compact"
         assert topic.configs["segment.bytes"] == str(node.settings.offsets_topic_segment_bytes)
 
-    told(story)
+    reported(story)
 
 
 def test_offsets_of_a_transaction_are_transactional_batches_and_survive_a_power_cut() -> None:
@@ -201,7 +201,7 @@ def test_offsets_of_a_transaction_are_transactional_batches_and_survive_a_power_
         assert await node.offset() == 11
         assert node.groups.pending_of("group") == frozenset()
 
-    told(story)
+    reported(story)
 
 
 def test_a_fenced_producer_and_one_whose_transaction_is_over_commit_no_offset() -> None:
@@ -218,7 +218,7 @@ def test_a_fenced_producer_and_one_whose_transaction_is_over_commit_no_offset() 
         assert await refusal_of(late) is ErrorCode.invalid_txn_state
         assert await node.offset() == 10
 
-    told(story)
+    reported(story)
 
 
 def test_the_topic_cannot_have_more_replicas_than_there_are_brokers() -> None:
@@ -228,7 +228,7 @@ def test_the_topic_cannot_have_more_replicas_than_there_are_brokers() -> None:
         assert refused.value.code is ErrorCode.coordinator_not_available
         assert "only 1 broker" in str(refused.value)
 
-    told(story, offsets_topic_replication_factor=3)
+    reported(story, offsets_topic_replication_factor=3)
 
 
 def test_why_there_is_no_topic_yet_is_logged_once() -> None:
@@ -239,7 +239,7 @@ def test_why_there_is_no_topic_yet_is_logged_once() -> None:
                     await node.groups.place("group")
         assert [line["event"] for line in logs] == ["coordination.topic_not_created"]
 
-    told(story, offsets_topic_replication_factor=3)
+    reported(story, offsets_topic_replication_factor=3)
 
 
 def test_what_was_committed_survives_a_power_cut() -> None:
@@ -249,7 +249,7 @@ def test_what_was_committed_survives_a_power_cut() -> None:
             await node.power_cut()
             assert await node.offset() == offset
 
-    told(story)
+    reported(story)
 
 
 def test_a_long_log_is_read_back_piece_by_piece() -> None:
@@ -265,7 +265,7 @@ def test_a_long_log_is_read_back_piece_by_piece() -> None:
         await node.power_cut()
         assert await node.offset() == 2
 
-    told(story)
+    reported(story)
 
 
 def test_what_was_trimmed_is_not_read_again() -> None:
@@ -288,7 +288,7 @@ def test_what_was_trimmed_is_not_read_again() -> None:
         node.groups.start()
         assert await node.offset() == 9
 
-    told(story)
+    reported(story)
 
 
 def test_a_coordinator_of_an_earlier_leadership_writes_nothing() -> None:
@@ -300,7 +300,7 @@ def test_a_coordinator_of_an_earlier_leadership_writes_nothing() -> None:
         assert await refusal_of(node.topic.append(leadership, batch)) is ErrorCode.not_coordinator
         assert [partition.log.log_end for partition in node._partitions()] == [0, 0, 0]
 
-    told(story)
+    reported(story)
 
 
 def test_a_full_disk_takes_no_commits_until_there_is_room() -> None:
@@ -318,7 +318,7 @@ def test_a_full_disk_takes_no_commits_until_there_is_room() -> None:
         await node.commit(2)
         assert await node.offset() == 2
 
-    told(story)
+    reported(story)
 
 
 def test_a_group_that_is_too_large_for_a_record_is_refused() -> None:
@@ -329,7 +329,7 @@ def test_a_group_that_is_too_large_for_a_record_is_refused() -> None:
             await node.topic.append(leadership, encode([Record(0, NOW_MS, b"key", bytes(RECORD_BYTES_MAX))]))
         assert refused.value.code is ErrorCode.message_too_large
 
-    told(story)
+    reported(story)
 
 
 def test_a_partition_that_is_elsewhere_is_not_served() -> None:
@@ -341,7 +341,7 @@ def test_a_partition_that_is_elsewhere_is_not_served() -> None:
                 node.topic.bounds(leadership)
             assert refused.value.code is ErrorCode.not_coordinator
 
-    told(story)
+    reported(story)
 
 
 def test_another_leaders_groups_are_left_to_it() -> None:
@@ -358,7 +358,7 @@ def test_another_leaders_groups_are_left_to_it() -> None:
         assert await node.offset() == 1
         await node.commit(2)
 
-    told(story)
+    reported(story)
 
 
 def test_a_commit_under_way_is_refused_when_another_leads() -> None:
@@ -370,7 +370,7 @@ def test_a_commit_under_way_is_refused_when_another_leads() -> None:
         node.elect(2)
         assert await refusal_of(commit) is ErrorCode.not_coordinator
 
-    told(story)
+    reported(story)
 
 
 def test_a_new_leader_serves_what_it_found_once_that_is_committed() -> None:
@@ -387,7 +387,7 @@ def test_a_new_leader_serves_what_it_found_once_that_is_committed() -> None:
         node.in_sync(1)
         assert await node.offset() == 2
 
-    told(story)
+    reported(story)
 
 
 def test_with_too_few_replicas_in_sync_nothing_is_taken() -> None:
@@ -400,7 +400,7 @@ def test_with_too_few_replicas_in_sync_nothing_is_taken() -> None:
         await node.commit(2)
         assert await node.offset() == 2
 
-    told(story)
+    reported(story)
 
 
 def test_damage_that_is_found_while_loading_is_reported() -> None:
@@ -415,7 +415,7 @@ def test_damage_that_is_found_while_loading_is_reported() -> None:
         assert refused.value.code is ErrorCode.coordinator_not_available
         assert [damage.path for damage in node.damage] == [segment]
 
-    told(story)
+    reported(story)
 
 
 def test_offsets_are_found_that_only_the_archive_has() -> None:
@@ -435,4 +435,4 @@ def test_offsets_are_found_that_only_the_archive_has() -> None:
         assert (log.log_start, log.local_start) == (0, end)
         assert await node.offset() == 19
 
-    told(story)
+    reported(story)

@@ -21,14 +21,14 @@ DAY_MS = 24 * 3_600_000
 
 
 def tell(story: Callable[[CoordinatorFixture], Awaitable[None]], brokers: int = 1, **settings: int) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         groups = CoordinatorFixture(brokers, **settings)
         await groups.coordinator.place(GROUP)
         groups.tell_all()
         await story(groups)
         await asyncio.gather(*(coordinator.close() for coordinator in groups.coordinators.values()))
 
-    run(told())
+    run(reported())
 
 
 async def code_of(work: Awaitable[object]) -> ErrorCode:

@@ -31,8 +31,8 @@ def test_names_and_units_are_as_prometheus_wants_them(family: Family) -> None:
 
 
 def test_the_page_in_the_documentation_is_current() -> None:
-    told = (ROOT / "docs/metrics.md").read_text()
-    assert told == page(), "run: python docs/generate"
+    reported = (ROOT / "docs/metrics.md").read_text()
+    assert reported == page(), "run: python docs/generate"
 
 
 def test_labels_may_be_any_text() -> None:

@@ -37,6 +37,6 @@ def test_who_leaves_little_for_long_is_not_cut_off_for_those_that_leave_much() -
         assert [client.is_cut_off for client in clients] == [False, True, False]
         await asyncio.sleep(STALLED_AFTER_S / 2 + 1)
         readers.check()
-        assert [client.is_cut_off for client in clients] == [True, True, False], "nobody waits for ever"
+        assert [client.is_cut_off for client in clients] == [True, True, False], "no client waits for ever"
 
     run(story())

@@ -7,7 +7,7 @@ from http_fixture import LOOPBACK, HttpStory, run
 from cordwood.cluster.http.server import REQUEST_ID
 
 
-async def told_name(broker: HttpStory, path: str, name: str | None = None) -> str:
+async def reported_name(broker: HttpStory, path: str, name: str | None = None) -> str:
     """Return the request id in the response, for a request with the id `name` if given."""
     headers = {} if name is None else {REQUEST_ID: name}
     async with (
@@ -20,8 +20,8 @@ async def told_name(broker: HttpStory, path: str, name: str | None = None) -> st
 def test_a_request_id_of_a_client_is_echoed() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
-            assert await told_name(broker, "/healthz", "order-17:42") == "order-17:42"
-            assert await told_name(broker, "/nowhere", "order-18") == "order-18"
+            assert await reported_name(broker, "/healthz", "order-17:42") == "order-17:42"
+            assert await reported_name(broker, "/nowhere", "order-18") == "order-18"
 
     run(story())
 
@@ -29,7 +29,7 @@ def test_a_request_id_of_a_client_is_echoed() -> None:
 def test_others_are_numbered() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
-            first, second = int(await told_name(broker, "/healthz")), int(await told_name(broker, "/healthz"))
+            first, second = int(await reported_name(broker, "/healthz")), int(await reported_name(broker, "/healthz"))
             assert second > first
 
     run(story())
@@ -39,6 +39,6 @@ def test_others_are_numbered() -> None:
 def test_what_would_disturb_the_log_is_no_name(name: str) -> None:
     async def story() -> None:
         async with HttpStory() as broker:
-            assert (await told_name(broker, "/healthz", name)).isdigit()
+            assert (await reported_name(broker, "/healthz", name)).isdigit()
 
     run(story())

@@ -67,9 +67,9 @@ def test_other_methods_are_refused_with_those_that_there_are() -> None:
 def test_what_is_no_request_is_refused_without_a_traceback(sent: bytes) -> None:
     async def story() -> None:
         async with HttpStory() as broker:
-            with capture_logs() as told:
+            with capture_logs() as reported:
                 assert b" 400 " in (await broker.send(sent)).splitlines()[0]
-            assert not any("exc_info" in line for line in told)
+            assert not any("exc_info" in line for line in reported)
             assert (await broker.ask("/healthz")).status == 200
 
     run(story())
@@ -86,10 +86,10 @@ def test_what_is_no_request_is_refused_without_a_traceback(sent: bytes) -> None:
 def test_an_unread_body_that_is_malformed_leaves_no_traceback(sent: bytes) -> None:
     async def story() -> None:
         async with HttpStory() as broker:
-            with capture_logs() as told:
+            with capture_logs() as reported:
                 await broker.send(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + sent)
                 assert (await broker.ask("/healthz")).status == 200
-            assert not any("exc_info" in line for line in told)
+            assert not any("exc_info" in line for line in reported)
 
     run(story())
 
@@ -97,10 +97,10 @@ def test_an_unread_body_that_is_malformed_leaves_no_traceback(sent: bytes) -> No
 def test_an_unknown_expectation_is_refused_without_a_traceback() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
-            with capture_logs() as told:
+            with capture_logs() as reported:
                 sent = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: more\r\n\r\n"
                 assert b" 417 " in (await broker.send(sent)).splitlines()[0]
-            assert not any("exc_info" in line for line in told)
+            assert not any("exc_info" in line for line in reported)
 
     run(story())
 
@@ -121,7 +121,7 @@ def test_connections_that_hang_keep_no_health_check_out() -> None:
             assert await oldest.read() == b""
             reader, writer = hanging[-1]
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (await reader.readline()).startswith(b"HTTP/1.1 200"), "nobody has to go who is not in the way"
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200"), "idle ones are closed only for others"
             for _, writer in hanging:
                 writer.close()
 
@@ -146,13 +146,13 @@ def test_an_answer_that_fails_is_logged_and_explained() -> None:
         broker = HttpStory()
         broker.server = HttpServer(replace(broker.watched, why_not_ready=broken), broker.access_control)
         async with broker:
-            with capture_logs() as told:
+            with capture_logs() as reported:
                 answer = await broker.ask("/readyz")
             assert (answer.status, answer.json["error"]) == (
                 500,
                 "The broker failed to answer the request: see its log.",
             )
-            (line,) = told
+            (line,) = reported
             assert (line["event"], str(line["exc_info"])) == ("http.failed", "nobody knows")
             assert line["request"] == answer.headers["X-Request-ID"]
 

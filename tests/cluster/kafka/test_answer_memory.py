@@ -64,9 +64,9 @@ class Story:
         return slots[0]
 
 
-def tell(story: Story, told: Callable[[], Awaitable[None]]) -> None:
+def tell(story: Story, reported: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
-        await asyncio.wait_for(told(), 60)
+        await asyncio.wait_for(reported(), 60)
         assert story.pool.used == 0, "all is given back"
         assert story.most <= story.pool.limit
 
@@ -79,32 +79,32 @@ LARGEST = LARGEST_BYTES // CHUNK_BYTES
 def test_answers_that_fit_are_written_beside_each_other() -> None:
     story = Story(pieces=LARGEST + 8)
 
-    async def told() -> None:
+    async def reported() -> None:
         assert await asyncio.gather(*(story.write(3) for _ in range(2))) == [3 * CHUNK_BYTES] * 2
         assert not story.pool.waits
 
-    tell(story, told)
+    tell(story, reported)
 
 
 def test_many_answers_that_do_not_fit_together_are_all_written() -> None:
     story = Story(pieces=LARGEST + 8)
 
-    async def told() -> None:
+    async def reported() -> None:
         assert await asyncio.gather(*(story.write(3) for _ in range(30))) == [3 * CHUNK_BYTES] * 30
         assert story.pool.waits
         assert not story.pool.closes
 
-    tell(story, told)
+    tell(story, reported)
 
 
 def test_with_little_room_answers_are_written_one_after_the_other() -> None:
     story = Story(pieces=4)
 
-    async def told() -> None:
+    async def reported() -> None:
         assert await asyncio.gather(*(story.write(3) for _ in range(5))) == [3 * CHUNK_BYTES] * 5
         assert not story.pool.closes
 
-    tell(story, told)
+    tell(story, reported)
 
 
 @pytest.mark.parametrize("too_large", [0, 1, 2])
@@ -112,24 +112,24 @@ def test_where_the_oldest_lacks_room_the_one_that_has_most_is_given_up(too_large
     story = Story(pieces=4)
     sizes = [8 if number == too_large else 2 for number in range(3)]
 
-    async def told() -> None:
+    async def reported() -> None:
         outcomes = await asyncio.gather(*map(story.write, sizes), return_exceptions=True)
         assert isinstance(outcomes.pop(too_large), asyncio.CancelledError)
         assert outcomes == [2 * CHUNK_BYTES] * 2
         assert story.pool.closes == 1
         assert story.pressed, "others are asked to make room first"
 
-    tell(story, told)
+    tell(story, reported)
 
 
 def test_the_answer_of_a_client_that_has_gone_is_not_written_on() -> None:
     story = Story(pieces=4)
 
-    async def told() -> None:
+    async def reported() -> None:
         writing = asyncio.ensure_future(story.write(1000))
         await asyncio.sleep(0)
         story.channel.close()
         await asyncio.wait([writing])
         assert writing.cancelled()
 
-    tell(story, told)
+    tell(story, reported)

@@ -354,7 +354,7 @@ def test_requests_are_served_while_a_client_authenticates_again() -> None:
         ("SCRIPTED", b"alice", "'SCRIPTED' requested by client is not supported for re-authentication of mechanism"),
     ],
 )
-def test_nobody_else_can_take_over_a_connection(mechanism: str, message: bytes, said: str) -> None:
+def test_no_other_principal_can_take_over_a_connection(mechanism: str, message: bytes, said: str) -> None:
     async def story(broker: SaslFixture) -> None:
         client = broker.stranger()
         await client.log_in()

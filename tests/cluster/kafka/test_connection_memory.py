@@ -56,7 +56,7 @@ class Connection:
 def closed(connections: list[Connection], memory: Memory) -> list[bool]:
     """Return which connections are closed once the largest request is received and a response has waited for room."""
 
-    async def told() -> list[bool]:
+    async def reported() -> list[bool]:
         pools = ConnectionMemory(memory, lambda: connections)
         for connection in connections:
             memory.pending.used += connection.pending_bytes
@@ -70,7 +70,7 @@ def closed(connections: list[Connection], memory: Memory) -> list[bool]:
             await asyncio.sleep(HELD_S_MAX / 10)
         return [bool(connection.reasons) for connection in connections]
 
-    return run(told())
+    return run(reported())
 
 
 def test_who_holds_much_makes_room_for_what_another_pool_lacks() -> None:
@@ -85,7 +85,7 @@ def test_who_holds_much_makes_room_for_what_another_pool_lacks() -> None:
 def closed_in_full_pool(pool: str, guilty: list[Connection], bystanders: list[Connection], memory: Memory) -> None:
     """Fill the pool and let a connection wait for it. Check that guilty connections are closed, and no bystander."""
 
-    async def told() -> None:
+    async def reported() -> None:
         connections = [*bystanders, *guilty]
         pools = ConnectionMemory(memory, lambda: connections)
         memory.pending.used = sum(connection.pending_bytes for connection in connections)
@@ -104,7 +104,7 @@ def closed_in_full_pool(pool: str, guilty: list[Connection], bystanders: list[Co
         assert any(connection.reasons for connection in guilty)
         assert not any(connection.reasons for connection in bystanders)
 
-    run(told())
+    run(reported())
 
 
 def test_requests_that_hold_little_are_not_closed_for_those_that_hold_much() -> None:
@@ -126,7 +126,7 @@ def test_who_takes_little_of_its_answers_for_long_is_not_closed_for_those_that_l
     slow = Connection(memory, unsent_bytes=20_000, stalled_at=-30.0)
     hogs = [Connection(memory, unsent_bytes=8 * MIB, stalled_at=5.0) for _ in range(8)]
 
-    async def told() -> None:
+    async def reported() -> None:
         pools = ConnectionMemory(memory, tuple)
         await asyncio.sleep(6)
         for connection in (slow, *hogs):
@@ -136,4 +136,4 @@ def test_who_takes_little_of_its_answers_for_long_is_not_closed_for_those_that_l
         assert memory.unsent.used <= memory.unsent.limit // 4 * 3
         assert sum(bool(hog.reasons) for hog in hogs) == 3
 
-    run(told())
+    run(reported())

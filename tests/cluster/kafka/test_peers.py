@@ -128,11 +128,11 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.timeout(600):
             await story()
 
-    async def told() -> None:
+    async def reported() -> None:
         loop = asyncio.get_running_loop()
         await loop.create_task(bounded(), context=Process("broker-1").context())
 
-    run_simulated(told())
+    run_simulated(reported())
 
 
 def test_a_connection_is_authenticated_before_its_first_frame() -> None:

@@ -50,7 +50,7 @@ class UnsureQuorum:
         self.image = builder.image()
 
 
-def told(story: Callable[[UnsureQuorum], Coroutine[Any, Any, None]]) -> None:
+def reported(story: Callable[[UnsureQuorum], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(story(UnsureQuorum()))
 
 
@@ -70,7 +70,7 @@ def test_brokers_hand_out_different_numbers() -> None:
         given = await asyncio.gather(*(ids.next() for ids in brokers for _ in range(BLOCK + 1)))
         assert len(set(given)) == 3 * (BLOCK + 1)
 
-    told(story)
+    reported(story)
 
 
 class ClosingQuorum(UnsureQuorum):
@@ -114,7 +114,7 @@ def test_a_block_that_may_have_been_taken_is_not_used() -> None:
         quorum.answers = True
         assert await ids.next() == BLOCK
 
-    told(story)
+    reported(story)
 
 
 def test_a_request_that_is_granted_late_costs_a_block_at_most() -> None:
@@ -128,7 +128,7 @@ def test_a_request_that_is_granted_late_costs_a_block_at_most() -> None:
         given += [await other.next(), await ids_of(quorum, 1).next()]
         assert len({number // BLOCK for number in given}) == len(given)
 
-    told(story)
+    reported(story)
 
 
 def test_everyone_who_waits_shares_one_attempt_and_its_failure() -> None:
@@ -142,7 +142,7 @@ def test_everyone_who_waits_shares_one_attempt_and_its_failure() -> None:
         assert sorted(await asyncio.gather(*(ids.next() for _ in range(50)))) == list(range(50))
         assert quorum.proposals == 2
 
-    told(story)
+    reported(story)
 
 
 def test_a_client_that_vanishes_while_it_waits_takes_nothing_from_the_others() -> None:
@@ -153,4 +153,4 @@ def test_a_client_that_vanishes_while_it_waits_takes_nothing_from_the_others() -
         first.cancel()
         assert await second == 0
 
-    told(story)
+    reported(story)

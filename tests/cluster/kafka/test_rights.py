@@ -84,11 +84,11 @@ def test_every_api_has_rights_and_a_request_here() -> None:
 @pytest.mark.parametrize("api", KEYS)
 def test_without_rights_a_client_gets_nothing_and_changes_nothing(api: ApiKey) -> None:
     # A client may create tokens of its own.
-    untold: dict[str, Any] = {"index": 0, "recent": None, "delegation_tokens": {}}
+    not_compared: dict[str, Any] = {"index": 0, "recent": None, "delegation_tokens": {}}
 
     async def story(broker: ClosedBroker) -> None:
         topic_id = await with_state(broker)
-        before = dataclasses.replace(broker.image, **untold)
+        before = dataclasses.replace(broker.image, **not_compared)
         for version in MODULES[api].VERSIONS:
             for number, case in enumerate(cases(FLIGHTS, topic_id)[api]):
                 answer = await broker.ask(CLIENT, api, version, **dict(case.fields))
@@ -99,7 +99,7 @@ def test_without_rights_a_client_gets_nothing_and_changes_nothing(api: ApiKey) -
             for known, unknown in zip(cases(FLIGHTS, topic_id)[api], cases(NOWHERE, UUID(int=99))[api], strict=True):
                 answer = await broker.ask(CLIENT, api, version, **dict(unknown.fields))
                 assert Counter(codes_in(answer)) == refused_in(api, version, known, is_known=False), (version, answer)
-        assert dataclasses.replace(broker.image, **untold) == before
+        assert dataclasses.replace(broker.image, **not_compared) == before
         partition = broker.broker._replicas.get(FLIGHTS, 0)
         assert partition is not None
         assert (partition.log.log_start, partition.log.log_end) == (0, 1)

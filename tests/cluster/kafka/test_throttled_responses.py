@@ -73,7 +73,7 @@ def test_a_share_of_the_loop_throttles_for_a_window_at_most() -> None:
     tell(story)
 
 
-def test_the_brokers_own_requests_count_for_nobody() -> None:
+def test_the_brokers_own_requests_count_for_no_quota() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()
         broker.throttle.follow(SHARE)

@@ -27,14 +27,14 @@ Story = Callable[[TransactionVerifier, ScriptedTransactions], Awaitable[None]]
 
 
 def tell(story: Story, leader: int | None = ME) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         transactions = ScriptedTransactions()
         transactions.leader = leader
         verifier = TransactionVerifier(ME, transactions, lambda: transactions.image, transactions.ask)
         await story(verifier, transactions)
         await verifier.close()
 
-    run(told())
+    run(reported())
 
 
 def of(name: str = "x", protocol: TransactionProtocol = FIRST) -> Verification:

@@ -224,7 +224,7 @@ class ClusterStory(RuleBasedStateMachine):
     def check_that_it_is_deserved(self, command: Command, voter: int) -> None:
         if isinstance(command, FenceBroker):
             silent_s = self.now_s - self.heard_at_s.get((voter, command.broker_id), 0.0)
-            assert silent_s >= SESSION_S, "nobody is fenced who was heard of within a session"
+            assert silent_s >= SESSION_S, "no broker with a heartbeat within its session is fenced"
 
     @invariant()
     def the_metadata_is_sound(self) -> None:
@@ -238,7 +238,7 @@ class ClusterStory(RuleBasedStateMachine):
         assert not set(now.adding) & set(now.removing)
         assert len(set(now.replicas)) == len(now.replicas) > 0
         assert not now.elr or len(now.isr) < self.commit_size
-        assert now.isr or self.has_lost_disks, "only a lost disk leaves nobody in sync"
+        assert now.isr or self.has_lost_disks, "only a lost disk empties the ISR"
 
     @invariant()
     def the_leader_is_in_sync_and_alive(self) -> None:
@@ -249,11 +249,11 @@ class ClusterStory(RuleBasedStateMachine):
         assert partition.leader in partition.isr
         assert image.is_in_service(partition.leader), "a fenced broker leads nothing"
         others = [member for member in partition.isr if member != partition.leader]
-        assert all(map(image.is_alive, others)), "whoever is in sync is alive, but for the last"
+        assert all(map(image.is_alive, others)), "replicas in the ISR are alive, except the last one"
         assert image.is_alive(partition.leader) or not others, "who is about to stop leads only for want of another"
 
     @invariant()
-    def whoever_may_lead_has_all_that_is_committed(self) -> None:
+    def every_eligible_leader_has_all_that_is_committed(self) -> None:
         partition = self.cluster.partition
         for member in (*partition.isr, *partition.elr):
             assert self.log_end[member] >= self.committed, f"broker {member} lacks committed records"

@@ -31,7 +31,7 @@ def test_a_partition_that_could_not_be_written_any_more_is_a_reason() -> None:
     view = cluster((partition(0, [1, 2, 3], [1, 2]), partition(1, [1, 2, 3], [1, 2, 3])))
     [reason] = reasons_against(view, {2})
     assert reason == "1 partition would be left below min.insync.replicas: writes with acks=all would be refused (t-0)"
-    assert reasons_against(view, {3}) == [], "it is not in sync: nobody counts on it"
+    assert reasons_against(view, {3}) == [], "it is not in the ISR"
 
 
 def test_a_partition_that_is_nowhere_else_is_a_reason() -> None:

@@ -16,7 +16,7 @@ from cordwood.storage.errors import DamagedLog
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 ALL = (ONE, TWO, THREE)
-NOBODY = BrokerId(NO_LEADER)
+NO_LEADER_ID = BrokerId(NO_LEADER)
 
 
 def damage(position: int = 0) -> DamagedLog:
@@ -72,10 +72,10 @@ def test_a_damaged_replica_is_dropped_if_somebody_in_its_place_has_everything(
         (PartitionImage(ALL, (TWO, THREE), TWO, leader_epoch=5), False),
         (PartitionImage(ALL, ALL, TWO, leader_epoch=6), False),
         (PartitionImage(ALL, (TWO,), TWO, leader_epoch=6, elr=(ONE,)), False),
-        (PartitionImage(ALL, (TWO, THREE), NOBODY, leader_epoch=6), False),
+        (PartitionImage(ALL, (TWO, THREE), NO_LEADER_ID, leader_epoch=6), False),
         (PartitionImage(ALL, (ONE,), ONE, leader_epoch=6), False),
     ],
-    ids=["dropped", "the leader may remember", "in sync", "eligible", "nobody leads", "leads"],
+    ids=["dropped", "the leader may remember", "in sync", "eligible", "no leader", "leads"],
 )
 def test_a_damaged_replica_is_truncated_once_it_has_left_the_isr(partition: PartitionImage, may_cut: bool) -> None:
     assert may_be_cut(partition, ONE, found_in_epoch=5) is may_cut

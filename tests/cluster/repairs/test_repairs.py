@@ -83,7 +83,7 @@ def test_a_flipped_batch_of_a_running_broker_is_repaired(role: str, at: int) -> 
         await cluster.until(lambda: cluster.running[broker].damage.found == 1, "it is found", FOUND_S)
         await is_whole_again(cluster)
         assert cluster.running[broker].damage.found == 1
-        assert cluster.image() == before, "nobody leaves the in-sync set, and no leader changes"
+        assert cluster.image() == before, "no replica leaves the ISR, and no leader changes"
         assert cluster.replica(broker).log.log_end == end
 
     run_scenario(story)
@@ -166,15 +166,15 @@ def test_a_repair_that_ends_unexpectedly_is_tried_again_and_meanwhile_the_replic
                 raise RuntimeError("can't start new thread")
 
         cluster.disks[broker].on_sync, sound = stumble, cluster.disks[broker].on_sync
-        with capture_logs() as told:
-            await cluster.until(lambda: bool(repairs_given_up(told)), "the repair has failed", FOUND_S)
+        with capture_logs() as reported:
+            await cluster.until(lambda: bool(repairs_given_up(reported)), "the repair has failed", FOUND_S)
             epoch = cluster.image().leader_epoch
             await asyncio.sleep(0.9 * REST_S)
-            assert cluster.image().leader_epoch == epoch, "nobody gets a new leader while it rests"
+            assert cluster.image().leader_epoch == epoch, "no partition gets a new leader while it rests"
             await cluster.until(lambda: replica.following is not None, "it follows nonetheless", REST_S)
-            await cluster.until(lambda: len(repairs_given_up(told)) > 1, "it is tried again", 2 * REST_S)
+            await cluster.until(lambda: len(repairs_given_up(reported)) > 1, "it is tried again", 2 * REST_S)
         assert "can't start new thread" in next(
-            str(line["reason"]) for line in told if line["event"] == "replica.not_cut"
+            str(line["reason"]) for line in reported if line["event"] == "replica.not_cut"
         )
         cluster.disks[broker].on_sync = sound
         await is_whole_again(cluster)
@@ -182,8 +182,8 @@ def test_a_repair_that_ends_unexpectedly_is_tried_again_and_meanwhile_the_replic
     run_scenario(story)
 
 
-def repairs_given_up(told: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
-    return [line for line in told if line["event"] == "replica.not_repaired"]
+def repairs_given_up(reported: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    return [line for line in reported if line["event"] == "replica.not_repaired"]
 
 
 def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> None:
@@ -200,11 +200,11 @@ def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> N
         with pytest.raises(PartitionRefused):
             broker.partition()
         repairs = repairs_of(broker, open_more)
-        with capture_logs() as told:
+        with capture_logs() as reported:
             await repairs.declared()
             await asyncio.sleep(3 * REST_S)
         assert tries > 1
-        assert {line["event"] for line in told} == {"repairs.failed"}
+        assert {line["event"] for line in reported} == {"repairs.failed"}
         await repairs.close()
 
     run(story())

@@ -60,19 +60,19 @@ class Story:
 def test_work_is_done_in_the_order_in_which_it_came() -> None:
     story = Story()
 
-    async def told() -> None:
+    async def reported() -> None:
         await asyncio.gather(*(story.decode(str(number), LARGE) for number in range(5)))
         assert story.done == ["0", "1", "2", "3", "4"]
         assert story.pool.used == story.pool.waits == 0
 
-    run(told())
+    run(reported())
 
 
 def test_what_needs_little_goes_on_while_what_needs_much_waits_for_room() -> None:
     story = Story(others=LIMIT)
     story.pool.used = story.pool.own - SMALL_BYTES
 
-    async def told() -> None:
+    async def reported() -> None:
         large = asyncio.ensure_future(story.decode("large", LARGE))
         await asyncio.sleep(1)
         await story.decode("small", SMALL_BYTES)
@@ -81,18 +81,18 @@ def test_what_needs_little_goes_on_while_what_needs_much_waits_for_room() -> Non
         await large
         assert story.done == ["small", "large"]
 
-    run(told())
+    run(reported())
 
 
 def test_what_gets_no_room_is_refused_in_the_end() -> None:
     story = Story(others=LIMIT)
 
-    async def told() -> None:
+    async def reported() -> None:
         with pytest.raises(OutOfResources):
             await asyncio.wait_for(story.decode("large", OWN + 1), 2 * WAIT_S_MAX)
         assert story.pool.used == 0
 
-    run(told())
+    run(reported())
 
 
 @pytest.mark.parametrize("is_in_steps", [False, True])

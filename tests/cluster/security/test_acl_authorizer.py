@@ -176,7 +176,7 @@ def test_a_super_user_is_a_principal_of_its_type() -> None:
     assert not made.may(Identity(Principal("Group", "root")), Op.READ, On.TOPIC, "a")
 
 
-def test_nobody_can_claim_to_be_this_broker() -> None:
+def test_no_client_can_claim_to_be_this_broker() -> None:
     made = authorizer(acl(Op.ALL, "*", who="User:*", denies=True))
     assert made.may(THIS_BROKER, Op.CLUSTER_ACTION, On.CLUSTER, CLUSTER_NAME)
     assert not made.may(replace(THIS_BROKER), Op.CLUSTER_ACTION, On.CLUSTER, CLUSTER_NAME)

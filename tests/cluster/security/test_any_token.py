@@ -46,7 +46,7 @@ def test_any_text_is_refused(text: str) -> None:
 
 @settings(max_examples=200)
 @given(edits)
-def test_an_edited_message_lets_in_nobody_else(changes: list[tuple[int, int, int]]) -> None:
+def test_an_edited_message_authenticates_no_other_user(changes: list[tuple[int, int, int]]) -> None:
     exchange = OAuthBearerExchange(lambda text: validate(text, KEYS, RULES, NOW_MS))
     with suppress(AuthenticationFailed):
         exchange.step(edited(MESSAGE, changes))

@@ -195,7 +195,7 @@ def test_old_versions_of_tls_are_refused(stores: Stores) -> None:
         handshake(newest, old)
 
 
-def test_the_client_side_checks_the_host_unless_it_is_told_not_to(stores: Stores) -> None:
+def test_the_client_side_checks_the_host_unless_configured_not_to(stores: Stores) -> None:
     async def scenario() -> None:
         server = await TlsServer(stores.tls()).start("0.0.0.0")
         with pytest.raises(TlsRefused, match="mismatch"):

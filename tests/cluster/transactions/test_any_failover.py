@@ -81,7 +81,7 @@ class World(TransactionsFixture):
         self.gives_up = 0
         self.connection = 1
         self.number = 0
-        self.told: dict[int, bool] = {}
+        self.reported: dict[int, bool] = {}
         self.late: set[asyncio.Task[None]] = set()
         self.is_stopping = False
 
@@ -135,7 +135,7 @@ class World(TransactionsFixture):
                 ID, producer, commit=verb == "commit", is_v2=self.is_v2, connection=connection
             )
         )
-        self.told[number] = verb == "commit"
+        self.reported[number] = verb == "commit"
         self.producer = answered
 
     async def verified(self, partition: TopicPartition, producer: ProducerIdAndEpoch) -> None:
@@ -180,7 +180,7 @@ class World(TransactionsFixture):
             await asyncio.sleep(0.05)
 
     def check(self) -> None:
-        """Check that no transaction is torn, and that each has the outcome that the client was told."""
+        """Check that no transaction is torn, and that each has the outcome that the client received."""
         for coordinator in self.coordinators.values():
             for shard in coordinator._store.shards:
                 states = Counter(transaction.state for transaction in shard.transactions.values())
@@ -189,8 +189,8 @@ class World(TransactionsFixture):
         for number in range(1, self.number + 1):
             outcomes = {one for model in self.partitions.values() for one in model.outcomes.get(number, ())}
             assert len(outcomes) < 2, f"transaction rule 4: {number} is committed and aborted"
-            if number in self.told and outcomes:
-                assert outcomes == {self.told[number]}, f"transaction rule 1: {number} is not what was answered"
+            if number in self.reported and outcomes:
+                assert outcomes == {self.reported[number]}, f"transaction rule 1: {number} is not what was answered"
 
 
 class Faults:
@@ -253,11 +253,11 @@ def test_no_transaction_is_torn_and_none_stays_open(seed: int) -> None:
             assert not faults.client.done() or faults.client.result()
         await faults.heal()
         world.check()
-        assert len(world.told) > 5
+        assert len(world.reported) > 5
         for model in world.partitions.values():
             assert not model.open, "transaction rule 4: a transaction is open"
         decided = {number for model in world.partitions.values() for number in model.outcomes}
-        assert decided >= world.told.keys()
+        assert decided >= world.reported.keys()
         for coordinator in world.coordinators.values():
             await coordinator.close()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from transactions_fixture import ID, ONE, TWO, TransactionsFixture, told
+from transactions_fixture import ID, ONE, TWO, TransactionsFixture, reported
 from virtual_time import run
 
 from cordwood.cluster.errors.refused import Refused
@@ -17,7 +17,7 @@ from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 S = TransactionState
 
 
-@told
+@reported
 async def test_a_transaction_is_committed_on_all_its_partitions() -> None:
     transactions = TransactionsFixture()
     assert await transactions.init() == (1, 0)
@@ -29,7 +29,7 @@ async def test_a_transaction_is_committed_on_all_its_partitions() -> None:
     assert len(transactions.requests) == 1
 
 
-@told
+@reported
 async def test_a_v2_transaction_is_aborted_with_the_raised_epoch() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -41,7 +41,7 @@ async def test_a_v2_transaction_is_aborted_with_the_raised_epoch() -> None:
     assert marker.is_v2
 
 
-@told
+@reported
 async def test_one_transition_is_one_durable_write() -> None:
     transactions = TransactionsFixture()
     for work in (
@@ -77,7 +77,7 @@ def test_an_id_that_cannot_be_stored_is_refused(transactional_id: str) -> None:
     run(whole())
 
 
-@told
+@reported
 async def test_a_timeout_is_positive_and_has_a_limit() -> None:
     transactions = TransactionsFixture(max_timeout_ms=5000)
     for timeout_ms in (-1, 0, 5001):
@@ -86,7 +86,7 @@ async def test_a_timeout_is_positive_and_has_a_limit() -> None:
     assert await transactions.init(timeout_ms=5000) == (1, 0)
 
 
-@told
+@reported
 async def test_an_unknown_id_has_no_producer() -> None:
     transactions = TransactionsFixture()
     someone = ProducerIdAndEpoch(1, 0)
@@ -104,7 +104,7 @@ async def test_an_unknown_id_has_no_producer() -> None:
         await transactions.coordinator.place(ID)
 
 
-@told
+@reported
 async def test_a_topic_that_does_not_exist_is_not_added() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -112,7 +112,7 @@ async def test_a_topic_that_does_not_exist_is_not_added() -> None:
     assert refused is ErrorCode.unknown_topic_or_partition
 
 
-@told
+@reported
 async def test_no_marker_is_written_before_the_decision_is_committed() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -128,7 +128,7 @@ async def test_no_marker_is_written_before_the_decision_is_committed() -> None:
     assert transactions.markers() == [(ONE, "commit", 0)]
 
 
-@told
+@reported
 async def test_the_end_is_answered_before_the_markers() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -140,7 +140,7 @@ async def test_the_end_is_answered_before_the_markers() -> None:
     assert await transactions.code_of(transactions.end("abort")) is ErrorCode.invalid_txn_state
 
 
-@told
+@reported
 async def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -159,7 +159,7 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
     assert asyncio.get_running_loop().time() == began
 
 
-@told
+@reported
 async def test_a_completion_is_written_with_the_next_transaction() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -174,7 +174,7 @@ async def test_a_completion_is_written_with_the_next_transaction() -> None:
     assert transactions.markers() == [(ONE, "commit", 0)] * 11
 
 
-@told
+@reported
 async def test_a_completion_is_written_later_if_nothing_else_is() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -194,7 +194,7 @@ async def test_a_completion_is_written_later_if_nothing_else_is() -> None:
     assert len(transactions.written) == 1
 
 
-@told
+@reported
 async def test_a_completion_is_not_written_after_the_next_transaction() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -211,7 +211,7 @@ async def test_a_completion_is_not_written_after_the_next_transaction() -> None:
     assert transactions.coordinator.describe(ID).partitions == (TWO,)
 
 
-@told
+@reported
 async def test_a_transition_that_is_refused_changes_nothing() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -228,7 +228,7 @@ async def test_a_transition_that_is_refused_changes_nothing() -> None:
     assert await transactions.init() == (1, 2)
 
 
-@told
+@reported
 async def test_requests_during_a_write_are_concurrent() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -242,7 +242,7 @@ async def test_requests_during_a_write_are_concurrent() -> None:
     assert transactions.coordinator.describe(ID).partitions == (ONE,)
 
 
-@told
+@reported
 async def test_exhausted_epochs_take_another_producer_id() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -256,7 +256,7 @@ async def test_exhausted_epochs_take_another_producer_id() -> None:
     assert await transactions.end("commit", v2=True, producer=producer) == (2, 0)
 
 
-@told
+@reported
 async def test_the_next_transaction_with_another_producer_id_waits_for_the_markers_too() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -273,7 +273,7 @@ async def test_the_next_transaction_with_another_producer_id_waits_for_the_marke
     assert transactions.coordinator.describe(ID).producer == (2, 0)
 
 
-@told
+@reported
 async def test_a_v1_request_that_was_delayed_on_an_older_connection_tears_nothing() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -284,7 +284,7 @@ async def test_a_v1_request_that_was_delayed_on_an_older_connection_tears_nothin
     assert transactions.state() is S.ONGOING
 
 
-@told
+@reported
 async def test_version_2_needs_no_connection() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -292,7 +292,7 @@ async def test_version_2_needs_no_connection() -> None:
     assert await transactions.end("commit", v2=True, connection=4) == (1, 1)
 
 
-@told
+@reported
 async def test_transactions_are_listed_by_state_producer_age_and_name() -> None:
     transactions = TransactionsFixture()
     for name in ("pay-1", "pay-2", "ship-1"):
@@ -318,7 +318,7 @@ async def test_transactions_are_listed_by_state_producer_age_and_name() -> None:
         assert refused.value.code is ErrorCode.invalid_regular_expression
 
 
-@told
+@reported
 async def test_a_description_has_the_transaction() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -328,7 +328,7 @@ async def test_a_description_has_the_transaction() -> None:
     assert described == (ID, S.ONGOING, (1, 0), 60_000, transactions.wall_clock(), (ONE, TWO))
 
 
-@told
+@reported
 async def test_while_it_loads_nothing_is_listed() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -341,7 +341,7 @@ async def test_while_it_loads_nothing_is_listed() -> None:
     assert [row.transactional_id for row in transactions.coordinator.list() if row is not None] == [ID]
 
 
-@told
+@reported
 async def test_an_open_transaction_takes_little_memory() -> None:
     transactions = TransactionsFixture()
     await transactions.init()

@@ -4,7 +4,7 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST
-from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, told
+from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, reported
 
 from cordwood.cluster.transactions.formats import encode_key
 from cordwood.cluster.transactions.states import TransactionState
@@ -14,7 +14,7 @@ from cordwood.storage.types import TopicPartition
 S = TransactionState
 
 
-@told
+@reported
 async def test_the_next_coordinator_goes_on_with_the_transaction() -> None:
     transactions = TransactionsFixture(brokers=2)
     await transactions.init()
@@ -27,7 +27,7 @@ async def test_the_next_coordinator_goes_on_with_the_transaction() -> None:
     assert sorted(transactions.markers()) == [(ONE, "commit", 0), (TWO, "commit", 0)]
 
 
-@told
+@reported
 async def test_the_next_coordinator_writes_the_markers_of_a_decision() -> None:
     transactions = TransactionsFixture(brokers=2)
     await transactions.init()
@@ -43,7 +43,7 @@ async def test_the_next_coordinator_writes_the_markers_of_a_decision() -> None:
     assert {(partition, verb) for partition, verb, _ in transactions.markers()} == {(ONE, "commit")}
 
 
-@told
+@reported
 async def test_a_decision_that_was_not_committed_is_not_answered() -> None:
     transactions = TransactionsFixture(brokers=2)
     await transactions.init()
@@ -59,7 +59,7 @@ async def test_a_decision_that_was_not_committed_is_not_answered() -> None:
     assert not transactions.written
 
 
-@told
+@reported
 async def test_a_deposed_coordinator_writes_nothing() -> None:
     transactions = TransactionsFixture(brokers=2)
     await transactions.init()
@@ -75,7 +75,7 @@ async def test_a_deposed_coordinator_writes_nothing() -> None:
     assert transactions.topic.appends_too_late == 0
 
 
-@told
+@reported
 async def test_a_deposed_coordinator_sends_no_more_markers() -> None:
     transactions = TransactionsFixture(brokers=2)
     transactions.codes = {ONE: [ErrorCode.transaction_coordinator_fenced] * 10_000}
@@ -92,7 +92,7 @@ async def test_a_deposed_coordinator_sends_no_more_markers() -> None:
     assert epochs == {1}
 
 
-@told
+@reported
 async def test_a_delayed_v1_request_is_refused_after_its_broker_has_loaded_the_id_again() -> None:
     for leaders in ((FIRST,), (SECOND, FIRST)):
         transactions = TransactionsFixture(brokers=2)
@@ -109,7 +109,7 @@ async def test_a_delayed_v1_request_is_refused_after_its_broker_has_loaded_the_i
         await transactions.until_state(S.COMPLETE_COMMIT)
 
 
-@told
+@reported
 async def test_the_connection_of_a_v1_request_counts_although_its_coordinator_changed_before_the_answer() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -127,7 +127,7 @@ async def test_the_connection_of_a_v1_request_counts_although_its_coordinator_ch
     assert await transactions.code_of(transactions.end("commit", connection=1)) is ErrorCode.invalid_txn_state
 
 
-@told
+@reported
 async def test_a_v1_producer_goes_on_after_its_broker_was_started_again_and_numbers_connections_from_one() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -137,7 +137,7 @@ async def test_a_v1_producer_goes_on_after_its_broker_was_started_again_and_numb
     await transactions.until_state(S.COMPLETE_COMMIT)
 
 
-@told
+@reported
 async def test_waiting_requests_are_refused_when_another_broker_leads() -> None:
     transactions = TransactionsFixture(brokers=2)
     await transactions.init()
@@ -152,7 +152,7 @@ async def test_waiting_requests_are_refused_when_another_broker_leads() -> None:
     assert asyncio.get_running_loop().time() == began
 
 
-@told
+@reported
 async def test_a_repeated_request_is_known_to_the_next_coordinator() -> None:
     transactions = TransactionsFixture(brokers=2)
     first = await transactions.init()
@@ -168,7 +168,7 @@ async def test_a_repeated_request_is_known_to_the_next_coordinator() -> None:
     assert await transactions.end("commit", v2=True, producer=second) == third
 
 
-@told
+@reported
 async def test_records_of_kafka_name_partitions_of_deleted_topics() -> None:
     transactions = TransactionsFixture()
     await transactions.init()

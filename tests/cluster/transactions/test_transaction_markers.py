@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from kio.schema.errors import ErrorCode
-from transactions_fixture import ID, ONE, TWO, TransactionsFixture, told
+from transactions_fixture import ID, ONE, TWO, TransactionsFixture, reported
 from virtual_time import run
 
 from cordwood.cluster.transactions.states import TransactionState
@@ -13,7 +13,7 @@ from cordwood.storage.types import TopicPartition
 S = TransactionState
 
 
-@told
+@reported
 async def test_markers_are_sent_again_until_they_are_acknowledged() -> None:
     transactions = TransactionsFixture()
     transactions.codes = {
@@ -27,7 +27,7 @@ async def test_markers_are_sent_again_until_they_are_acknowledged() -> None:
     assert sorted(transactions.markers()) == [(ONE, "commit", 0), (TWO, "commit", 0)]
 
 
-@told
+@reported
 async def test_a_broker_that_does_not_answer_delays_no_other() -> None:
     transactions = TransactionsFixture()
     transactions.leaders = {ONE: 5}
@@ -46,7 +46,7 @@ async def test_a_broker_that_does_not_answer_delays_no_other() -> None:
     await transactions.until_state(S.COMPLETE_COMMIT)
 
 
-@told
+@reported
 async def test_markers_follow_their_partition_to_its_new_leader() -> None:
     transactions = TransactionsFixture()
     transactions.leaders = {ONE: 5}
@@ -63,7 +63,7 @@ async def test_markers_follow_their_partition_to_its_new_leader() -> None:
     await transactions.until_state(S.COMPLETE_COMMIT)
 
 
-@told
+@reported
 async def test_markers_wait_for_a_leader() -> None:
     transactions = TransactionsFixture()
     transactions.leaders = {ONE: -1}
@@ -95,7 +95,7 @@ def test_a_deleted_topic_needs_no_markers(created_again: bool) -> None:
     run(whole())
 
 
-@told
+@reported
 async def test_a_topic_that_is_created_again_does_not_get_the_markers_after_a_failover() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -107,7 +107,7 @@ async def test_a_topic_that_is_created_again_does_not_get_the_markers_after_a_fa
     assert transactions.markers() == []
 
 
-@told
+@reported
 async def test_a_topic_that_is_created_again_is_not_in_the_transaction_before_it_is_added() -> None:
     transactions = TransactionsFixture()
     producer = await transactions.init()

@@ -3,7 +3,7 @@
 import asyncio
 
 from kio.schema.errors import ErrorCode
-from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, told
+from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, reported
 
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.transactions.formats import decode_key
@@ -12,7 +12,7 @@ from cordwood.cluster.transactions.states import TransactionState
 S = TransactionState
 
 
-@told
+@reported
 async def test_a_transaction_that_exceeds_its_timeout_is_aborted() -> None:
     transactions = TransactionsFixture(sweep_interval_ms=1000)
     await transactions.init()
@@ -33,7 +33,7 @@ async def test_a_transaction_that_exceeds_its_timeout_is_aborted() -> None:
     assert await transactions.init() == (1, 2)
 
 
-@told
+@reported
 async def test_the_timeout_runs_on_through_a_failover() -> None:
     transactions = TransactionsFixture(brokers=2)
     await transactions.init()
@@ -46,7 +46,7 @@ async def test_the_timeout_runs_on_through_a_failover() -> None:
     assert asyncio.get_running_loop().time() - began < 65
 
 
-@told
+@reported
 async def test_a_clock_that_goes_back_does_not_prolong_a_transaction() -> None:
     transactions = TransactionsFixture(sweep_interval_ms=1000)
     await transactions.init()
@@ -57,7 +57,7 @@ async def test_a_clock_that_goes_back_does_not_prolong_a_transaction() -> None:
     assert asyncio.get_running_loop().time() - began < 63
 
 
-@told
+@reported
 async def test_the_timeout_leaves_a_transition_alone_that_is_being_written() -> None:
     transactions = TransactionsFixture()
     await transactions.init()
@@ -71,7 +71,7 @@ async def test_the_timeout_leaves_a_transition_alone_that_is_being_written() -> 
     assert transactions.markers() == [(ONE, "commit", 0)]
 
 
-@told
+@reported
 async def test_those_that_time_out_beside_a_transition_that_is_being_written_end() -> None:
     transactions = TransactionsFixture(sweep_interval_ms=1000)
     beside = [name for name in map(str, range(100)) if partition_of(name, 4) == transactions.partition][:10]
@@ -89,7 +89,7 @@ async def test_those_that_time_out_beside_a_transition_that_is_being_written_end
     await transactions.until(lambda: all(transactions.state(name) is S.COMPLETE_ABORT for name in beside))
 
 
-@told
+@reported
 async def test_many_timeouts_share_writes() -> None:
     transactions = TransactionsFixture()
     names = [f"pay-{number}" for number in range(200)]
@@ -101,7 +101,7 @@ async def test_many_timeouts_share_writes() -> None:
     assert transactions.topic.appends - before < 200 + 200 / 10
 
 
-@told
+@reported
 async def test_an_id_without_a_transaction_expires() -> None:
     transactions = TransactionsFixture(id_expiration_ms=100_000, sweep_interval_ms=1000, max_timeout_ms=10_000_000)
     await transactions.init(transactional_id="idle")

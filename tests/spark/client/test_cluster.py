@@ -123,9 +123,9 @@ def test_a_crash_in_the_middle_of_a_range_loses_and_repeats_nothing(log: Log) ->
 def test_deleted_records_are_gone(log: Log) -> None:
     log.produce(0, 10)
     log.delete_records(0, before=4)
-    with pytest.raises(OffsetsGone) as told:
+    with pytest.raises(OffsetsGone) as reported:
         list(log.read(0, 2, 8))
-    assert told.value.gone == OffsetRange(log.topic, 0, 2, 4)
+    assert reported.value.gone == OffsetRange(log.topic, 0, 2, 4)
 
 
 def test_settings_travel_to_executors(log: Log) -> None:

@@ -173,18 +173,18 @@ def test_what_will_not_pass_is_said_at_once(broker: ScriptedBroker) -> None:
 def test_records_that_retention_deleted_are_reported_with_the_next_offset(broker: ScriptedBroker) -> None:
     broker.batches.pop(0)
     broker.log_start = 2
-    with pytest.raises(OffsetsGone, match="begins at offset 2") as told:
+    with pytest.raises(OffsetsGone, match="begins at offset 2") as reported:
         values(broker, 1, 5)
-    assert told.value.gone == wanted(1, 2)
-    with pytest.raises(OffsetsGone) as told:
+    assert reported.value.gone == wanted(1, 2)
+    with pytest.raises(OffsetsGone) as reported:
         values(broker, 0, 1)
-    assert told.value.gone == wanted(0, 1)
+    assert reported.value.gone == wanted(0, 1)
 
 
 def test_a_log_that_ends_before_what_was_planned_is_another_log(broker: ScriptedBroker) -> None:
-    with pytest.raises(OffsetsGone, match=r"ends at offset 6: .* created again") as told:
+    with pytest.raises(OffsetsGone, match=r"ends at offset 6: .* created again") as reported:
         values(broker, 8, 10)
-    assert told.value.gone == wanted(8, 10)
+    assert reported.value.gone == wanted(8, 10)
 
 
 def test_a_log_that_stays_shorter_than_planned_is_not_waited_for_without_end(broker: ScriptedBroker) -> None:

@@ -62,7 +62,7 @@ def test_a_lease_whose_file_is_deleted_is_not_given_to_another_process(tmp_path:
     assert leases.transactional_id(SECOND, MINUTE_MS) == first
 
 
-def test_ids_of_tasks_are_told_from_those_of_drivers_and_of_similar_names(tmp_path: Path) -> None:
+def test_ids_of_tasks_differ_from_those_of_drivers_and_of_similar_names(tmp_path: Path) -> None:
     of_a_task = Leases(tmp_path).transactional_id(WriteId("a:b", 0), MINUTE_MS)
     assert is_of_a_task(of_a_task, "a:b")
     assert not is_of_a_task(of_a_task, "a")

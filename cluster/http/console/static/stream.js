@@ -14,9 +14,9 @@ export async function* lines(path, signal) {
   }
 }
 
-/** Follow the events at `path` until `signal` aborts. Call `told` with {kind, data} for each event, and `troubled` with
+/** Follow the events at `path` until `signal` aborts. Call `received` with {kind, data} for each event, and `troubled` with
  * the message of a failure, or null once connected. A reconnection resumes after the last event received. */
-export async function follow(path, signal, told, troubled) {
+export async function follow(path, signal, received, troubled) {
   let seen = null;
   while (!signal.aborted) {
     try {
@@ -29,7 +29,7 @@ export async function follow(path, signal, told, troubled) {
         if (line !== "") event[name] = text;
         else {
           seen = event.id ?? seen;
-          if (event.data !== undefined) told({ kind: event.event ?? "record", data: JSON.parse(event.data) });
+          if (event.data !== undefined) received({ kind: event.event ?? "record", data: JSON.parse(event.data) });
           event = {};
         }
       }

@@ -206,7 +206,7 @@ def test_new_partitions_are_assigned_and_deleted_topics_are_not(group: ConsumerG
     assert group.counts() == {"anna": 0, "ben": 0}
 
 
-def test_a_topic_that_nobody_reads_changes_nothing(group: ConsumerGroupScenario) -> None:
+def test_a_topic_without_subscribers_changes_nothing(group: ConsumerGroupScenario) -> None:
     group.join("anna")
     epoch = group.consumers.group_epoch
     group.change_topic("planes", 3)

@@ -13,5 +13,5 @@ def test_a_cut_is_shown_until_it_is_dropped(console: Console, api: HttpClient) -
     console.press("Drop")
     console.fill("Type monday to confirm", "monday", console.dialog)
     console.press("Drop", console.dialog)
-    console.told("Cut monday was dropped.")
+    console.reported("Cut monday was dropped.")
     expect(console.page.locator(".empty")).to_contain_text("There are no cuts")

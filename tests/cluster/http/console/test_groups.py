@@ -29,7 +29,7 @@ def test_a_group_is_reset_once_it_was_seen_what_would_change(console: Console, a
     console.press("Preview", console.dialog)
     expect(console.dialog.locator("tbody tr")).to_have_text("bills024+2")
     console.press("Reset", console.dialog)
-    console.told("The offsets of group billing were reset in 1 partition.")
+    console.reported("The offsets of group billing were reset in 1 partition.")
     assert api.get("/v1/groups/billing").json["lag_records"] == 1
     expect(console.table_rows.first).to_contain_text("4")
 
@@ -50,5 +50,5 @@ def test_a_group_is_deleted_by_its_name(console: Console, api: HttpClient) -> No
     console.press("Delete")
     console.fill("to confirm", "leaving", console.dialog)
     console.press("Delete", console.dialog)
-    console.told("Group leaving was deleted.")
+    console.reported("Group leaving was deleted.")
     api.get("/v1/groups/leaving").refused(404)

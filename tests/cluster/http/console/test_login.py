@@ -63,7 +63,7 @@ def test_the_console_changes_things_in_a_session(page: Console) -> None:
     page.press("Create a topic")
     page.fill("Name", "made-by-alice", page.dialog)
     page.press("Create", page.dialog)
-    page.told("Topic made-by-alice was created")
+    page.reported("Topic made-by-alice was created")
 
 
 def test_a_logout_closes_the_console(page: Console) -> None:

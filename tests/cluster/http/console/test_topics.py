@@ -26,7 +26,7 @@ def test_a_topic_is_created_and_deleted(console: Console, api: HttpClient) -> No
     console.fill("Name", "made-here", console.dialog)
     console.fill("Partitions", "4", console.dialog)
     console.press("Create", console.dialog)
-    console.told("Topic made-here was created: 4 partitions")
+    console.reported("Topic made-here was created: 4 partitions")
     expect(console.heading).to_have_text("made-here")
     expect(console.table_rows).to_have_count(4)
     console.press("Delete")
@@ -36,7 +36,7 @@ def test_a_topic_is_created_and_deleted(console: Console, api: HttpClient) -> No
     expect(delete).to_be_disabled()
     console.fill("to confirm", "made-here", console.dialog)
     delete.click()
-    console.told("Topic made-here was deleted.")
+    console.reported("Topic made-here was deleted.")
     api.get("/v1/topics/made-here").refused(404)
     expect(console.page.get_by_role("link", name="made-here")).to_have_count(0)
 
@@ -53,7 +53,7 @@ def test_a_topic_can_be_created_with_the_keyboard_alone(console: Console, api: H
     expect(console.dialog.get_by_label("Name")).to_be_focused()
     keyboard.type("by-keyboard")
     keyboard.press("Enter")
-    console.told("Topic by-keyboard was created")
+    console.reported("Topic by-keyboard was created")
     assert api.get("/v1/topics/by-keyboard").status == 200
     expect(console.heading).to_have_text("by-keyboard")
     expect(console.heading).to_be_focused()
@@ -146,4 +146,4 @@ def test_preferred_leaders_are_elected(console: Console, letters: str) -> None:
     console.open(f"topics/{letters}")
     console.press("Elect preferred leaders")
     console.press("Elect", console.dialog)
-    console.told("0 partitions have another leader.")
+    console.reported("0 partitions have another leader.")

@@ -42,10 +42,10 @@ def test_others_have_their_turns_while_a_body_is_looked_through() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def told() -> None:
+    async def reported() -> None:
         others = asyncio.ensure_future(count())
         await check_count(body(NESTED, RECORDS_MAX))
         others.cancel()
 
-    asyncio.run(told())
+    asyncio.run(reported())
     assert turns >= RECORDS_MAX // TOKENS_PER_TURN

@@ -157,7 +157,7 @@ def test_a_certificate_is_an_identity_until_a_login_is_another() -> None:
     run(story())
 
 
-def test_nobody_is_let_in_before_the_newest_users_and_rights_are_known() -> None:
+def test_no_client_is_admitted_before_the_newest_users_and_rights_are_known() -> None:
     async def story() -> None:
         async with SecuredStory(DESCRIBES) as broker:
             add_topics(broker, "orders")

@@ -64,7 +64,7 @@ def test_changes_in_a_session_need_its_csrf_token(token: str | None) -> None:
             for method, path in CLOSED:
                 answer = await broker.ask(path, method, **forged)
                 assert (answer.status == 403 and CSRF_HEADER in answer.text) == (method != "GET"), (method, path)
-            assert await broker.status("/v1/session", **session) == 200, "nobody was logged out"
+            assert await broker.status("/v1/session", **session) == 200, "no session was ended"
             other = await broker.session("alice", "secret")
             mixed = {**session, CSRF_HEADER: other[CSRF_HEADER]}
             assert await broker.status("/v1/logout", "POST", **mixed) == 403
@@ -175,7 +175,7 @@ def test_no_secret_is_in_the_log_or_in_the_audit_events() -> None:
         async with SecuredStory(DESCRIBES) as broker:
             broker.register(1)
             broker.add_user("alice", "PLANTED-password")
-            with capture_logs() as told:
+            with capture_logs() as reported:
                 session = await broker.session("alice", "PLANTED-password")
                 await broker.log_in("PLANTED-password", "wrong PLANTED-password")
                 await broker.log_in("alice", "PLANTED-password2")
@@ -191,7 +191,7 @@ def test_no_secret_is_in_the_log_or_in_the_audit_events() -> None:
                 await broker.send(b"PLANTED /v1/session\r\n\r\n")
                 await broker.send(b"GET /v1/session HTTP/1.1\r\nAuthorization: " + b"PLANTED" * 2000 + b"\r\n\r\n")
                 await broker.send(b"GET /" + b"PLANTED" * 2000 + b" HTTP/1.1\r\n\r\n")
-            lines = str(told) + str(broker.audited)
+            lines = str(reported) + str(broker.audited)
             assert "PLANTED" not in lines
             assert session["Cookie"].partition("=")[2] not in lines
             assert session[CSRF_HEADER] not in lines

@@ -266,7 +266,7 @@ async def _only_compacted(broker: HandlersStory) -> ErrorCode:
 
 
 @PROVOKED.of(ErrorCode.request_timed_out)
-async def _nobody_saves(broker: HandlersStory) -> ErrorCode:
+async def _no_follower_flushes(broker: HandlersStory) -> ErrorCode:
     await led(broker)
     return rows(await send(broker, (0, 1)))[0].code
 

@@ -262,7 +262,7 @@ def test_a_poll_that_is_not_satisfied_ends_with_its_time() -> None:
         row = await fetch_one(broker, wait_ms=WAIT_MS, bytes_min=2 * SIZE)
         assert row.values == [(0, "a")]
         assert loop.time() - began == pytest.approx(WAIT_MS / 1000)
-        assert not broker.held().watchers, "nobody is woken any more"
+        assert not broker.held().watchers, "no fetch is woken any more"
 
     tell(story)
 

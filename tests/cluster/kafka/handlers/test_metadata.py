@@ -151,11 +151,11 @@ def test_a_name_that_comes_twice_is_answered_once(two: AdminFixture) -> None:
 def test_authorized_operations_are_returned_on_request(two: AdminFixture, version: int) -> None:
     quiet = two.ask(metadata, version, topics=named("flights"))
     asks = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-    told = two.ask(metadata, version, topics=named("flights"), **asks)
+    reported = two.ask(metadata, version, topics=named("flights"), **asks)
     assert quiet.topics[0].topic_authorized_operations == -(1 << 31)
-    assert told.topics[0].topic_authorized_operations == 0b110111111000
+    assert reported.topics[0].topic_authorized_operations == 0b110111111000
     if version in range(8, 11):
-        assert told.cluster_authorized_operations == 0b1111110100000
+        assert reported.cluster_authorized_operations == 0b1111110100000
         assert quiet.cluster_authorized_operations == -(1 << 31)
 
 

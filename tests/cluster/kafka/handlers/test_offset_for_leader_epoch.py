@@ -44,7 +44,7 @@ async def with_history(broker: HandlersStory) -> None:
 
 @pytest.mark.parametrize("version", handler.VERSIONS)
 @pytest.mark.parametrize(
-    ("epoch", "told"),
+    ("epoch", "reported"),
     [
         pytest.param(2, (2, 3), id="the first"),
         pytest.param(3, (2, 3), id="one without records, behind the first"),
@@ -53,16 +53,16 @@ async def with_history(broker: HandlersStory) -> None:
         pytest.param(6, (6, 6), id="the last before this leader's"),
         pytest.param(8, (6, 6), id="one without records, before this leader's"),
         pytest.param(9, (9, 8), id="this leader's: its log's end"),
-        pytest.param(10, NOT_KNOWN, id="the next one, which nobody leads in yet"),
+        pytest.param(10, NOT_KNOWN, id="the next one, which has no leader yet"),
         pytest.param(1 << 30, NOT_KNOWN, id="a far one"),
         pytest.param(UNDEFINED, NOT_KNOWN, id="none"),
         pytest.param(1, (1, 0), id="one before all records: it ends where they begin"),
     ],
 )
-def test_an_epoch_ends_where_the_next_one_begins(version: int, epoch: int, told: tuple[int, int]) -> None:
+def test_an_epoch_ends_where_the_next_one_begins(version: int, epoch: int, reported: tuple[int, int]) -> None:
     async def story(broker: HandlersStory) -> None:
         await with_history(broker)
-        assert await ask(broker, epoch, version=version) == (ErrorCode.none, *told)
+        assert await ask(broker, epoch, version=version) == (ErrorCode.none, *reported)
 
     tell(story)
 

@@ -127,23 +127,23 @@ def packed() -> bytes:
 
 @pytest.mark.parametrize("batch", [zero_deltas(40), zero_deltas(40, Compression.NONE), raw_batch(b"\x00" * 9, 1)])
 def test_records_that_are_not_what_the_header_says_are_refused_at_once(batch: bytes) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         story.send(batch, small())
         assert await story.work() == 0
         assert story.outcomes == [(ErrorCode.invalid_record, -1), (ErrorCode.none, 0)]
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_a_claim_of_three_million_records_is_refused_at_once() -> None:
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         story.send(raw_batch(small()[61:], 3_000_000))
         assert await story.work() == 0
         assert story.outcomes == [(ErrorCode.message_too_large, -1)]
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 # Made by the test: every process that collects this file would take seconds for them.
@@ -151,7 +151,7 @@ def test_a_claim_of_three_million_records_is_refused_at_once() -> None:
     "make", [lambda: zero_deltas(3_000_000 // 4), lambda: bomb(BOMB_RECORDS, key=None)], ids=["deltas", "keys"]
 )
 def test_what_takes_long_to_refuse_is_refused_beside_the_loop(make: Callable[[], bytes]) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory(LogConfig(compacted=True))
         story.send(make())
         await story.settle()
@@ -160,14 +160,14 @@ def test_what_takes_long_to_refuse_is_refused_beside_the_loop(make: Callable[[],
         assert story.outcomes == [(ErrorCode.invalid_record, -1)]
         assert story.partition().log.log_end == 0
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 @pytest.mark.parametrize("make", [lambda: bomb(BOMB_RECORDS), lambda: irregular(140_000)], ids=["bomb", "irregular"])
 def test_what_a_client_sends_stays_in_order(make: Callable[[], bytes]) -> None:
     large = make()
 
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         count = RecordCursor(large).left
         story.send(small(), large, small(), large, small())
@@ -176,7 +176,7 @@ def test_what_a_client_sends_stays_in_order(make: Callable[[], bytes]) -> None:
         assert await story.work() >= 2
         assert [offset for _, offset in story.outcomes] == [0, 1, 1 + count, 2 + count, 2 + 2 * count]
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_an_idempotent_producer_finds_its_numbers_in_order() -> None:
@@ -185,7 +185,7 @@ def test_an_idempotent_producer_finds_its_numbers_in_order() -> None:
         records, compression = list(body.records()), Compression(check(batch).attributes & CODEC_MASK)
         return encode(records, compression=compression, producer_id=7, producer_epoch=0, base_sequence=sequence)
 
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         large = numbered(packed(), 0)
         after = numbered(small(), 20_000)
@@ -193,24 +193,24 @@ def test_an_idempotent_producer_finds_its_numbers_in_order() -> None:
         assert await story.work() == 2
         assert story.outcomes == [(ErrorCode.none, 0), (ErrorCode.none, 20_000)] * 2
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_what_is_one_request_stays_in_order() -> None:
     """A request may name a partition twice, first with a batch that is checked outside the event loop."""
 
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         story.send_together(packed(), small())
         assert await story.work() == 2
         rows = story.answers[0].responses[0].partition_responses
         assert [row.base_offset for row in rows] == [0, 20_000]
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_many_batches_in_one_request_share_one_budget() -> None:
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         story.send_together(*[irregular(1_000)] * 150)
         await story.settle()
@@ -218,11 +218,11 @@ def test_many_batches_in_one_request_share_one_budget() -> None:
         await story.work()
         assert story.partition().log.log_end == 150_000
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_a_leader_that_was_deposed_meanwhile_appends_nothing() -> None:
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         story.send(bomb(BOMB_RECORDS), small())
         await story.settle()
@@ -231,22 +231,22 @@ def test_a_leader_that_was_deposed_meanwhile_appends_nothing() -> None:
         assert story.outcomes == [(ErrorCode.not_leader_or_follower, -1)] * 2
         assert story.partition().log.log_end == 0
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_a_client_without_acknowledgements_loses_its_connection() -> None:
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory(LogConfig(compacted=True))
         story.send(bomb(BOMB_RECORDS, key=None), acks=0)
         await story.work()
         await story.settle()
         assert not story.channel.is_open
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 def test_a_client_that_has_gone_troubles_no_other() -> None:
-    async def told() -> None:
+    async def reported() -> None:
         story = ProduceStory()
         story.send(bomb(BOMB_RECORDS), small())
         await story.settle()
@@ -254,4 +254,4 @@ def test_a_client_that_has_gone_troubles_no_other() -> None:
         assert await story.work()
         assert story.partition().log.log_end == BOMB_RECORDS
 
-    asyncio.run(told())
+    asyncio.run(reported())

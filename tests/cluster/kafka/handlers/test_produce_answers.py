@@ -67,7 +67,7 @@ def test_sequences_wrap_to_zero() -> None:
         pytest.param(sent(0), sent(1, epoch=1), ErrorCode.out_of_order_sequence_number, id="a new epoch not at 0"),
         pytest.param(sent(0), sent(0, epoch=1), ErrorCode.none, id="a new epoch"),
         pytest.param(sent(0, epoch=1), sent(0, epoch=0), ErrorCode.invalid_producer_epoch, id="an old epoch"),
-        pytest.param(sent(0), sent(5, producer=8), ErrorCode.none, id="a producer that nobody knows"),
+        pytest.param(sent(0), sent(5, producer=8), ErrorCode.none, id="an unknown producer"),
     ],
 )
 def test_a_producers_batches_follow_on(after: bytes, next_one: bytes, code: ErrorCode) -> None:
@@ -421,7 +421,7 @@ async def _too_few_in_sync(broker: HandlersStory) -> ErrorCode:
 
 
 @PROVOKED.of(ErrorCode.request_timed_out)
-async def _nobody_confirms(broker: HandlersStory) -> ErrorCode:
+async def _no_follower_confirms(broker: HandlersStory) -> ErrorCode:
     partition = broker.elect(isr=(ME, FOLLOWER))
     answer = send(broker, batch())
     await broker.sync()

@@ -274,7 +274,7 @@ async def _older_coordinator(broker: HandlersStory) -> ErrorCode:
 
 
 @PROVOKED.of(ErrorCode.request_timed_out)
-async def _nobody_confirms(broker: HandlersStory) -> ErrorCode:
+async def _no_follower_confirms(broker: HandlersStory) -> ErrorCode:
     broker.elect(isr=(ME, FOLLOWER))
     sent = send(broker, marker())
     await broker.sync()

@@ -64,11 +64,11 @@ def test_a_refusal_reaches_its_proposer_and_changes_nothing() -> None:
 def test_listeners_are_called_before_the_proposer_goes_on() -> None:
     async def story() -> None:
         quorum = await formed()
-        told: list[tuple[int, int]] = []
-        quorum.quorums[1].subscribe(lambda old, new: told.append((old.index, new.index)))
+        reported: list[tuple[int, int]] = []
+        quorum.quorums[1].subscribe(lambda old, new: reported.append((old.index, new.index)))
         image = await quorum.put(1, "a")
-        assert told
-        assert told[-1][1] == image.index
+        assert reported
+        assert reported[-1][1] == image.index
 
     run(story())
 
@@ -181,7 +181,7 @@ def test_a_proposal_waits_for_a_leader() -> None:
         quorum = await formed()
         leader = await quorum.leader()
         quorum.kill(leader)
-        await quorum.put(min(quorum.quorums), "while nobody leads")
+        await quorum.put(min(quorum.quorums), "without a leader")
 
     run(story())
 

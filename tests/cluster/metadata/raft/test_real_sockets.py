@@ -20,7 +20,7 @@ Story = Callable[[Loopback], Coroutine[Any, Any, None]]
 def tell(tmp_path: Path) -> Callable[[Story], None]:
     """Return a function that runs a scenario of three voters that have formed a quorum."""
 
-    async def told(story: Story) -> None:
+    async def reported(story: Story) -> None:
         with ThreadPoolExecutor(2) as executor:
             quorum = Loopback(tmp_path, executor)
             await quorum.start(*VOTERS)
@@ -31,7 +31,7 @@ def tell(tmp_path: Path) -> Callable[[Story], None]:
             finally:
                 await quorum.close()
 
-    return lambda story: asyncio.run(within(60, told(story)))
+    return lambda story: asyncio.run(within(60, reported(story)))
 
 
 async def within(seconds: float, work: Awaitable[None]) -> None:

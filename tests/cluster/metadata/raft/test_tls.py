@@ -112,7 +112,7 @@ Story = Callable[[Loopback], Awaitable[None]]
 
 
 def tell(directory: Path, story: Story) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         with ThreadPoolExecutor(2) as executor:
             quorum = Loopback(directory, executor)
             try:
@@ -121,7 +121,7 @@ def tell(directory: Path, story: Story) -> None:
             finally:
                 await quorum.close()
 
-    asyncio.run(asyncio.wait_for(told(), 60))
+    asyncio.run(asyncio.wait_for(reported(), 60))
 
 
 async def welcome(quorum: Loopback, tls: QuorumTls | None) -> bool:

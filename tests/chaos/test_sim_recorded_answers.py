@@ -48,14 +48,14 @@ def test_every_question_is_asked_and_answered(history: History) -> None:
 
 
 def test_a_response_is_recorded_with_all_its_fields(history: History) -> None:
-    told = history.watermarks
-    assert (told.invoked_ns < told.at_ns).all()
-    assert {BY_FOLLOWER} < set(told.leader_epoch.tolist())
-    assert (told.last_stable != UNKNOWN).any()
-    has_read = told.read_end != UNKNOWN
+    reported = history.watermarks
+    assert (reported.invoked_ns < reported.at_ns).all()
+    assert {BY_FOLLOWER} < set(reported.leader_epoch.tolist())
+    assert (reported.last_stable != UNKNOWN).any()
+    has_read = reported.read_end != UNKNOWN
     assert has_read.any()
-    assert (told.leaders_end[has_read] >= told.read_end[has_read]).all()
-    assert (told.leaders_end[~has_read] == UNKNOWN).all()
+    assert (reported.leaders_end[has_read] >= reported.read_end[has_read]).all()
+    assert (reported.leaders_end[~has_read] == UNKNOWN).all()
 
 
 def test_records_are_sent_and_read_with_contents(history: History) -> None:

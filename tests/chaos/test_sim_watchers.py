@@ -177,9 +177,9 @@ def test_a_coordinator_that_knows_less_than_the_one_before_is_noticed(
         topic = TopicImage(TOPIC_ID, CONSUMER_OFFSETS, (replace(BEFORE, leader_epoch=leader_epoch),))
         return Image(topics_by_name={CONSUMER_OFFSETS: topic})
 
-    told = ObservedOffsets()
-    assert list(told.compare(Coordinating(7), as_of(4))) == []  # type: ignore[arg-type]
-    assert [kind for kind, _ in told.compare(later, as_of(epoch))] == kinds  # type: ignore[arg-type]
+    reported = ObservedOffsets()
+    assert list(reported.compare(Coordinating(7), as_of(4))) == []  # type: ignore[arg-type]
+    assert [kind for kind, _ in reported.compare(later, as_of(epoch))] == kinds  # type: ignore[arg-type]
 
 
 @dataclass

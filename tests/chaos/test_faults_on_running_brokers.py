@@ -28,7 +28,7 @@ from cordwood.cluster.metadata.commands import ResourceType as ConfigType
 from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole, new_nonce
 from cordwood.cluster.metadata.raft.messages import Propose, encode
 
-TOPIC = "outlived"
+TOPIC = "faults"
 ANSWER_S, REPAIRED_S = 30.0, 60.0
 VALUE = b"x" * 1000
 TAIL_RECORDS = 40
