@@ -7,7 +7,7 @@ import typer
 
 from cordwood.cluster.cli.client import admin_client, answer, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig, Unset, configs_of
 from cordwood.cluster.cli.output import note, print_json, print_rows, print_table
 from cordwood.storage.types import TopicPartition
 
@@ -205,26 +205,18 @@ def config(
         list[str] | None,
         typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set this config; may be repeated."),
     ] = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", metavar="KEY", help="Reset this config to its default; may be repeated."),
-    ] = None,
+    unset: Unset = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
     """Show the configs of a group, or change them. The group need not exist yet."""
-    pairs = configs or []
-    for pair in pairs:
-        if "=" not in pair or pair.startswith("="):
-            sentence = f"--config {pair!r}: give key=value, such as share.record.lock.duration.ms=60000."
-            raise Failure(sentence, ExitCode.USAGE)
+    changes = configs_of(configs, "share.record.lock.duration.ms=60000")
     from cordwood.cluster.cli.groups.client import group_client
     from cordwood.cluster.cli.groups.configs import alter_group_configs, group_configs
 
     with group_client(target_of(servers, command_config)) as client:
-        if pairs or unset:
-            changes = dict(pair.split("=", 1) for pair in pairs)
+        if changes or unset:
             alter_group_configs(client, group, changes, unset or [])
         rows = group_configs(client, group)
     print_rows(rows, ["KEY", "VALUE", "SOURCE"], as_json, "Groups have no configs in this cluster.")

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cluster.cli.exits import ExitCode, Failure
+
 DEFAULT_SERVERS = "127.0.0.1:9092"
 
 BootstrapServers = Annotated[
@@ -30,3 +32,16 @@ CommandConfig = Annotated[
         " keys. bootstrap.servers in it is used unless --bootstrap-server is given.",
     ),
 ]
+
+Unset = Annotated[
+    list[str] | None,
+    typer.Option("--unset", metavar="KEY", help="Reset this config to its default; may be repeated."),
+]
+
+
+def configs_of(pairs: list[str] | None, example: str) -> dict[str, str]:
+    """Parse the values of --config, KEY=VALUE each. Raises Failure, which shows the example, with exit code 2."""
+    for pair in pairs or ():
+        if "=" not in pair or pair.startswith("="):
+            raise Failure(f"--config {pair!r}: give key=value, such as {example}.", ExitCode.USAGE)
+    return dict(pair.split("=", 1) for pair in pairs or ())

@@ -1,12 +1,13 @@
 """`cordwood token`: delegation tokens, which let their holders in as their owner for a time (KIP-48)."""
 
 import base64
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cluster.cli.client import blocking_connection, target_of
+from cordwood.cluster.cli.client import Target, blocking_connection, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json, print_rows
@@ -55,7 +56,7 @@ def create(
         owner_principal_type=kind,
         owner_principal_name=name,
         renewers=tuple(CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in named),
-        max_lifetime=_period(BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS),
+        max_lifetime=timedelta(milliseconds=BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS),
     )
     with blocking_connection(target_of(servers, command_config)) as connection:
         made = connection.ask(request)
@@ -114,12 +115,12 @@ def renew(
     """Renew a token: for its owner and its renewers, up to its latest expiry."""
     from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 
-    with blocking_connection(target_of(servers, command_config)) as connection:
-        period = _period(BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS)
-        renewed = connection.ask(
-            RenewDelegationTokenRequest(hmac=_secret_of(connection, token_id), renew_period=period)
-        )
-    _check(renewed)
+    renewed = _changed(
+        target_of(servers, command_config),
+        token_id,
+        hours,
+        lambda secret, period: RenewDelegationTokenRequest(hmac=secret, renew_period=period),
+    )
     typer.echo(f"{token_id}: expires {_time(renewed.expiry_timestamp)}")
 
 
@@ -135,12 +136,12 @@ def expire(
     """Expire a token: for its owner and its renewers. Connections that use it end at their next authentication."""
     from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 
-    with blocking_connection(target_of(servers, command_config)) as connection:
-        period = _period(BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS)
-        ended = connection.ask(
-            ExpireDelegationTokenRequest(hmac=_secret_of(connection, token_id), expiry_time_period=period)
-        )
-    _check(ended)
+    ended = _changed(
+        target_of(servers, command_config),
+        token_id,
+        hours,
+        lambda secret, period: ExpireDelegationTokenRequest(hmac=secret, expiry_time_period=period),
+    )
     typer.echo(f"{token_id}: {'expired' if hours is None else f'expires {_time(ended.expiry_timestamp)}'}")
 
 
@@ -168,6 +169,15 @@ def _secret_of(connection: "BlockingConnection", token_id: str) -> bytes:
     raise Failure(f"there is no token {token_id} that you may see. `cordwood token list` shows yours.")
 
 
+def _changed(target: Target, token_id: str, hours: int | None, request: Callable[[bytes, timedelta], Any]) -> Any:
+    """Send the request with the token's secret and its new period. Raises Failure."""
+    with blocking_connection(target) as connection:
+        period = timedelta(milliseconds=BROKERS_PERIOD_MS if hours is None else hours * HOUR_MS)
+        answer = connection.ask(request(_secret_of(connection, token_id), period))
+    _check(answer)
+    return answer
+
+
 def _check(answer: Any) -> None:
     """Raise Failure for an error code, with what to do about it."""
     from kio.schema.errors import ErrorCode
@@ -192,10 +202,6 @@ def _principal(text: str) -> tuple[str, str]:
     if not (kind and name):
         raise Failure(f"{text!r} is not a principal: write it as User:{text or 'NAME'}.", ExitCode.USAGE)
     return kind, name
-
-
-def _period(milliseconds: int) -> Any:
-    return timedelta(milliseconds=milliseconds)
 
 
 def _time(value: datetime | int) -> str:

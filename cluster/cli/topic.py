@@ -7,7 +7,7 @@ import typer
 
 from cordwood.cluster.cli.client import admin_client, answer, no_such_topic, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig, Unset, configs_of
 from cordwood.cluster.cli.output import print_json, print_rows, print_table
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def create(
     command_config: CommandConfig = None,
 ) -> None:
     """Create topics."""
-    configs = _key_values(config or [])
+    configs = configs_of(config, "retention.ms=3600000")
     with admin_client(target_of(servers, command_config)) as admin:
         from confluent_kafka import KafkaError
         from confluent_kafka.admin import NewTopic
@@ -125,16 +125,13 @@ def alter(
         ),
     ] = None,
     config: ConfigOptions = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", metavar="KEY", help="Reset this config to its default; may be repeated."),
-    ] = None,
+    unset: Unset = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
     """Change a topic's configs, or add partitions, while clients use it."""
-    changes = _key_values(config or [])
+    changes = configs_of(config, "retention.ms=3600000")
     if not (changes or unset or partitions):
         raise Failure("nothing to alter: give --config KEY=VALUE, --unset KEY or --partitions N.", ExitCode.USAGE)
     with admin_client(target_of(servers, command_config)) as admin:
@@ -171,14 +168,6 @@ def delete(
         else:
             results[name] = _refusal(error) or "deleted"
     _report(results, ("deleted", "missing"), as_json)
-
-
-def _key_values(pairs: list[str]) -> dict[str, str]:
-    """Parse `key=value` options. Raises Failure with exit code 2."""
-    for pair in pairs:
-        if "=" not in pair or pair.startswith("="):
-            raise Failure(f"--config {pair!r}: give key=value, such as retention.ms=3600000.", ExitCode.USAGE)
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _outcomes(futures: "dict[str, Future[None]]") -> "dict[str, KafkaError | None]":

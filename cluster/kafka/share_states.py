@@ -200,13 +200,12 @@ def _initialize(group_id: str, rows: Sequence[Initialization]) -> Any:
 
 
 def _read(group_id: str, rows: Sequence[StateRead]) -> Any:
-    module = read_requests
-    topics = _alone(
-        rows,
-        module.ReadStateData,
-        lambda row: module.PartitionData(partition=row.key.partition, leader_epoch=row.leader_epoch),
-    )
-    return module.ReadShareGroupStateRequest(group_id=group_id, topics=topics)
+    topics = _read_rows(rows, read_requests.ReadStateData, read_requests.PartitionData)
+    return read_requests.ReadShareGroupStateRequest(group_id=group_id, topics=topics)
+
+
+def _read_rows(rows: Sequence[StateRead], topic: Any, partition: Any) -> Any:
+    return _alone(rows, topic, lambda row: partition(partition=row.key.partition, leader_epoch=row.leader_epoch))
 
 
 def _write(group_id: str, rows: Sequence[StateChange]) -> Any:
@@ -236,13 +235,8 @@ def _write(group_id: str, rows: Sequence[StateChange]) -> Any:
 
 
 def _summarize(group_id: str, rows: Sequence[StateRead]) -> Any:
-    module = summary_requests
-    topics = _alone(
-        rows,
-        module.ReadStateSummaryData,
-        lambda row: module.PartitionData(partition=row.key.partition, leader_epoch=row.leader_epoch),
-    )
-    return module.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics)
+    topics = _read_rows(rows, summary_requests.ReadStateSummaryData, summary_requests.PartitionData)
+    return summary_requests.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics)
 
 
 def _delete(group_id: str, rows: Sequence[Deletion]) -> Any:

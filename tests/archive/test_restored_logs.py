@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from archived_log import CLUSTER, ArchivedLog
 from faulty_store import Fault, FaultyS3
-from log_fixture import ALL_BYTES, SMALL, START_MS, TOPIC_ID, LogFixture
+from log_fixture import ALL_BYTES, SMALL, START_MS, TOPIC_ID, LogFixture, log_with_transactions
 
 from cordwood.archive import layout
 from cordwood.archive.commits import Chain, commit_content, read_chain
@@ -33,18 +33,7 @@ def store(tmp_path: Path) -> ObstoreStore:
 
 @pytest.fixture
 def log() -> LogFixture:
-    """Return a log of several segments with transactions over their borders, and another leader epoch."""
-    log = LogFixture(SMALL)
-    for number in range(12):
-        log.now += 1000
-        log.send(number, f"plain {number:040}")
-        log.send(number, f"open {number:040}", producer=8, transactional=True)
-        if number == 7:
-            log.leader_epoch = 3
-        if number % 4 == 3:
-            log.abort(producer=8)
-        log.append("x" * 40)
-    return log.flush()
+    return log_with_transactions()
 
 
 @pytest.fixture

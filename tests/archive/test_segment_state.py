@@ -1,26 +1,10 @@
 """State objects: what they say about a segment is what the log says."""
 
 import pytest
-from log_fixture import SMALL, LogFixture
+from log_fixture import LogFixture, log_with_transactions
 
 from cordwood.archive.segment_state import DamagedState, SegmentState, decode, encode, producers_after, state_of
 from cordwood.storage.producers import Producers
-
-
-def filled() -> LogFixture:
-    """Return a log of several segments with transactions over their borders, and another leader epoch."""
-    log = LogFixture(SMALL)
-    for number in range(12):
-        log.send(number, f"plain {number:040}")
-        log.send(number, f"open {number:040}", producer=8, transactional=True)
-        if number == 7:
-            log.leader_epoch = 3
-        if number % 4 == 3:
-            log.abort(producer=8)
-        log.append("x" * 40)
-    log.flush()
-    assert len(log.log.segments) > 3
-    return log
 
 
 def states_of(log: LogFixture) -> list[SegmentState]:
@@ -32,12 +16,12 @@ def states_of(log: LogFixture) -> list[SegmentState]:
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
-    for state in states_of(filled()):
+    for state in states_of(log_with_transactions()):
         assert decode(encode(state)) == state
 
 
 def test_the_index_covers_the_segment() -> None:
-    log = filled()
+    log = log_with_transactions()
     for segment, state in zip(log.log.segments, states_of(log), strict=False):
         assert state.intervals[0].position == 0
         assert state.intervals[-1].end == segment.size
@@ -46,7 +30,7 @@ def test_the_index_covers_the_segment() -> None:
 
 
 def test_epochs_and_aborted_transactions_are_those_of_the_log() -> None:
-    log = filled()
+    log = log_with_transactions()
     states = states_of(log)
     assert next(state.epochs.latest for state in states) == 0
     assert list(states[-1].epochs) == list(log.log.epochs)
@@ -64,7 +48,7 @@ def known(producers: Producers) -> dict[int, tuple[object, ...]]:
 
 
 def test_the_producers_of_the_last_segment_are_those_of_the_log() -> None:
-    log = filled()
+    log = log_with_transactions()
     encoded = None
     for segment in log.log.segments:
         encoded = producers_after(segment, encoded)
@@ -76,7 +60,7 @@ def test_the_producers_of_the_last_segment_are_those_of_the_log() -> None:
 
 @pytest.mark.parametrize("position", [0, 20, 60, -1])
 def test_damage_is_found(position: int) -> None:
-    content = bytearray(encode(states_of(filled())[1]))
+    content = bytearray(encode(states_of(log_with_transactions())[1]))
     content[position] ^= 1
     with pytest.raises(DamagedState):
         decode(bytes(content))
@@ -85,4 +69,4 @@ def test_damage_is_found(position: int) -> None:
 @pytest.mark.parametrize("size", [0, 3, 30, 200])
 def test_a_cut_object_is_found(size: int) -> None:
     with pytest.raises(DamagedState):
-        decode(encode(states_of(filled())[1])[:size])
+        decode(encode(states_of(log_with_transactions())[1])[:size])

@@ -11,6 +11,7 @@ from virtual_time import run
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused, Refusal
+from cordwood.replication.waiters import Waiter
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 BEYOND = 1 << 40
@@ -104,13 +105,18 @@ class Broken(Waiting):
         self.outcome = error
 
 
+def await_commit(broker: ReplicaFixture, first: Waiter) -> tuple[Partition, Waiting]:
+    """Append a record for which `first` and another waiter wait. Return the partition and the other."""
+    partition, after = broker.partition(), Waiting()
+    broker.produce("a")
+    for waiter in (first, after):
+        assert partition.leader.when_committed(1, waiter)
+    return partition, after
+
+
 def test_a_waiter_that_fails_takes_no_other_with_it() -> None:
     async def scenario(broker: ReplicaFixture, failures: Failures) -> None:
-        partition = broker.partition()
-        broker.produce("a")
-        after = Waiting()
-        for waiter in (Broken(), after):
-            assert partition.leader.when_committed(1, waiter)
+        partition, after = await_commit(broker, Broken())
         await broker.turn()
         broker.syncer.let_go()
         assert (after.outcome, partition.is_offline) == ("reached", False)
@@ -121,11 +127,7 @@ def test_a_waiter_that_fails_takes_no_other_with_it() -> None:
 
 def test_waiters_that_fail_when_they_are_refused_take_no_other_with_them() -> None:
     async def scenario(broker: ReplicaFixture, failures: Failures) -> None:
-        partition = broker.partition()
-        broker.produce("a")
-        after = Waiting()
-        for waiter in (Broken(), after):
-            assert partition.leader.when_committed(1, waiter)
+        partition, after = await_commit(broker, Broken())
         partition.deleted()
         assert isinstance(after.outcome, PartitionRefused)
         assert len(failures.errors) == 1

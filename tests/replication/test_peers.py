@@ -13,6 +13,7 @@ from virtual_time import run
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.frames import FlushReport, FollowRequest, PushKind, PushRow, Start, Suspect
+from cordwood.replication.partition import Partition
 from cordwood.storage.batch import check, stamp
 
 PARTITIONS = 3
@@ -141,6 +142,20 @@ def test_a_report_of_more_bytes_than_were_sent_ends_the_connection() -> None:
     run(scenario())
 
 
+async def following() -> tuple[FollowerFixture, Partition, FollowRequest]:
+    """Return a follower with one replica, and its request to the leader."""
+    broker = FollowerFixture()
+    partition = broker.follow(0)
+    await asyncio.sleep(0.1)
+    (asked,) = broker.asked()
+    return broker, partition, asked
+
+
+def stamped_batch() -> bytes:
+    batch = batch_of("a")
+    return stamp(check(batch), 0, 1) + batch[16:]
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -152,12 +167,8 @@ def test_a_report_of_more_bytes_than_were_sent_ends_the_connection() -> None:
 )
 def test_an_impossible_answer_cuts_nothing(row: PushRow) -> None:
     async def scenario() -> None:
-        broker = FollowerFixture()
-        partition = broker.follow(0)
-        await asyncio.sleep(0.1)
-        (asked,) = broker.asked()
-        batch = batch_of("a")
-        stamped = stamp(check(batch), 0, 1) + batch[16:]
+        broker, partition, asked = await following()
+        stamped = stamped_batch()
         broker.answer(PushRow(asked.stream, PushKind.DATA, 1, 0, len(stamped)), data=stamped)
         broker.answer(row._replace(stream=asked.stream))
         assert (partition.log.log_start, partition.log.log_end) == (0, 1)
@@ -168,14 +179,10 @@ def test_an_impossible_answer_cuts_nothing(row: PushRow) -> None:
     run(scenario())
 
 
-def test_behind_what_could_not_be_taken_nothing_is_taken() -> None:
+def test_after_a_refused_batch_no_batch_is_taken() -> None:
     async def scenario() -> None:
-        broker = FollowerFixture()
-        partition = broker.follow(0)
-        await asyncio.sleep(0.1)
-        (asked,) = broker.asked()
-        batch = batch_of("a")
-        stamped = stamp(check(batch), 0, 1) + batch[16:]
+        broker, partition, asked = await following()
+        stamped = stamped_batch()
         row = PushRow(asked.stream, PushKind.DATA, 1, 0, len(stamped))
         broker.answer(row, data=stamped[:-1] + b"?")
         broker.answer(row, data=stamped)

@@ -28,13 +28,19 @@ def test_an_idle_follower_learns_the_watermark() -> None:
     run_scenario(scenario)
 
 
+async def deposed(cluster: ReplicaCluster) -> int:
+    """Cut off the leader after it committed "a" and appended "lost". Return its id once another broker leads."""
+    await cluster.produce("a")
+    old = cluster.leader()
+    cluster.cut_off(old)
+    await cluster.append_unacknowledged(old, "lost")
+    await cluster.until(lambda: cluster.leader() != old, "another leads")
+    return old
+
+
 def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster.produce("a")
-        old = cluster.leader()
-        cluster.cut_off(old)
-        await cluster.append_unacknowledged(old, "lost")
-        await cluster.until(lambda: cluster.leader() != old, "another leads")
+        old = await deposed(cluster)
         await cluster.produce("b")
         assert cluster.values(old)[:2] == ["a", "lost"]
         await cluster.settled()
@@ -45,11 +51,7 @@ def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
 
 def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster.produce("a")
-        old = cluster.leader()
-        cluster.cut_off(old)
-        await cluster.append_unacknowledged(old, "lost")
-        await cluster.until(lambda: cluster.leader() != old, "another leads")
+        old = await deposed(cluster)
         cluster.replica(old).is_checkpoint_locked = True
         cluster.heal()
         await asyncio.sleep(2)

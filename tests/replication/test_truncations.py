@@ -15,6 +15,7 @@ from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import truncation_at_damage
+from cordwood.replication.partition import Partition
 from cordwood.replication.truncation import PRODUCERS_ON_LOOP_MAX, Truncations, truncation_to
 from cordwood.storage.batch import check, stamp
 from cordwood.storage.errors import LostTail, TruncationUnsynced
@@ -74,6 +75,14 @@ async def diverged(threads: Threads) -> tuple[FollowerFixture, list[FollowReques
         broker.leader_connection.follow(partition)
     await asyncio.sleep(0.2)
     return broker, broker.asked()
+
+
+async def cutting(threads: Threads) -> tuple[FollowerFixture, Partition]:
+    """Return a follower that cuts all its logs to one record, which is not on disk yet, and its first replica."""
+    broker, asked = await diverged(threads)
+    broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+    await asyncio.sleep(1)
+    return broker, broker.partition(0)
 
 
 def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop() -> None:
@@ -153,10 +162,7 @@ def test_a_replica_that_leads_before_it_is_cut_keeps_what_it_has() -> None:
 
 def test_a_replica_that_leads_before_its_truncation_is_on_disk_has_no_other_role() -> None:
     async def scenario() -> None:
-        broker, asked = await diverged(Threads())
-        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
-        await asyncio.sleep(1)
-        partition = broker.partition(0)
+        broker, partition = await cutting(Threads())
         assert partition.log.log_end == 1
         partition.assigned(Assignment(ME, 3, 3, (ME, OLD_LEADER), frozenset({ME}), 1))
         await flush(broker)
@@ -172,10 +178,7 @@ def test_a_replica_that_leads_before_its_truncation_is_on_disk_has_no_other_role
 def test_a_leader_takes_batches_once_its_truncation_is_on_disk_and_syncs_nothing_on_the_loop() -> None:
     async def scenario() -> None:
         threads = Threads()
-        broker, asked = await diverged(threads)
-        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
-        await asyncio.sleep(1)
-        partition = broker.partition(0)
+        broker, partition = await cutting(threads)
         partition.assigned(Assignment(ME, 3, 3, (ME, OLD_LEADER), frozenset({ME}), 1))
         with pytest.raises(TruncationUnsynced):
             partition.append(batch_of("c"), NOW_MS)
@@ -190,10 +193,7 @@ def test_a_leader_takes_batches_once_its_truncation_is_on_disk_and_syncs_nothing
 def test_a_follower_of_another_leader_asks_again_until_its_truncation_is_on_disk() -> None:
     async def scenario() -> None:
         threads = Threads()
-        broker, asked = await diverged(threads)
-        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
-        await asyncio.sleep(1)
-        partition = broker.partition(0)
+        broker, partition = await cutting(threads)
         assert partition.assigned(Assignment(OLD_LEADER, 3, 3, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
         broker.leader_connection.follow(partition)
         await asyncio.sleep(0.01)

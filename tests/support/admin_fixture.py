@@ -15,7 +15,7 @@ from uuid import UUID
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from quorum_fixture import options_of_one, run_here
-from replica_fixture import log_directory, surroundings_of
+from replica_fixture import log_directory, no_leader_connections, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
@@ -38,7 +38,6 @@ from cordwood.cluster.security.audit.event import AuditEvent
 from cordwood.cluster.security.delegation_tokens import DelegationTokens
 from cordwood.cluster.security.principal import NO_IDENTITY, Identity
 from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
-from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.replicas import Replicas
@@ -138,7 +137,7 @@ class AdminFixture:
         replicas = Replicas(directories, surroundings_of(self.settings.node_id, end_of_tick))
         log_maintenance = LogMaintenance(replicas, lambda: NOW_MS, Intervals(1e9, 0, 10))
         assignments = Assignments(
-            replicas, log_maintenance, LeaderConnections(_nobody).follow, self.settings, lambda: NOW_MS
+            replicas, log_maintenance, no_leader_connections().follow, self.settings, lambda: NOW_MS
         )
         self.voter.subscribe(assignments.follow)
         self.services.replicas = replicas
@@ -171,10 +170,6 @@ class AdminFixture:
     def close(self) -> None:
         self.runner.run(self.voter.close())
         self.runner.close()
-
-
-def _nobody(leader: int) -> LeaderConnection:
-    raise AssertionError(f"nothing that is kept here is led by broker {leader}")
 
 
 def message_of(schema: Any, fields: Mapping[str, Any]) -> Any:

@@ -6,14 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
 
-from replica_fixture import log_directory, surroundings_of
+from replica_fixture import log_directory, no_leader_connections, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
-from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused
@@ -60,7 +59,7 @@ class AssignmentsFixture:
         self.assignments = Assignments(
             self.replicas,
             self.log_maintenance,
-            follow_leader or LeaderConnections(_nobody).follow,
+            follow_leader or no_leader_connections().follow,
             Settings(node_id=ONE),
             lambda: START_MS,
             on_caught_up,
@@ -83,7 +82,3 @@ class AssignmentsFixture:
         except PartitionRefused:
             return False
         return True
-
-
-def _nobody(leader: int) -> LeaderConnection:
-    raise AssertionError(f"nothing here is led by broker {leader}")

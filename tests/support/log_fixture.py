@@ -234,3 +234,20 @@ class LogFixture:
     def _records(self, values: tuple[str, ...], key: str | None, timestamp: int | None) -> list[Record]:
         time = self.now if timestamp is None else timestamp
         return [Record(0, time, key.encode() if key is not None else None, value.encode()) for value in values]
+
+
+def log_with_transactions() -> LogFixture:
+    """Return a log of several segments with transactions over their borders, and another leader epoch."""
+    log = LogFixture(SMALL)
+    for number in range(12):
+        log.now += 1000
+        log.send(number, f"plain {number:040}")
+        log.send(number, f"open {number:040}", producer=8, transactional=True)
+        if number == 7:
+            log.leader_epoch = 3
+        if number % 4 == 3:
+            log.abort(producer=8)
+        log.append("x" * 40)
+    log.flush()
+    assert len(log.log.segments) > 3
+    return log

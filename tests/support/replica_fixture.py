@@ -9,6 +9,7 @@ from uuid import UUID
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.flusher import Flusher
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition, TopicIdPartition
@@ -41,6 +42,15 @@ def surroundings_of(broker_id: int, end_of_tick: EndOfTickScheduler) -> Partitio
         start_moved=lambda _: None,
         partition_failed=lambda _: None,
     )
+
+
+def no_leader_connections() -> LeaderConnections:
+    """Return the connections of a broker whose replicas follow no leader."""
+
+    def refuse(leader: int) -> LeaderConnection:
+        raise AssertionError(f"no replica here follows broker {leader}")
+
+    return LeaderConnections(refuse)
 
 
 async def run_here(function: Callable[..., object], *arguments: object) -> object:

@@ -11,7 +11,7 @@ import pytest
 from archive_fixture import ArchiveFixture
 from kio.schema.errors import ErrorCode
 from quorum_fixture import options_of_one
-from replica_fixture import log_directory, surroundings_of
+from replica_fixture import log_directory, no_leader_connections, surroundings_of
 from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -28,7 +28,6 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
@@ -75,7 +74,7 @@ class NodeFixture:
         assignments = Assignments(
             self.replicas,
             log_maintenance,
-            LeaderConnections(nobody_to_fetch_from).follow,
+            no_leader_connections().follow,
             self.settings,
             lambda: NOW_MS,
         )
@@ -146,10 +145,6 @@ class NodeFixture:
                 if refusal.code is not ErrorCode.coordinator_load_in_progress:
                     raise
             await asyncio.sleep(0)
-
-
-def nobody_to_fetch_from(leader: int) -> LeaderConnection:
-    raise AssertionError(f"there is no broker {leader} in these stories")
 
 
 async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from quorum_in_memory import MetadataLog
-from replica_fixture import ME, NOW_MS, ReplicaFixture
+from replica_fixture import ME, NOW_MS, ReplicaFixture, no_leader_connections
 from structlog.testing import capture_logs
 from virtual_time import run
 
@@ -18,7 +18,6 @@ from cordwood.cluster.repairs.damage import DamageRegister, DamageState
 from cordwood.cluster.repairs.repairs import REST_S, Repairs
 from cordwood.replication.channel import Channel
 from cordwood.replication.frames import Open
-from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.log_repair import QUARANTINE_FOLDER
 from cordwood.replication.range_reads import RangeReader
@@ -213,9 +212,6 @@ def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> N
 def repairs_of(broker: ReplicaFixture, open_more: Callable[[], None]) -> Repairs:
     """Return the repairs of a broker without leader connections."""
 
-    def nobody(leader: int) -> LeaderConnection:
-        raise AssertionError(f"nobody follows {leader}")
-
     log_maintenance = LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0.1, 1.0))
     quorum = MetadataLog().voter(ME)
     register = DamageRegister()
@@ -230,7 +226,7 @@ def repairs_of(broker: ReplicaFixture, open_more: Callable[[], None]) -> Repairs
         quorum,
         ME,
         broker.replicas,
-        LeaderConnections(nobody),
+        no_leader_connections(),
         log_maintenance,
         Truncations(),
         open_more,

@@ -135,14 +135,14 @@ function behind({ group }) {
   );
 }
 
-function positions({ partitions }) {
+function placesTable(partitions, empty, columns) {
   return [
     h("h2", null, "Partitions"),
     table({
       label: "Partitions",
       rows: partitions,
       key: ({ topic, partition }) => `${topic}/${partition}`,
-      empty: "No committed offsets and no assigned partitions.",
+      empty,
       columns: [
         {
           name: "Topic",
@@ -150,40 +150,31 @@ function positions({ partitions }) {
           of: ({ topic }) => h("a", { href: `#/topics/${encodeURIComponent(topic)}` }, topic),
         },
         { name: "Partition", isNumber: true, of: ({ partition }) => partition },
-        { name: "Committed", isNumber: true, of: ({ committed }) => count(committed) },
-        { name: "End", isNumber: true, of: ({ end }) => count(end) },
-        { name: "Lag", isNumber: true, of: ({ lag_records }) => count(lag_records) },
-        { name: "Member", class: "roomy", of: ({ member_id }) => member_id ?? "" },
+        ...columns,
       ],
     }),
   ];
 }
 
+function positions({ partitions }) {
+  return placesTable(partitions, "No committed offsets and no assigned partitions.", [
+    { name: "Committed", isNumber: true, of: ({ committed }) => count(committed) },
+    { name: "End", isNumber: true, of: ({ end }) => count(end) },
+    { name: "Lag", isNumber: true, of: ({ lag_records }) => count(lag_records) },
+    { name: "Member", class: "roomy", of: ({ member_id }) => member_id ?? "" },
+  ]);
+}
+
 function queues({ partitions }) {
-  return [
-    h("h2", null, "Partitions"),
-    table({
-      label: "Partitions",
-      rows: partitions,
-      key: ({ topic, partition }) => `${topic}/${partition}`,
-      empty: "No records were delivered yet.",
-      columns: [
-        {
-          name: "Topic",
-          isHead: true,
-          of: ({ topic }) => h("a", { href: `#/topics/${encodeURIComponent(topic)}` }, topic),
-        },
-        { name: "Partition", isNumber: true, of: ({ partition }) => partition },
-        { name: "Start", isNumber: true, of: ({ share }) => count(share?.start) },
-        { name: "End", isNumber: true, of: ({ end }) => count(end) },
-        { name: "Not finished", isNumber: true, of: ({ lag_records }) => count(lag_records) },
-        { name: "In flight", isNumber: true, of: ({ share }) => count(share?.in_flight) },
-        { name: "Locked", isNumber: true, of: ({ share }) => count(share?.locked) },
-        { name: "Deliveries", isNumber: true, of: ({ share }) => count(share?.delivery_count_max) },
-        { name: "Members", class: "roomy", isNumber: true, of: ({ share }) => count(share?.members.length) },
-      ],
-    }),
-  ];
+  return placesTable(partitions, "No records were delivered yet.", [
+    { name: "Start", isNumber: true, of: ({ share }) => count(share?.start) },
+    { name: "End", isNumber: true, of: ({ end }) => count(end) },
+    { name: "Not finished", isNumber: true, of: ({ lag_records }) => count(lag_records) },
+    { name: "In flight", isNumber: true, of: ({ share }) => count(share?.in_flight) },
+    { name: "Locked", isNumber: true, of: ({ share }) => count(share?.locked) },
+    { name: "Deliveries", isNumber: true, of: ({ share }) => count(share?.delivery_count_max) },
+    { name: "Members", class: "roomy", isNumber: true, of: ({ share }) => count(share?.members.length) },
+  ]);
 }
 
 function members({ type, members: rows }) {

@@ -14,6 +14,7 @@ from transactions import PRODUCER, decide, write
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.handlers import describe_producers, list_offsets
 from cordwood.cluster.kafka.handlers import fetch as handler
+from cordwood.replication.partition import Partition
 from cordwood.storage.config import LogConfig
 
 LATEST = -1
@@ -134,13 +135,19 @@ def test_a_long_poll_of_several_partitions_counts_them_too() -> None:
     tell(story)
 
 
+async def with_aborted_transactions(broker: HandlersStory) -> Partition:
+    """Return a partition with 20 aborted transactions on disk."""
+    partition = broker.elect()
+    for sequence in range(20):
+        write(partition, "a", sequence=sequence)
+        decide(partition, commit=False)
+    await broker.save()
+    return partition
+
+
 def test_aborted_transactions_of_cold_segments_are_read_beside_the_event_loop() -> None:
     async def story(broker: HandlersStory) -> None:
-        partition = broker.elect()
-        for sequence in range(20):
-            write(partition, "a", sequence=sequence)
-            decide(partition, commit=False)
-        await broker.save()
+        partition = await with_aborted_transactions(broker)
         assert len(partition.log.segments) > 2
         for segment in partition.log.segments:
             segment.release()
@@ -153,11 +160,7 @@ def test_aborted_transactions_of_cold_segments_are_read_beside_the_event_loop() 
 
 def test_a_damaged_aborted_index_is_no_empty_one() -> None:
     async def story(broker: HandlersStory) -> None:
-        partition = broker.elect()
-        for sequence in range(20):
-            write(partition, "a", sequence=sequence)
-            decide(partition, commit=False)
-        await broker.save()
+        partition = await with_aborted_transactions(broker)
         first = partition.log.segments[0]
         first.release()
         broker.disk.lose(first.aborted.path)
