@@ -27,14 +27,14 @@ class Builder:
         made: dict[Column, pa.Array] = {}
         wanted = set(self._columns)
         if wanted & {Column.KEY, Column.VALUE, Column.HEADERS}:
-            keys, values, behind = records.key_and_value()
+            keys, values, ends_at = records.key_and_value()
             source = pa.py_buffer(buffer)
             if Column.KEY in wanted:
                 made[Column.KEY] = _binary(source, keys)
             if Column.VALUE in wanted:
                 made[Column.VALUE] = _binary(source, values)
             if Column.HEADERS in wanted:
-                made[Column.HEADERS] = _headers(source, records.headers(behind))
+                made[Column.HEADERS] = _headers(source, records.headers(ends_at))
         made[Column.TOPIC] = self._topic[: len(records)]
         made[Column.PARTITION] = self._partition[: len(records)]
         made[Column.OFFSET] = pa.array(records.offsets)

@@ -43,8 +43,8 @@ def _abreast(bodies: DecompressedBodies, octets: Octets, counts: Places) -> Plac
         found[begins[:batches] + step] = here
         taken = RECORD_BYTES.take(two_octets(octets, here))
         if not taken.all():
-            lengths, behind = varints(octets, here)
-            taken = behind - here + lengths
+            lengths, ends_at = varints(octets, here)
+            taken = ends_at - here + lengths
         here += taken
     return found
 

@@ -52,8 +52,8 @@ class Records:
 
     def within(self, start: int, end: int) -> "Records":
         """Return the records with offsets from `start` (inclusive) to `end` (exclusive)."""
-        first, behind = np.searchsorted(self.offsets, (start, end))
-        return self[int(first) : int(behind)]
+        first, ends_at = np.searchsorted(self.offsets, (start, end))
+        return self[int(first) : int(ends_at)]
 
     def __getitem__(self, rows: slice) -> "Records":
         return Records(
@@ -67,28 +67,28 @@ class Records:
 
     def key_and_value(self) -> tuple[Spans, Spans, Places]:
         """Return the keys, the values, and the positions of the header counts after them. Raises CorruptBatch."""
-        keys, behind = _spans(self.octets, self.contents, self.ends)
-        values, behind = _spans(self.octets, behind, self.ends)
-        return keys, values, behind
+        keys, ends_at = _spans(self.octets, self.contents, self.ends)
+        values, ends_at = _spans(self.octets, ends_at, self.ends)
+        return keys, values, ends_at
 
     def headers(self, places: Places) -> Headers:
         """Return the headers, whose counts are at `places`. Raises CorruptBatch."""
-        counts, behind = _numbers(self.octets, places)
-        if (counts < 0).any() or (counts > (self.ends - behind) // HEADER_BYTES_MIN).any():
+        counts, ends_at = _numbers(self.octets, places)
+        if (counts < 0).any() or (counts > (self.ends - ends_at) // HEADER_BYTES_MIN).any():
             raise CorruptBatch("an invalid number of headers")
         first = np.cumsum(counts) - counts
         keys, values = _empty_spans(int(counts.sum())), _empty_spans(int(counts.sum()))
-        behind, nth = behind.copy(), 0
+        ends_at, nth = ends_at.copy(), 0
         rows = np.flatnonzero(counts)
         while len(rows):
             for spans in (keys, values):
-                found, behind[rows] = _spans(self.octets, behind[rows], self.ends[rows])
+                found, ends_at[rows] = _spans(self.octets, ends_at[rows], self.ends[rows])
                 _put(spans, first[rows] + nth, found)
             nth += 1
             rows = rows[counts[rows] > nth]
         if keys.is_null.any():
             raise CorruptBatch("a header without a key")
-        if (behind != self.ends).any():
+        if (ends_at != self.ends).any():
             raise CorruptBatch("a record that does not end after its last header")
         return Headers(counts, keys, values)
 

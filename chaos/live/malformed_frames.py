@@ -21,7 +21,7 @@ LENGTH = struct.Struct(">i")
 class After(Enum):
     """The sender's behaviour with and after the last frame of a connection."""
 
-    READ = "read until a sound request behind it is answered or the broker closes"
+    READ = "read until the sound request after it is answered or the broker closes"
     HANG_UP = "close its side in the middle of a frame"
     STAY = "leave the connection half-open and say nothing more"
     DRIBBLE = "send it a byte at a time, then read"

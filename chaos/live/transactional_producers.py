@@ -1,4 +1,4 @@
-"""A transactional producer with the offset of its orders, behind one interface in both transaction protocols."""
+"""A transactional producer with the offset of its orders, with one interface for both transaction protocols."""
 
 import threading
 import time

@@ -233,7 +233,7 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
     if before[2] > -1 and now[1] == before[1] and now[0] > before[0] and view is not None:
         yield from everybody_has(where, view, now[0])
     if partition.high_watermark > partition.log.log_end and not partition.is_offline:
-        yield "rule-4", f"{where} has gone back behind its watermark {now[0]}, to {partition.log.log_end}"
+        yield "rule-4", f"{where} was truncated below its watermark {now[0]}, to {partition.log.log_end}"
 
 
 def _leaders_keep_all(broker: Watched, partition: Partition, seen: Seen) -> Found:

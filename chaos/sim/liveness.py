@@ -37,7 +37,7 @@ READ_S = 120.0
 """Time for group members to rejoin (session 3 s, rebalance 5 s) and to read from their last committed offset.
 
 A member that is alone fetches its partitions in turn, which takes a second for each that has nothing new. A fetch has
-records of one segment, which may be two: then a member reads one record a second, and is behind by dozens.
+records of one segment, which may be two: then a member reads one record a second, and lags by dozens.
 """
 ASSIGNED_S = 30.0
 """Time for former members' sessions to end (3 s) and for partitions to be given back (4 s each)."""

@@ -386,7 +386,7 @@ class SimulatedQuorum:
         end = kept.entries[-1].index if kept.entries else node.log.base_index
         if end < node.log.flushed_end:
             raise QuorumViolation(
-                f"broker {broker} has confirmed entry {node.log.flushed_end}, and may lose what is behind {end}"
+                f"broker {broker} has confirmed entry {node.log.flushed_end}, and may lose entries after {end}"
             )
         at = node.log.flushed_end - kept.entries[0].index if kept.entries else -1
         if at >= 0 and kept.entries[at].term != node.log.term_at(node.log.flushed_end):

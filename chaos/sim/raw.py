@@ -44,7 +44,7 @@ def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int)
             batch = pages.seen.read(size, cursor.position)
             header = check(batch)
             if pages.is_corrupt(cursor.position, cursor.position + size):
-                raise CorruptBatch(f"a flipped bit at {cursor.position} or soon behind")
+                raise CorruptBatch(f"a flipped bit at {cursor.position} or soon after it")
             if header.end > end:
                 return
             if header.end > cursor.offset:

@@ -193,7 +193,7 @@ class ReplicaFaultInjector:
                 cluster.start(victim)
 
     async def _strand(self) -> None:
-        """Leave one replica behind, perhaps as one of the last two in sync, and then cut off all others."""
+        """Let one replica lag, perhaps as one of the last two in sync, and then cut off all others."""
         cluster, rng, partition = self.cluster, self.rng, self.rng.randrange(self.cluster.partitions)
         leader = cluster.leader(partition)
         near, far = rng.sample([one for one in cluster.image(partition).replicas if one != leader], 2)

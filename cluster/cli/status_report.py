@@ -185,13 +185,13 @@ def _broker_row(view: ClusterView, broker: BrokerInfo) -> list[object]:
 
 
 def _partition_row(partition: PartitionInfo) -> list[object]:
-    behind = [
+    lags = [
         f"{replica.broker_id}: {_behind(replica)}"
         for replica in partition.replicas
         if replica.broker_id != partition.leader
     ]
     isr = ",".join(map(str, sorted(partition.isr)))
-    return [partition.topic, partition.index, partition.leader, isr, ", ".join(behind) or None]
+    return [partition.topic, partition.index, partition.leader, isr, ", ".join(lags) or None]
 
 
 def _behind(replica: ReplicaInfo) -> str:

@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.wire import (
     TOPIC_ID_BYTES,
     Malformed,
     Topic,
-    behind,
+    end_of_field,
     read_count,
     read_string,
     read_topic_id,
@@ -150,7 +150,7 @@ def _read_flexible_partitions(
     for number in range(1, count + 1):
         index = _read_index(frame, position)[0]
         length, position = read_uvarint(frame, position + 4)
-        end = behind(frame, position, max(length - 1, 0))
+        end = end_of_field(frame, position, max(length - 1, 0))
         partitions.append(PartitionData(index, frame[position:end]))
         # Fast path: 0 stands for no tagged fields, the usual case.
         position = end + 1 if frame[end] == 0 else skip_tags(frame, end)
@@ -168,7 +168,7 @@ def _read_legacy_partitions(
     for number in range(1, count + 1):
         index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
         position += _INDEX_AND_LENGTH.size
-        end = behind(frame, position, max(length, 0))
+        end = end_of_field(frame, position, max(length, 0))
         partitions.append(PartitionData(index, frame[position:end]))
         position = end
         if number % ITEMS_PER_STEP == 0:

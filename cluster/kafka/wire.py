@@ -96,13 +96,13 @@ def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str |
         return None, position
     if length > STRING_BYTES_MAX:
         raise Malformed(f"a string of {length} bytes: the limit is {STRING_BYTES_MAX}")
-    end = behind(frame, position, length)
+    end = end_of_field(frame, position, length)
     return str(frame[position:end], "utf-8"), end
 
 
 def read_topic_id(frame: memoryview, position: int) -> tuple[UUID, int]:
     """Return a topic id, and the position after it. Raises Malformed."""
-    end = behind(frame, position, TOPIC_ID_BYTES)
+    end = end_of_field(frame, position, TOPIC_ID_BYTES)
     return UUID(bytes=bytes(frame[position:end])), end
 
 
@@ -128,7 +128,7 @@ def check_items(count: int) -> None:
         raise Malformed(f"more than {ITEMS_MAX} items in one request")
 
 
-def behind(frame: memoryview, position: int, length: int) -> int:
+def end_of_field(frame: memoryview, position: int, length: int) -> int:
     """Return the position after `length` bytes. Raises Malformed past the frame's end."""
     end = position + length
     if end > len(frame):
@@ -144,5 +144,5 @@ def skip_tags(frame: memoryview, position: int) -> int:
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
-        position = behind(frame, position, size)
+        position = end_of_field(frame, position, size)
     return position

@@ -82,7 +82,7 @@ def test_a_new_controller_keeps_what_exists_and_finds_what_was_dropped(files: Ob
         await kept_in(files).keep(image(cut("kept"), cut("dropped")))
         objects = kept_in(files)
         for _ in range(LIST_EVERY + 1):
-            assert len(await files.list("cuts")) == 2, "one list may be of a controller that is behind"
+            assert len(await files.list("cuts")) == 2, "one list may be of a controller that lags"
             await objects.keep(image(cut("kept")))
         assert [one.name for one in await files.list("cuts")] == [cut_name(CLUSTER, "kept", NOW_MS)]
 

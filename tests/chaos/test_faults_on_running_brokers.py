@@ -257,7 +257,7 @@ def test_a_flipped_bit_costs_a_replica_no_later_segment(cluster: LocalCluster) -
 
     before = len(list(damaged.parent.glob("*.log")))
     wait_until(is_repaired, REPAIRED_S, f"the repair of {replica}")
-    assert min(ends) >= before, "segments behind the damage went"
+    assert min(ends) >= before, "segments after the damage were removed"
     assert count_read(cluster.bootstrap, 0, acknowledged) == list(range(acknowledged))
 
 

@@ -21,13 +21,13 @@ def epochs(*starts: tuple[int, int]) -> LeaderEpochs:
         pytest.param(5, 16, (5, 15), id="more of the last epoch"),
         pytest.param(2, 13, None, id="the first epoch to its end"),
         pytest.param(2, 14, (2, 13), id="more of the first epoch"),
-        pytest.param(3, 13, (2, 13), id="an epoch that the leader lacks, of which no record is behind the first"),
+        pytest.param(3, 13, (2, 13), id="an epoch that the leader lacks, of which no record is after the first"),
         pytest.param(4, 20, (2, 13), id="an epoch that the leader lacks"),
         pytest.param(6, 15, (5, 15), id="a later epoch"),
         pytest.param(1, 10, None, id="all before the leader's start"),
         pytest.param(1, 11, (NO_EPOCH, 10), id="more than lies before the leader's start"),
         pytest.param(NO_EPOCH, 15, None, id="no record, at the leader's end"),
-        pytest.param(NO_EPOCH, 16, (NO_EPOCH, 15), id="no record, behind the leader's end"),
+        pytest.param(NO_EPOCH, 16, (NO_EPOCH, 15), id="no record, after the leader's end"),
     ],
 )
 def test_a_leader_says_where_a_followers_log_parts(
@@ -47,7 +47,7 @@ def test_a_leader_says_where_a_followers_log_parts(
         pytest.param(3, 12, 13, id="an epoch that the follower lacks: it asks again from where its older one ends"),
         pytest.param(1, 8, 10, id="an epoch below all: nothing is common"),
         pytest.param(NO_EPOCH, 12, 12, id="no epoch, and an end within the log"),
-        pytest.param(NO_EPOCH, 20, 15, id="no epoch, and an end behind the log"),
+        pytest.param(NO_EPOCH, 20, 15, id="no epoch, and an end after the log"),
     ],
 )
 def test_a_follower_cuts_where_both_may_agree(leader_epoch: int, leader_end: int, end: int) -> None:

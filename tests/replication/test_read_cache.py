@@ -60,6 +60,6 @@ def test_what_is_kept_for_the_followers_is_little_and_without_gaps() -> None:
     batch = bytes(SHARED_BYTES_MAX)
     read_cache.appended(2, 3, batch)
     assert read_cache.take(0, BYTES_MAX, 1) is not None
-    read_cache.appended(5, 6, b"behind a gap")
+    read_cache.appended(5, 6, b"after a gap")
     assert read_cache.take(2, BYTES_MAX, 1) is None, "nothing of it is in the log"
     assert read_cache.take(5, BYTES_MAX, 1) is not None

@@ -156,7 +156,7 @@ def test_a_batch_that_does_not_come_again_is_waited_for_only_so_long() -> None:
     assert refused_sequences.is_before(header(6))
     refused_sequences.opened(header(6))
     now += 0.001
-    assert not refused_sequences.is_before(header(7)), "those behind it do not keep it open"
+    assert not refused_sequences.is_before(header(7)), "later ones do not keep it open"
 
 
 def test_sequence_numbers_wrap_around() -> None:

@@ -266,8 +266,8 @@ def test_both_forms_find_the_same(
 
 @needs_native
 @given(st.lists(an_octet, max_size=60).map(bytes), st.integers(0, 9), st.integers(0, 10))
-def test_both_forms_find_the_same_of_noise(content: bytes, count: int, behind: int) -> None:
-    end = max(len(content) - behind, 0)
+def test_both_forms_find_the_same_of_noise(content: bytes, count: int, cut_bytes: int) -> None:
+    end = max(len(content) - cut_bytes, 0)
     assert finding(examine_natively, content, end, count) == finding(examine_in_python, content, end, count)
 
 

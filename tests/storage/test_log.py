@@ -155,8 +155,8 @@ def test_a_follower_appends_what_its_leader_stamped(log: LogFixture) -> None:
 def test_a_follower_refuses_what_does_not_follow_on(log: LogFixture) -> None:
     log.append("a", "b")
     one = encode([Record(0, 0, None, b"x")], base_offset=2)
-    behind = encode([Record(0, 0, None, b"x")], base_offset=1)
-    for data in (behind, one[:-1], one + behind, one + one, one[:30] + b"\xff" + one[31:]):
+    gap = encode([Record(0, 0, None, b"x")], base_offset=1)
+    for data in (gap, one[:-1], one + gap, one + one, one[:30] + b"\xff" + one[31:]):
         with pytest.raises(CorruptBatch):
             log.take_stamped(data)
     assert log.values() == ["a", "b"]

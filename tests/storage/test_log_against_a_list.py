@@ -192,7 +192,7 @@ class LogAgainstAList(RuleBasedStateMachine):
                     self.log.log.producers.check(numbered(producer, due + 1))
                 except OutOfOrderSequence:
                     continue
-                raise AssertionError(f"a gap behind sequence {due} was let through")
+                raise AssertionError(f"a gap after sequence {due} was let through")
 
     def _learn_sequences(self) -> None:
         for producer in PRODUCERS:

@@ -1,4 +1,4 @@
-"""Transactional producers of every Python client behind one interface, and the readers of their records."""
+"""Transactional producers of every Python client with one interface, and the readers of their records."""
 
 import asyncio
 from abc import ABC, abstractmethod

@@ -140,7 +140,7 @@ MUTANTS = (
         "log.raise_log_start(min(log_start, log.log_end))",
         "log.raise_log_start(log_start)",
         "The log start is within the log.",
-        "A follower behind the leader's log start asks again and again.",
+        "A follower whose log ends before the leader's log start asks again and again.",
         Scenario.REPLICAS,
     ),
     Mutant(

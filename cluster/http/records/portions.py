@@ -111,10 +111,10 @@ class Portions:
     def _next_batch(self, taken: "_Taken") -> RecordCursor | None:
         """Return the next batch; None for one without records for a reader: a control batch, or an aborted one."""
         header = peek(self._batches, self._place)
-        behind = self._place + header.size
-        if behind <= self._place or behind > len(self._batches):
+        batch_end = self._place + header.size
+        if batch_end <= self._place or batch_end > len(self._batches):
             raise CorruptBatch(f"a batch of {header.size} bytes where {len(self._batches) - self._place} remain")
-        batch, self._place = self._batches[self._place : behind], behind
+        batch, self._place = self._batches[self._place : batch_end], batch_end
         if not self._visibility.shows(header, batch):
             if self._with_markers and header.is_control and header.base_offset in self._offsets:
                 taken.take_marker(header, batch)

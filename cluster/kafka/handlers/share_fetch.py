@@ -359,7 +359,7 @@ class DelayedShareFetch:
         self._changed.clear()
 
     def watch(self, led: LedSharePartition) -> None:
-        """Watch a share partition, and the log behind it."""
+        """Watch a share partition, and its log."""
         self._led[led] = self._partitions[led.partition] = None
         led.watchers[self] = led.partition.watchers[self] = None
 

@@ -38,7 +38,7 @@ class PeerRole(IntEnum):
     VOTER = 1
     OBSERVER = 2
     MEMBER = 3
-    """Keeps the log as a voter does. Whether it is one is in the log, which it may lag behind."""
+    """Keeps the log as a voter does. Whether it is one is in the log, and it may lack the newest entries."""
 
 
 class _Kind(IntEnum):

@@ -195,7 +195,7 @@ class RaftNode(Follower):
             if not progress.is_probing:
                 entries = self.log.between(progress.prev_index, self.log.end, APPEND_BYTES_MAX)
             prev_term = self.log.term_at(progress.prev_index)
-            assert prev_term is not None, "what is sent comes behind an entry of ours"
+            assert prev_term is not None, "entries are sent after one of ours"
             message = Append(self.term, progress.prev_index, prev_term, self.commit_index, entries)
             if not self._host.send(follower, message) or not entries:
                 return

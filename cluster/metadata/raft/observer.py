@@ -235,7 +235,7 @@ class Observer:
         if not message.entries:
             self._applied(message)
         elif message.entries[0][1] != self.image.index + 1:
-            raise MalformedMessage(f"entry {message.entries[0][1]} behind {self.image.index}")
+            raise MalformedMessage(f"entry {message.entries[0][1]} does not follow {self.image.index}")
         else:
             self._apply_step(self._machine.apply(message.entries), message)
 

@@ -100,7 +100,7 @@ class Transport:
         self._dial_voters()
 
     def hint(self, voters: Mapping[BrokerId, Address]) -> None:
-        """Dial the brokers that a peer takes for voters, too: this broker may lag behind the changes of the voters."""
+        """Dial the brokers that a peer takes for voters, too: this broker may lack the newest changes of the voters."""
         self._hints.update(voters)
         self._suspects.update(voters)
         self._are_configured = False

@@ -136,10 +136,10 @@ def test_a_large_request_gets_its_turn_among_those_that_do_not_get_on(running: R
 def test_requests_after_a_long_poll_do_not_keep_the_memory_of_others(running: RunningBroker) -> None:
     create(running, "large", 1)
     waiting = fetch_of("large", 1, wait_ms=600_000)
-    behind = frame(METADATA, 1, bytes(250 << 10))
+    next_frame = frame(METADATA, 1, bytes(250 << 10))
     with connections(running.port, 500) as hogs:
         for one in hogs:
-            send_as_far_as_taken(one, waiting + behind, silent_s=0.01)
+            send_as_far_as_taken(one, waiting + next_frame, silent_s=0.01)
         with connections(running.port, 1) as (client,):
             client.sendall(produce_of("large", 50 << 20))
             assert read_frame(client)

@@ -61,7 +61,7 @@ def test_the_next_request_is_on_its_way_while_an_answer_is_looked_at(broker: Scr
     broker.wait_for_fetches(2)
     assert broker.fetched_offsets == [0, 2]
     assert [fetched.end for fetched in reading] == [3, 6]
-    assert broker.fetched_offsets == [0, 2, 3], "and nothing is asked for behind the end"
+    assert broker.fetched_offsets == [0, 2, 3], "and nothing is asked for after the end"
 
 
 def test_a_reader_that_stops_early_leaves_nothing_for_the_next(broker: ScriptedBroker) -> None:

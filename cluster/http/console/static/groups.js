@@ -45,7 +45,7 @@ export function groupView(redraw, name) {
       return [
         heading(group),
         group.refusal && h("p", { class: "error" }, group.refusal),
-        group.partitions && [behind(group), group.type === "share" ? queues(group) : positions(group), members(group)],
+        group.partitions && [lagChart(group), group.type === "share" ? queues(group) : positions(group), members(group)],
       ];
     },
   };
@@ -122,7 +122,7 @@ function deadLetters({ dead_letter_topic: topic }) {
   );
 }
 
-function behind({ group }) {
+function lagChart({ group }) {
   const history = live.lags.get(group);
   return (
     history &&

@@ -103,11 +103,11 @@ def test_only_what_is_wanted_is_handed_out() -> None:
 
 @pytest.mark.parametrize("poison", [zero_deltas(1000), zero_deltas(10, Compression.NONE), raw_batch(b"\xff" * 30, 7)])
 def test_a_batch_that_cannot_be_decoded_is_stepped_over(poison: bytes) -> None:
-    behind = RecordCursor(poison).end
-    portions = all_of(Portions(poison + batch(b"next", base=behind), ALL, None))
+    poison_end = RecordCursor(poison).end
+    portions = all_of(Portions(poison + batch(b"next", base=poison_end), ALL, None))
     [damaged] = [portion for portion in portions if portion.damage]
-    assert (damaged.records, damaged.end) == ((), behind)
-    assert offsets(portions[-1]) == [behind]
+    assert (damaged.records, damaged.end) == ((), poison_end)
+    assert offsets(portions[-1]) == [poison_end]
 
 
 def test_a_record_that_is_too_large_is_stepped_over_before_it_is_unpacked() -> None:

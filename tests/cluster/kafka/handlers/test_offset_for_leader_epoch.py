@@ -47,7 +47,7 @@ async def with_history(broker: HandlersStory) -> None:
     ("epoch", "reported"),
     [
         pytest.param(2, (2, 3), id="the first"),
-        pytest.param(3, (2, 3), id="one without records, behind the first"),
+        pytest.param(3, (2, 3), id="one without records, after the first"),
         pytest.param(4, (2, 3), id="one without records, before the second"),
         pytest.param(5, (5, 5), id="the second"),
         pytest.param(6, (6, 6), id="the last before this leader's"),

@@ -172,7 +172,7 @@ def test_what_a_client_sends_stays_in_order(make: Callable[[], bytes]) -> None:
         count = RecordCursor(large).left
         story.send(small(), large, small(), large, small())
         await story.settle()
-        assert story.outcomes == [(ErrorCode.none, 0)], "what comes behind a batch that is checked waits for it"
+        assert story.outcomes == [(ErrorCode.none, 0)], "a batch after one that is checked waits for it"
         assert await story.work() >= 2
         assert [offset for _, offset in story.outcomes] == [0, 1, 1 + count, 2 + count, 2 + 2 * count]
 

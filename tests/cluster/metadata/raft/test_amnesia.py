@@ -70,8 +70,8 @@ def test_a_wiped_voter_does_not_help_an_empty_log_to_win() -> None:
     async def story() -> None:
         quorum = await formed()
         leader = await quorum.leader()
-        wiped, behind = await quorum.followers()
-        quorum.cut_off(behind)
+        wiped, lagging = await quorum.followers()
+        quorum.cut_off(lagging)
         await quorum.put(leader, "a")
         quorum.wipe(wiped)
         quorum.kill(leader)
@@ -83,7 +83,7 @@ def test_a_wiped_voter_does_not_help_an_empty_log_to_win() -> None:
         quorum.start(leader)
         await quorum.until(lambda: quorum.standing(wiped) is Standing.MEMBER)
         await quorum.formed()
-        assert quorum.keys(wiped) == quorum.keys(behind) == ["a"]
+        assert quorum.keys(wiped) == quorum.keys(lagging) == ["a"]
 
     run(story())
 

@@ -132,7 +132,7 @@ class Unpacking:
 
 
 async def unpacking_observer(unpacking: Unpacking) -> tuple[SimulatedQuorum, Observer]:
-    """An observer that has been sent an image, and entries behind it."""
+    """An observer that has been sent an image, and later entries."""
     quorum = await formed(snapshot_interval_bytes=1_000)
     await quorum.put(1, *(f"key {number}" for number in range(100)))
     observer = quorum.observe(SEVEN, run_blocking=unpacking.run_blocking)
