@@ -30,10 +30,12 @@ class Receipt(NamedTuple):
     @property
     def text(self) -> str:
         """The receipt as clients see it."""
-        packed = _LAYOUT.pack(
-            self.broker_id, self.member, self.topic_id.bytes, self.partition, self.offset, self.secret
-        )
-        return base64.urlsafe_b64encode(packed).decode()
+        return base64.urlsafe_b64encode(self.packed).decode()
+
+    @property
+    def packed(self) -> bytes:
+        """All that the receipt has, in few bytes."""
+        return _LAYOUT.pack(self.broker_id, self.member, self.topic_id.bytes, self.partition, self.offset, self.secret)
 
     @classmethod
     def of(cls, text: str) -> Self | None:

@@ -18,7 +18,7 @@ from cordwood.chaos.sim.host import KAFKA_PORT, RAFT_PORT, SimulatedHost, host_n
 from cordwood.cluster.http.bodies import Streams
 from cordwood.cluster.http.queues.measures import QueueMeasures
 from cordwood.cluster.http.queues.member import QueueContext, QueueMember, TakeAnswer, Taken
-from cordwood.cluster.http.queues.members import QueueMembers
+from cordwood.cluster.http.queues.members import LIMITS, QueueLimits, QueueMembers
 from cordwood.cluster.http.queues.session import ACCEPT
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.security.principal import ANONYMOUS, Identity
@@ -32,14 +32,14 @@ USUAL_BYTES = 1 << 20
 class QueueFixture:
     """The topic `jobs` of a share group, whose records clients take at broker 1."""
 
-    def __init__(self, group: ShareFixture) -> None:
+    def __init__(self, group: ShareFixture, limits: QueueLimits = LIMITS) -> None:
         self.group = group
         broker = group.broker.broker
         self.cluster = broker._cluster_client("http")
         self.context = QueueContext(
             1, lambda: broker._quorum.image, broker._decoding, Streams(), random.Random(4).randbytes
         )
-        self.queues = QueueMembers(self.cluster, self.context, QueueMeasures())
+        self.queues = QueueMembers(self.cluster, self.context, QueueMeasures(), limits)
 
     @property
     def member(self) -> QueueMember:
@@ -129,7 +129,7 @@ def values_of(answer: TakeAnswer) -> list[str]:
     return [(taken.record.record.value or b"").decode() for taken in answer.records if taken.record.record is not None]
 
 
-def with_queues(story: Callable[[QueueFixture], Awaitable[None]], **configs: str) -> None:
+def with_queues(story: Callable[[QueueFixture], Awaitable[None]], limits: QueueLimits = LIMITS, **configs: str) -> None:
     """Run a scenario of queues whose share group has these configs."""
 
     async def as_group(group: ShareFixture) -> None:
@@ -138,7 +138,7 @@ def with_queues(story: Callable[[QueueFixture], Awaitable[None]], **configs: str
         await asyncio.get_running_loop().create_task(at_the_broker(group), context=process.context())
 
     async def at_the_broker(group: ShareFixture) -> None:
-        queues = QueueFixture(group)
+        queues = QueueFixture(group, limits)
         await story(queues)
         await queues.queues.close()
 

@@ -129,9 +129,11 @@ class QueueMember:
         topics: tuple[str, ...],
         cluster: ClusterClient,
         context: QueueContext,
+        refuse_more: Callable[[], None],
     ) -> None:
+        """`refuse_more` raises HttpRefusal while clients hold too many records."""
         self.number, self.member_id, self.group_id, self.topics = number, member_id, group_id, topics
-        self._cluster, self._context = cluster, context
+        self._cluster, self._context, self._refuse_more = cluster, context, refuse_more
         self._now = asyncio.get_running_loop().time
         self._membership = GroupMembership(cluster, group_id, member_id, topics, self._feed)
         self._sessions: dict[int, LeaderSession] = {}
@@ -229,11 +231,12 @@ class QueueMember:
         """Return the duration of locks, as the leaders said last."""
         return min((session.lock_ms for session in self._sessions.values() if session.lock_ms), default=0)
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Forget deliveries whose locks have ended, and release records that no client takes. Called each second."""
+        while self.deliveries.sweep(self._now_ms()):
+            await asyncio.sleep(0)
         now = self._now()
         self._feed()
-        self.deliveries.expire(int(now * 1000))
         stale: defaultdict[LeaderSession, list[Ack]] = defaultdict(list)
         while self._ready and self._ready[0].lock.is_stale(now):
             lock, record = self._ready.popleft()
@@ -244,16 +247,19 @@ class QueueMember:
         for session, acks in stale.items():
             self._acknowledge_later(session, acks)
 
+    def _now_ms(self) -> int:
+        return int(self._now() * 1000)
+
     def _begin_to_settle(
         self, receipts: Iterable[Receipt], acknowledge_type: int, outcomes: dict[Receipt, ErrorCode]
     ) -> dict[Receipt, Settlement]:
         """Note the outcomes that are known. Return the settlements of the other receipts, which are under way."""
-        self.deliveries.expire(int(self._now() * 1000))
         new: dict[int, Settlement] = {}
+        now_ms = self._now_ms()
         settlements: dict[Receipt, Settlement] = {}
         for receipt in receipts:
             settlement = self._settling.get(receipt)
-            if settlement is None and (found := self.deliveries.find(receipt)) is not None:
+            if settlement is None and (found := self.deliveries.find(receipt, now_ms)) is not None:
                 settlement = new.get(found.leader)
                 if settlement is None:
                     settlement = new[found.leader] = Settlement(acknowledge_type)
@@ -285,11 +291,11 @@ class QueueMember:
         receipts, acknowledge_type = settlement.receipts, settlement.acknowledge_type
         acks = [Ack(*record_of(receipt), receipt.offset, acknowledge_type) for receipt in receipts]
         codes = await session.acknowledge(acks)
-        until_ms = int(self._now() * 1000) + session.lock_ms
+        now_ms = self._now_ms()
         for receipt, code in zip(receipts, codes, strict=True):
             settlement.outcomes[receipt] = code
             if code is ErrorCode.none and acknowledge_type == RENEW:
-                self.deliveries.renew(receipt, until_ms)
+                self.deliveries.renew(receipt, now_ms, now_ms + session.lock_ms)
             elif code is ErrorCode.none:
                 self.deliveries.finish(receipt, acknowledge_type)
             elif code in (ErrorCode.invalid_record_state, ErrorCode.not_leader_or_follower):
@@ -461,9 +467,14 @@ class QueueMember:
         return is_any_served
 
     def _serve_first(self) -> bool:
-        """Give decoded records to the first client that waits. Return False if it is gone."""
+        """Give decoded records to the first client that waits. Return False if it is gone, or may not hold more."""
         waiter = self._waiting.popleft()
         if waiter.answer.done():
+            return False
+        try:
+            self._refuse_more()
+        except HttpRefusal as refusal:
+            waiter.answer.set_exception(refusal)
             return False
         waiter.answer.set_result(self._hand_out(waiter))
         return True

@@ -1,8 +1,10 @@
 """The members of share groups that one broker keeps for its HTTP clients: one for each user, group and topics."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
+from typing import NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 from kio.schema.errors import ErrorCode
@@ -15,10 +17,8 @@ from cordwood.cluster.operations.queue_receipts import Receipt
 from cordwood.cluster.security.principal import Principal
 from cordwood.replication.tasks import Tasks
 
-MEMBERS_MAX = 64
-"""Each holds at most one fetch of each leader that no client has taken."""
-HELD_MAX = 100_000
-"""Records that clients hold."""
+USER_SHARE = 2
+"""One user may have 1/2 of each limit."""
 LOOK_S = 1.0
 AT_ONCE_MAX = 64
 """Requests in flight to one broker for queues."""
@@ -26,11 +26,29 @@ AT_ONCE_MAX = 64
 _Key = tuple[Principal, str, tuple[str, ...]]
 
 
+class QueueLimits(NamedTuple):
+    """The limits of one broker."""
+
+    members: int = 64
+    """Each holds at most one fetch of each leader that no client has taken."""
+    held: int = 100_000
+    """Records that clients hold."""
+
+
+LIMITS = QueueLimits()
+
+
 class QueueMembers:
     """All members of this broker, and the records that clients hold of them."""
 
-    def __init__(self, cluster: ClusterClient, context: QueueContext, measures: QueueMeasures) -> None:
-        self._cluster, self._context = cluster.apart(AT_ONCE_MAX), context
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        context: QueueContext,
+        measures: QueueMeasures,
+        limits: QueueLimits = LIMITS,
+    ) -> None:
+        self._cluster, self._context, self._limits = cluster.apart(AT_ONCE_MAX), context, limits
         self._members: dict[_Key, QueueMember] = {}
         self._by_number: dict[int, QueueMember] = {}
         self._next_number = 1
@@ -59,9 +77,7 @@ class QueueMembers:
         wait_s: float,
     ) -> TakeAnswer:
         """Take records for a client, on behalf of whom `cluster` sends requests. Raises HttpRefusal."""
-        if self.held >= HELD_MAX:
-            sentence = f"Clients of this broker hold {HELD_MAX} records of queues: acknowledge them first."
-            raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
+        self._refuse_more(cluster.identity.principal)
         member = self._member(cluster, group_id, tuple(sorted(set(topics))))
         self.measures.takes += 1
         answer = await member.take(records_max, bytes_max, wait_s)
@@ -110,13 +126,14 @@ class QueueMembers:
             return member
         if member is not None:
             self._end(key)
-        self._make_room()
+        principal = cluster.identity.principal
+        self._make_room(principal)
         number, self._next_number = self._next_number, self._next_number + 1
         member_id = self._member_id(key)
         self._member_ids.add(member_id)
         own = self._cluster.on_behalf_of(cluster.identity)
         member = self._members[key] = self._by_number[number] = QueueMember(
-            number, member_id, group_id, topics, own, self._context
+            number, member_id, group_id, topics, own, self._context, partial(self._refuse_more, principal)
         )
         member.start()
         if not self._is_looking:
@@ -124,16 +141,33 @@ class QueueMembers:
             self._tasks.repeat(self._look, "look after queues")
         return member
 
-    def _make_room(self) -> None:
-        """End a member that no client uses if there are too many. Raises HttpRefusal."""
-        if len(self._members) < MEMBERS_MAX:
-            return
-        for key, member in self._members.items():
-            if member.is_free:
-                self._end(key)
-                return
-        sentence = f"This broker already serves {MEMBERS_MAX} queues: use another broker, or try again later."
-        raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
+    def _refuse_more(self, principal: Principal) -> None:
+        """Raise HttpRefusal if clients hold too many records, those of this user or all together."""
+        most = self._limits.held
+        of_user = sum(len(member.deliveries) for key, member in self._members.items() if key[0] == principal)
+        if of_user >= most // USER_SHARE:
+            raise _too_much(f"You hold {of_user} records of queues at this broker: acknowledge them first.")
+        if self.held >= most:
+            raise _too_much(f"Clients of this broker hold {most} records of queues: acknowledge them first.")
+
+    def _make_room(self, principal: Principal) -> None:
+        """End a member that no client uses if there are too many, of this user or all together. Raises HttpRefusal."""
+        most = self._limits.members
+        of_user = [key for key in self._members if key[0] == principal]
+        if len(of_user) >= most // USER_SHARE:
+            if not self._end_a_free_one(of_user):
+                raise _too_much(
+                    f"You already use {len(of_user)} queues at this broker: use another, or try again later."
+                )
+        elif len(self._members) >= most and not self._end_a_free_one(self._members):
+            raise _too_much(f"This broker already serves {most} queues: use another broker, or try again later.")
+
+    def _end_a_free_one(self, keys: Iterable[_Key]) -> bool:
+        """End the first of these members that no client uses. Return whether there is one."""
+        free = next((key for key in keys if self._members[key].is_free), None)
+        if free is not None:
+            self._end(free)
+        return free is not None
 
     def _end(self, key: _Key) -> None:
         member = self._members.pop(key)
@@ -161,8 +195,13 @@ class QueueMembers:
         await asyncio.sleep(LOOK_S)
         for key, member in list(self._members.items()):
             if self._members.get(key) is member:
-                member.look()
+                await member.look()
+                if self._members.get(key) is not member:
+                    continue
                 if member.is_idle or (member.refusal is not None and member.is_free):
                     self._end(key)
-            # Thousands of locks of a member may have ended.
             await asyncio.sleep(0)
+
+
+def _too_much(sentence: str) -> HttpRefusal:
+    return HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)

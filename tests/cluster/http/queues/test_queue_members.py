@@ -3,20 +3,25 @@
 import asyncio
 
 import cramjam
+import pytest
 from kio.schema.errors import ErrorCode
 from queue_fixture import QueueFixture, values_of, with_queues
 from raw_batches import NOW_MS, body_of, raw_batch
+from share_fixture import TOPIC
 
-from cordwood.cluster.http.queues.member import FRESH_SHARE, PATIENCE_S
+from cordwood.cluster.http.queues.member import FRESH_SHARE, PATIENCE_S, TakeAnswer
+from cordwood.cluster.http.queues.members import QueueLimits
 from cordwood.cluster.http.queues.session import ACCEPT, RELEASE, RENEW, Ack
 from cordwood.cluster.http.records.portions import CONTENT_BYTES_MAX
 from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.security.principal import ANONYMOUS, Identity
 from cordwood.storage.batch import Compression
 from cordwood.storage.records import Record
 
 LOCK_S = 30.0
 """The broker's default, as of Kafka."""
 E = ErrorCode
+OTHER_USER = Identity(ANONYMOUS)
 
 
 def test_a_take_after_a_closed_session_has_a_new_one() -> None:
@@ -280,3 +285,49 @@ def test_batches_that_are_not_decoded_end_with_their_session() -> None:
         await queue.acknowledge(*again.records)
 
     with_queues(story)
+
+
+def test_one_user_has_half_of_the_members_and_a_free_one_makes_room() -> None:
+    async def story(queue: QueueFixture) -> None:
+        for topic in ("one", "two", "three"):
+            await queue.create(topic, 1)
+        held = [await hold(queue, topic) for topic in ("one", "two")]
+        with pytest.raises(HttpRefusal, match="You already use 2 queues at this broker") as refused:
+            await queue.take(topics=("three",))
+        assert (refused.value.status, refused.value.code) == (429, E.throttling_quota_exceeded)
+        # Another user is served all the same.
+        assert (await queue.take(topics=("three",), identity=OTHER_USER, wait_s=0)).records == ()
+        await queue.acknowledge(*held[0].records)
+        assert (await queue.take(topics=("three",), wait_s=0)).records == ()
+
+    with_queues(story, QueueLimits(members=4))
+
+
+def test_one_user_holds_half_of_the_records() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce(*"abcdefgh")
+        first = await queue.take(1)
+        waits = asyncio.ensure_future(queue.take(1, topics=("later",), wait_s=20))
+        await asyncio.sleep(1)
+        second = await queue.take(1)
+        for topics in ((TOPIC,), ("later",)):
+            with pytest.raises(HttpRefusal, match="You hold 2 records of queues at this broker") as refused:
+                await queue.take(1, topics=topics)
+            assert refused.value.status == 429
+        await queue.create("later", 1)
+        await queue.group.produce("late", topic="later")
+        with pytest.raises(HttpRefusal, match="You hold 2 records"):
+            await waits
+        await queue.acknowledge(*first.records, *second.records)
+        assert values_of(await queue.take(1)) == ["c"]
+
+    with_queues(story, QueueLimits(held=4))
+
+
+async def hold(queue: QueueFixture, topic: str) -> TakeAnswer:
+    """Take a record of a topic, and hold it."""
+    assert (await queue.take(topics=(topic,), wait_s=5)).records == ()
+    await queue.group.produce("x", topic=topic)
+    answer = await queue.take(1, topics=(topic,))
+    assert values_of(answer) == ["x"]
+    return answer
