@@ -15,12 +15,16 @@ from share_fixture import GROUP, NOW_MS, TOPIC, ShareFixture, ShareMember, with_
 
 from cordwood.chaos.sim.cut_jobs import CutJobs
 from cordwood.chaos.sim.host import KAFKA_PORT, RAFT_PORT, SimulatedHost, host_name
+from cordwood.cluster.http.api.queues import Taking, take_records
 from cordwood.cluster.http.bodies import Streams
 from cordwood.cluster.http.queues.measures import QueueMeasures
 from cordwood.cluster.http.queues.member import QueueContext, QueueMember, TakeAnswer, Taken
 from cordwood.cluster.http.queues.members import LIMITS, QueueLimits, QueueMembers
 from cordwood.cluster.http.queues.session import ACCEPT
+from cordwood.cluster.http.route import ApiRequest, Nothing
+from cordwood.cluster.http.security.access import Access
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.security.principal import ANONYMOUS, Identity
 from cordwood.cluster.share.share_sessions import MemberKey
 from cordwood.storage.records import Record, encode
@@ -59,6 +63,15 @@ class QueueFixture:
         """Take records, as one client."""
         cluster = self.cluster.on_behalf_of(identity)
         return await self.queues.take(cluster, GROUP, topics, records_max, bytes_max, wait_s)
+
+    async def take_over_http(self, records_max: int) -> Any:
+        """Take records by the route of the HTTP API. Return its answer."""
+        broker = self.group.broker.broker
+        unused: Any = None
+        context = replace(broker._context(broker._watch(), unused), queues=self.queues, cluster=self.cluster)
+        wanted = Taking([TOPIC], max_records=records_max, wait_ms=5_000)
+        under = context.under(Access(ROOT, OPEN_ACCESS))
+        return await take_records(ApiRequest(under, {"group": GROUP}, Nothing(), wanted, unused))
 
     async def values(self, records_max: int = 10, **options: Any) -> list[str]:
         """Take records. Return their values."""

@@ -1,5 +1,6 @@
 """The APIs of share groups by their messages: every error code, and what other APIs say of a share group."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from cordwood.cluster.kafka.handlers import (
     share_group_heartbeat,
 )
 from cordwood.cluster.metadata.commands import DeleteTopic
+from cordwood.cluster.resources.turns import SLICE_STEPS
 
 MEMBER = "cd8d0e8e-0a6c-4d0d-9a0c-7a4d1d2f3a4b"
 NO_GROUP = ErrorCode.group_id_not_found
@@ -234,6 +236,29 @@ def test_offsets_that_cannot_be_altered(broker: GroupsFixture) -> None:
     broker.share_states.code = ErrorCode.none
     join(broker)
     assert alter(broker, 1).error_code is ErrorCode.non_empty_group
+
+
+@pytest.mark.parametrize("iterations", range(0, 24, 2))
+def test_a_topic_that_is_deleted_while_its_offsets_are_altered_stays_in_no_group(
+    broker: GroupsFixture, iterations: int
+) -> None:
+    """The request has more partitions than a slice of the event loop has steps."""
+    broker.follow_metadata()
+    partitions = tuple({"partition_index": index, "start_offset": 5} for index in range(3 * SLICE_STEPS))
+    rows = ({"topic_name": "flights", "partitions": partitions},)
+
+    async def story() -> Any:
+        asked = asyncio.ensure_future(broker.answer(alter_share_group_offsets, 0, group_id=GROUP, topics=rows))
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        await broker.voter.propose(DeleteTopic(FLIGHTS_ID))
+        return await asked
+
+    codes = {row.error_code for row in broker.run(story()).responses[0].partitions}
+    assert codes <= {ErrorCode.none, ErrorCode.unknown_topic_or_partition}
+    broker.restart()
+    broker.until_loaded()
+    assert offsets(broker).topics == ()
 
 
 def test_offsets_of_topics_are_deleted(broker: GroupsFixture) -> None:

@@ -14,6 +14,7 @@ from cordwood.cluster.http.queues.members import QueueLimits
 from cordwood.cluster.http.queues.session import ACCEPT, RELEASE, RENEW, Ack
 from cordwood.cluster.http.records.portions import CONTENT_BYTES_MAX
 from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.resources.turns import SLICE_STEPS
 from cordwood.cluster.security.principal import ANONYMOUS, Identity
 from cordwood.storage.batch import Compression
 from cordwood.storage.records import Record
@@ -66,6 +67,42 @@ def test_a_client_that_is_gone_when_its_records_arrive_gives_them_back() -> None
         again = await queue.take(wait_s=LOCK_S + 5)
         assert [taken.record.delivery_count for taken in again.records] == [2]
         assert asyncio.get_running_loop().time() - began < LOCK_S / 2
+
+    with_queues(story)
+
+
+def test_a_client_that_hangs_up_while_its_answer_is_encoded_gives_its_records_back() -> None:
+    async def story(queue: QueueFixture) -> None:
+        count = 3 * SLICE_STEPS
+        await queue.group.produce(*map(str, range(count)))
+        taking = asyncio.ensure_future(queue.take_over_http(count))
+        while not queue.queues.held:
+            assert not taking.done()
+            await asyncio.sleep(0)
+        # More records than a slice of the event loop has steps: the answer takes several iterations.
+        await asyncio.sleep(0)
+        taking.cancel()
+        await asyncio.wait((taking,))
+        assert taking.cancelled()
+        began = asyncio.get_running_loop().time()
+        again = await queue.take(count)
+        assert {taken.record.delivery_count for taken in again.records} == {2}
+        assert len(again.records) == count
+        assert asyncio.get_running_loop().time() - began < LOCK_S / 2
+
+    with_queues(story)
+
+
+def test_the_lock_of_records_begins_with_their_acquisition_and_not_when_a_client_takes_them() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce("a", "b")
+        first = await queue.take(2, bytes_max=1)
+        await asyncio.sleep(LOCK_S / FRESH_SHARE - 2)
+        second = await queue.take(1)
+        assert [values_of(answer) for answer in (first, second)] == [["a"], ["b"]]
+        assert second.lock_ms <= first.lock_ms - 1000 * (LOCK_S / FRESH_SHARE - 2)
+        await asyncio.sleep(second.lock_ms / 1000 + 0.1)
+        assert await queue.send(RENEW, *second.records) == [E.invalid_record_state]
 
     with_queues(story)
 
