@@ -68,10 +68,10 @@ MUTANTS = (
     Mutant(
         "ended-sessions-keep-lock-timers",
         DELIVERIES,
-        "if delivery.leader == leader]:\n            del self._held[record]\n            self._locks.remove(record)\n",
-        "if delivery.leader == leader]:\n            del self._held[record]\n",
+        "                    self._locks.remove(QueueOffset(place, offset))\n",
+        "                    continue\n",
         "The timers of locks end with their session.",
-        "The end of a lock that is no more fails, and no later lock ends.",
+        "Timers of locks that have ended take memory until their time.",
     ),
     Mutant(
         "revoked-partitions-stay-in-the-session",
@@ -120,5 +120,29 @@ MUTANTS = (
         "                if False:\n",
         "Batches that are not decoded end with the session in which they were acquired.",
         "A client gets records that the leader has given to another member.",
+    ),
+    Mutant(
+        "one-user-holds-all-records",
+        "cluster/http/queues/members.py",
+        "        if of_user >= most // USER_SHARE:\n",
+        "        if of_user >= most:\n",
+        "One user holds at most half of the records of queues.",
+        "Other users of the broker get no records.",
+    ),
+    Mutant(
+        "one-user-has-all-members",
+        "cluster/http/queues/members.py",
+        "        if len(of_user) >= most // USER_SHARE:\n",
+        "        if len(of_user) >= most:\n",
+        "One user has at most half of the members for HTTP clients.",
+        "Other users of the broker get no queue.",
+    ),
+    Mutant(
+        "answers-that-are-encoded-keep-their-records",
+        "cluster/http/api/queues.py",
+        ("        context.queues.give_back(taken)\n        raise\n"),
+        "        raise\n",
+        "A client that hangs up while its answer is encoded gives its records back.",
+        "The records wait for the end of their lock.",
     ),
 )
