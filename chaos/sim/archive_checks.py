@@ -247,6 +247,8 @@ def _led(brokers: list[Watched]) -> Iterator[Partition]:
 def _is_covered(broker: Watched, partition: Partition) -> Found:
     """Every committed record from the log start on is on this disk or in the archive."""
     log = partition.log
+    if log.local_start <= log.log_start:
+        return
     archive = broker.quorum.image.archives.get((partition.topic_id, partition.index), PartitionArchive())
     # A replica outside the in-sync set may not know yet of deleted records.
     log_start = max(log.log_start, archive.log_start)

@@ -62,12 +62,12 @@ def followers_are_as_counted(brokers: Sequence[ReplicaHolder], image: Image, pla
     by_id = {broker.broker_id: broker for broker in brokers if not broker.damage.under_repair}
     for leader in by_id.values():
         for partition in leader.replicas:
+            if not partition.is_leader or partition.topic == LOSSY_TOPIC or partition.is_offline:
+                continue
             if places is not None and (partition.topic_id, partition.index) not in places:
                 continue
             agreed = image.partition(partition.topic_id, partition.index)
-            if partition.topic == LOSSY_TOPIC:
-                continue
-            if agreed is not None and partition.leads_in(agreed.leader_epoch) and not partition.is_offline:
+            if agreed is not None and partition.leads_in(agreed.leader_epoch):
                 yield from _members_are_as_counted(partition, agreed, by_id)
 
 

@@ -46,11 +46,11 @@ class Tree:
         self._unsynced: list[EntryChange] = []
 
     def find(self, path: str) -> Node | None:
-        node: Node = self.root
+        node: Node | None = self.root
         for name in _names(path):
-            if not isinstance(node, Directory) or name not in node.seen:
+            if not isinstance(node, Directory):
                 return None
-            node = node.seen[name]
+            node = node.seen.get(name)
         return node
 
     def find_kept(self, path: str) -> Node | None:

@@ -260,12 +260,13 @@ def _committed_is_final(broker: Watched, partition: Partition, disk: SimulatedDi
 
 def _in_sync_means_having_it(broker: Watched, partition: Partition, seen: Seen) -> Found:
     """Rules 1, 6 and 8: a running in-sync replica has flushed everything that any leader considered committed."""
+    end = seen.committed[_place(partition)].end
+    if partition.log.flushed_end >= end or broker.damage.under_repair:
+        return
     image = seen.newest
     agreed = image.partition(partition.topic_id, partition.index)
     me = image.brokers.get(broker.broker_id)
-    is_counted_on = agreed is not None and me is not None and broker.broker_id in agreed.isr and not me.is_fenced
-    end = seen.committed[_place(partition)].end
-    if is_counted_on and partition.log.flushed_end < end and not broker.damage.under_repair:
+    if agreed is not None and me is not None and broker.broker_id in agreed.isr and not me.is_fenced:
         has, where = partition.log.flushed_end, _name(partition)
         yield "rule-1", f"broker {broker.broker_id} is in sync in {where} with {has} on disk, and {end} is committed"
 

@@ -6,6 +6,7 @@ seed gives the same run.
 
 import asyncio
 import contextlib
+import functools
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -23,6 +24,7 @@ PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 
 STEPS_AT_ONE_TIME_MAX = 1_000_000
 """The limit of callbacks at one simulated time; more of them mean a busy loop."""
+TASKS_MAX = 1_000
 ROUNDING_S = 1e-9
 """The delay of a timer that keeps a drifting clock, rounded either way, from firing it early."""
 
@@ -60,12 +62,25 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class SimulatedHandle:
-    """A callback, due in the next iteration or at a time: asyncio's handles with only the fields used."""
+    """A callback of a process, due in the next iteration or at a time: asyncio's handles with only the fields used."""
 
-    __slots__ = ("_when", "arguments", "callback", "context", "is_cancelled")
+    __slots__ = ("_when", "arguments", "callback", "context", "is_cancelled", "process")
 
-    def __init__(self, callback: Any, arguments: tuple[Any, ...], context: Context, when: float = 0.0) -> None:
-        self.callback, self.arguments, self.context, self._when = callback, arguments, context, when
+    def __init__(
+        self,
+        callback: Any,
+        arguments: tuple[Any, ...],
+        context: Context,
+        process: Process | None,
+        when: float = 0.0,
+    ) -> None:
+        self.callback, self.arguments, self.context, self.process, self._when = (
+            callback,
+            arguments,
+            context,
+            process,
+            when,
+        )
         self.is_cancelled = False
 
     def cancel(self) -> None:
@@ -97,8 +112,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Timers by due time; equal times keep the order of creation."""
         self._timer_count = self._steps_at_this_time = 0
         self._task_count = 0
-        self._tasks: dict[int, NumberedTask] = {}
-        """Tasks by number. The task of a dead process never ends, and is kept until the end of the run."""
+        self._tasks: list[NumberedTask] = []
+        """Tasks in order, some of which have ended. That of a dead process never ends, and is kept until the end."""
+        self._tasks_max = TASKS_MAX
+        """The number of tasks from which on those that have ended are dropped."""
+        self.create_future = functools.partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
         self.on_step: Callable[[], None] | None = None
         """Called after every callback, outside any process."""
         self.at_end: list[Callable[[], None]] = []
@@ -108,38 +126,58 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process = PROCESS.get()
         return self.passed_s if process is None else self.passed_s * process.clock_rate
 
+    get_debug = staticmethod(bool)
+    """Return False. Each future and task asks, and a built-in function answers faster than asyncio's method."""
+
     def call_soon(  # type: ignore[override]
         self, callback: Any, *arguments: Any, context: Context | None = None
     ) -> SimulatedHandle:
-        step = SimulatedHandle(callback, arguments, copy_context() if context is None else context)
+        if context is None:
+            step = SimulatedHandle(callback, arguments, copy_context(), PROCESS.get())
+        else:
+            step = SimulatedHandle(callback, arguments, context, context.get(PROCESS))
         self._ready.append(step)
         return step
 
     def call_now(self, callback: Any, *arguments: Any, context: Context) -> None:
         """Run a callback in another context as a part of the current step: cheaper than in a step of its own."""
-        self._run(SimulatedHandle(callback, arguments, context))
+        step = SimulatedHandle(callback, arguments, context, context.get(PROCESS))
+        if not self._is_kept_from_running(step):
+            try:
+                step.context.run(callback, *arguments)
+            except BaseException as error:
+                self._failed(step, error)
 
     def call_outside(self, when: float, callback: Any, *arguments: Any, context: Context) -> None:
         """Run a callback at a simulated time, outside any process: `context` has none."""
-        self._timer_count += 1
-        heappush(self._timers, (when, self._timer_count, SimulatedHandle(callback, arguments, context, when)))
+        self._add_timer(SimulatedHandle(callback, arguments, context, None, when))
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *arguments: Any, context: Context | None = None
     ) -> SimulatedHandle:
-        return self.call_at(self.time() + delay, callback, *arguments, context=context)
+        if context is not None:
+            return self.call_at(self.time() + delay, callback, *arguments, context=context)
+        process = PROCESS.get()
+        if process is None or process.clock_rate == 1.0:
+            when = self.passed_s + delay
+        else:
+            when = (self.passed_s * process.clock_rate + delay) / process.clock_rate + ROUNDING_S
+        return self._add_timer(SimulatedHandle(callback, arguments, copy_context(), process, when))
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *arguments: Any, context: Context | None = None
     ) -> SimulatedHandle:
         if context is None:
-            context = copy_context()
-        process = context.get(PROCESS)
+            context, process = copy_context(), PROCESS.get()
+        else:
+            process = context.get(PROCESS)
         if process is not None and process.clock_rate != 1.0:
             when = when / process.clock_rate + ROUNDING_S
-        timer = SimulatedHandle(callback, arguments, context, when)
-        self._timer_count += 1
-        heappush(self._timers, (when, self._timer_count, timer))
+        return self._add_timer(SimulatedHandle(callback, arguments, context, process, when))
+
+    def _add_timer(self, timer: SimulatedHandle) -> SimulatedHandle:
+        self._timer_count = number = self._timer_count + 1
+        heappush(self._timers, (timer._when, number, timer))
         return timer
 
     def create_task(  # type: ignore[override]
@@ -148,12 +186,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process = PROCESS.get() if context is None else context.get(PROCESS)
         number = self._task_count = self._task_count + 1
         task = NumberedTask(work, number=number, process=process, loop=self, name=name, context=context)
-        self._tasks[number] = task
-        task.add_done_callback(self._forget_task)
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [known for known in self._tasks if not known.done()]
+            self._tasks_max = max(TASKS_MAX, 2 * len(self._tasks))
         return task
-
-    def _forget_task(self, task: Any) -> None:
-        self._tasks.pop(task.number, None)
 
     def pause(self, process: Process) -> None:
         process.is_paused = True
@@ -168,7 +205,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Close the coroutines of all tasks at the end of the run. Errors of their `finally` blocks are dropped."""
         for end in self.at_end:
             end()
-        for task in list(self._tasks.values()):
+        for task in self._tasks:
+            if task.done():
+                continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             work = task.get_coro()
             assert inspect.iscoroutine(work), "only coroutines become tasks here"
@@ -189,35 +228,36 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 timer = heappop(timers)[2]
                 if not timer.is_cancelled:
                     ready.append(timer)
-            self._take_turn()
+            count = len(ready)
+            self._steps_at_this_time += count
+            assert self._steps_at_this_time < STEPS_AT_ONE_TIME_MAX, f"time stands still at {now_s} s: {ready[0]}"
+            while count:
+                count -= 1
+                step = ready.popleft()
+                if step.is_cancelled:
+                    continue
+                if step.process is None or not self._is_kept_from_running(step):
+                    try:
+                        step.context.run(step.callback, *step.arguments)
+                    except BaseException as error:
+                        self._failed(step, error)
+                if self.on_step is not None:
+                    self.on_step()
 
-    def _take_turn(self) -> None:
-        ready, run = self._ready, self._run
-        count = len(ready)
-        self._steps_at_this_time += count
-        assert self._steps_at_this_time < STEPS_AT_ONE_TIME_MAX, f"time stands still at {self.passed_s} s: {ready[0]}"
-        for _ in range(count):
-            step = ready.popleft()
-            if step.is_cancelled:
-                continue
-            run(step)
-            if self.on_step is not None:
-                self.on_step()
+    def _is_kept_from_running(self, step: SimulatedHandle) -> bool:
+        """Return whether a step may not run now. It is dropped if its process is dead, and parked during a pause."""
+        process = step.process
+        if process is None or (process.is_alive and not process.is_paused):
+            return False
+        if process.is_alive:
+            process.parked.append(step)
+        return True
 
-    def _run(self, step: SimulatedHandle) -> None:
-        """Run a step of a living process, park it if the process is paused, and drop it if the process is dead."""
-        process = step.context.get(PROCESS)
-        if process is not None and (process.is_paused or not process.is_alive):
-            if process.is_alive:
-                process.parked.append(step)
-            return
-        try:
-            step.context.run(step.callback, *step.arguments)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            message = f"exception in callback {getattr(step.callback, '__qualname__', step.callback)}"
-            self.call_exception_handler({"message": message, "exception": error, "handle": step})
+    def _failed(self, step: SimulatedHandle, error: BaseException) -> None:
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+        message = f"exception in callback {getattr(step.callback, '__qualname__', step.callback)}"
+        self.call_exception_handler({"message": message, "exception": error, "handle": step})
 
     def _let_time_pass(self) -> None:
         """Advance time to the next timer, once no callback is ready."""
@@ -225,11 +265,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         while timers and timers[0][2].is_cancelled:
             heappop(timers)
         assert timers, "everyone waits and no timer is set"
-        if timers[0][0] > self.passed_s:
-            self.passed_s = timers[0][0]
+        due_s = timers[0][0]
+        if due_s > self.passed_s:
+            self.passed_s = due_s
             self._steps_at_this_time = 0
             if self.trace is not None:
-                self.trace.time_passed(self.passed_s)
+                self.trace.time_passed(due_s)
 
     async def create_connection(  # type: ignore[override]
         self, factory: Any, host: Any = None, port: Any = None, **_: Any

@@ -8,7 +8,8 @@ from typing import Any
 from cordwood.chaos.sim.loop import PROCESS, SimulatedLoop
 
 WORLD = "/chaos/sim/"
-_RUN = SimulatedLoop._run.__code__
+_RUNNING = SimulatedLoop._run_once.__code__, SimulatedLoop.call_now.__code__
+"""The code that runs steps: each by a call of `Context.run`."""
 
 
 class LongestStep:
@@ -32,13 +33,12 @@ class LongestStep:
         self._end_step()
         assert kind is not None or self.calls, "no step of a broker was seen"
 
-    def _count(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            if frame.f_code is _RUN:
-                self._end_step()
-                self._is_brokers = _is_in_broker(frame.f_locals["step"].context)
-        elif event != "c_call":
+    def _count(self, frame: FrameType, event: str, called: Any) -> None:
+        if event not in ("call", "c_call"):
             return
+        if event == "c_call" and frame.f_code in _RUNNING and called.__name__ == "run":
+            self._end_step()
+            self._is_brokers = _is_in_broker(frame.f_locals["step"].context)
         # The simulator's code stands for the operating system's disk and network.
         self._this_step += WORLD not in frame.f_code.co_filename
 
