@@ -9,6 +9,7 @@ import structlog
 from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.replay import without_copies
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from cordwood.replication.log_cleaner import CleanerLimits, LogCleaner
@@ -40,8 +41,17 @@ def log_cleaner_of(
 ) -> LogCleaner:
     """Return the log cleaner, whose limits follow the broker's dynamic config."""
 
+    known: tuple[Image, CleanerLimits] | None = None
+
     def limits() -> CleanerLimits:
-        now = broker_config(settings, quorum.image)
+        nonlocal known
+        image = quorum.image
+        if known is None or known[0] is not image:
+            known = image, limits_of(image)
+        return known[1]
+
+    def limits_of(image: Image) -> CleanerLimits:
+        now = broker_config(settings, image)
         return CleanerLimits(
             threads=int(now.number("log.cleaner.threads")) if settings.log_cleaner_enable else 0,
             buffer_bytes=int(now.number("log.cleaner.dedupe.buffer.size")),
