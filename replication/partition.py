@@ -249,7 +249,7 @@ class Partition:
         OSError if the flushed end cannot be written.
         """
         self.log.flushed(pending)
-        if not (self.is_deleted or self.is_offline):
+        if self.error is None and not self.is_deleted:
             self.note_flushed()
             self.directory.uncheckpointed[self] = None
 

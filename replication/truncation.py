@@ -210,6 +210,7 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
         else:
             log.truncate(truncation.end, truncation.again)
         partition.truncated()
+        partition.flush_mark.note(log.flushed_end, log.epochs.latest)
         # Also with flush.policy=os: what follows waits for this flush.
         partition.directory.flusher.touch(partition)
     except DamagedLog as damage:

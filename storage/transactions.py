@@ -81,7 +81,10 @@ class LogTransactions:
         self.ongoing -= 1
         while self._place < len(self._producer_ids) and self._producer_ids[self._place] == _DECIDED:
             self._place += 1
-        if len(self._first_offsets) > DECIDED_SHARE * self.ongoing + DECIDED_MAX:
+        if not self.ongoing:
+            del self._first_offsets[:], self._producer_ids[:]
+            self._place = 0
+        elif len(self._first_offsets) > DECIDED_SHARE * self.ongoing + DECIDED_MAX:
             pairs = zip(self._first_offsets, self._producer_ids, strict=True)
             self._set_ongoing([pair for pair in pairs if pair[1] != _DECIDED])
 

@@ -66,7 +66,10 @@ class Leaders:
                 return
 
     def _exchange_one(self, sources: Sequence[int], target: int) -> bool:
-        """Move a leader to `target`, and a follower back, so that both keep their bytes. Return False if none fits."""
+        """Move a leader to `target`, and a follower back, so that both keep their bytes. Return False if none fits.
+
+        A source that is cordoned gets nothing back.
+        """
         layout = self._layout
         if target not in layout.targets:
             return False
@@ -74,8 +77,10 @@ class Leaders:
             if self._count[source] <= self._count[target] + 1:
                 return False
             given = [number for number in self._movable(source, is_leader=True) if self._fits(number, source, target)]
-            taken = [number for number in self._movable(target, is_leader=False) if self._fits(number, target, source)]
-            if not given or (not taken and source in layout.targets):
+            may_take = source in layout.targets
+            followers = self._movable(target, is_leader=False) if may_take else ()
+            taken = [number for number in followers if self._fits(number, target, source)]
+            if not given or (not taken and may_take):
                 continue
             size_of = self._size_of
             pairs = ((abs(size_of(one) - size_of(other)), one, other) for one in given[:LOOKED_AT] for other in taken)

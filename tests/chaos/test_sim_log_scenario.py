@@ -10,6 +10,7 @@ SEEDS_WITH_A_STORY = {
     20: "batches were appended before a truncation was on disk: a power cut left some of the old ones among the new",
     22: "a segment that was released with an interval open could not be appended to again",
     29: "such a mixture of old and new batches was called damaged",
+    39: "the flush mark of a truncated log was not noted: a torn batch after it was called damaged",
 }
 
 

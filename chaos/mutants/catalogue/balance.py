@@ -4,6 +4,14 @@ from cordwood.chaos.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "cordoned-brokers-take-followers-for-leaders",
+        "cluster/balance/leaders.py",
+        "            followers = self._movable(target, is_leader=False) if may_take else ()\n",
+        "            followers = self._movable(target, is_leader=False)\n",
+        "A cordoned broker gets no replica (KIP-1066).",
+        "A broker that is to be emptied gets records to copy.",
+    ),
+    Mutant(
         "a-plan-forgets-racks",
         "cluster/balance/layout.py",
         "        if not self.has_racks:\n            return True\n",

@@ -4,6 +4,15 @@ from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 MUTANTS = (
     Mutant(
+        "truncated-logs-keep-the-low-mark",
+        "replication/truncation.py",
+        "        partition.flush_mark.note(log.flushed_end, log.epochs.latest)\n",
+        "",
+        "The flush mark of a truncated log is that of its new end (disk rule 4).",
+        "After a restart, a torn batch counts as damage: its offsets are lost.",
+        Scenario.LOGS,
+    ),
+    Mutant(
         "files-go-before-the-manifest",
         "replication/log_maintenance.py",
         "        while not is_manifest_written:\n",
@@ -81,7 +90,7 @@ MUTANTS = (
     Mutant(
         "failed-replicas-are-flushed",
         "replication/partition.py",
-        "        if not (self.is_deleted or self.is_offline):\n",
+        "        if self.error is None and not self.is_deleted:\n",
         "        if not self.is_deleted:\n",
         "What a failed replica has in memory is written nowhere.",
         "A restart continues with a state that was found to be wrong.",

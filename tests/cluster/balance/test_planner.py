@@ -89,6 +89,15 @@ def test_a_balance_breaks_no_hard_goal(cluster: ClusterLoad) -> None:
     _check_hard_goals(cluster, at_once(balance(cluster)))
 
 
+def test_a_cordoned_broker_gives_leaders_and_gets_no_replica_for_them() -> None:
+    brokers = tuple(BrokerLoad(broker, is_cordoned=broker == 5) for broker in range(1, 6))
+    replicas = ((2, 3), (5, 2), (5, 4), (5, 4), (5, 2))
+    partitions = tuple(PartitionLoad("t", number, each, each[0], MIB) for number, each in enumerate(replicas))
+    plan = at_once(balance(ClusterLoad(brokers, partitions)))
+    assert plan.moves
+    assert all(5 not in move.adding for move in plan.moves)
+
+
 @given(clusters(), st.sets(st.integers(1, 7), max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_a_drain_breaks_no_hard_goal(cluster: ClusterLoad, leaving: set[int]) -> None:
