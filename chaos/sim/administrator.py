@@ -236,8 +236,7 @@ class Administrator:
 
     async def _change_min_isr(self, dice: random.Random) -> bool:
         """Change the min ISR of TOPIC, which ends the availability bounds of the faults before."""
-        now_ns = self._client.now_ns
-        self._world.clients.history.fault(NO_BOUND, now_ns, now_ns, is_alone=False)
+        self._end_bounds()
         return await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": dice.choice(("1", "2", "3"))})
 
     async def _change_flush_policy(self, dice: random.Random) -> bool:
@@ -307,8 +306,14 @@ class Administrator:
         for move in Execution(at_once(plan_of(load)).moves, COPIES_AT_ONCE).begin():
             await self._move(move.topic, move.index, list(move.after))
 
+    def _end_bounds(self) -> None:
+        """Record in the history that the availability bounds of the faults before end here."""
+        now_ns = self._client.now_ns
+        self._world.clients.history.fault(NO_BOUND, now_ns, now_ns, is_alone=False)
+
     def _hold(self, broker: int) -> None:
-        """Kill a broker, and keep it down."""
+        """Kill a broker, and keep it down. With a broker that a fault took down it may be the majority."""
+        self._end_bounds()
         self._world.held.add(broker)
         self._world.hosts[broker].kill()
 
