@@ -19,7 +19,8 @@ from cordwood.chaos.history import AckType, Outcome
 def missing_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
     """Find rejected records without a dead letter. The operation of a case is the rejection.
 
-    A rejection after an acceptance succeeds below the start offset, and changes nothing.
+    A rejection after an acceptance succeeds below the start offset, and changes nothing. A record that DeleteRecords or
+    retention deletes before it is copied has no dead letter (promise 8).
     """
     history, shares = evidence.history, evidence.shares
     reported, letters, groups = history.acknowledgements, history.dead_letters, history.share_groups
@@ -29,7 +30,9 @@ def missing_dead_letters(evidence: Evidence) -> Iterator[Anomaly]:
     written = shares.record_of(letters.group, letters.partition, letters.offset)
     is_acceptance = (reported.type == AckType.ACCEPT) & (reported.outcome != Outcome.FAIL)
     accepted = shares.acknowledged.record[is_acceptance[shares.acknowledged.row]]
-    missing = row[is_due & ~np.isin(record, written) & ~np.isin(record, accepted)]
+    log_start = shares.record_of(reported.group, reported.partition, evidence.log_start[reported.partition])
+    is_kept = record >= log_start[row]
+    missing = row[is_due & is_kept & ~np.isin(record, written) & ~np.isin(record, accepted)]
     sentence = "A record was rejected, and is not among the dead letters"
     yield from accuse("missing-dead-letter", sentence, missing, lambda row: (reported.operation(row),))
 

@@ -154,6 +154,13 @@ def test_a_dead_letter_is_of_a_rejected_record_or_of_one_at_the_limit() -> None:
     assert scenario.acquired(3).dead_letter(3).kinds() == {"invented-dead-letter": 1}
 
 
+def test_a_record_that_is_deleted_before_it_is_copied_has_no_dead_letter() -> None:
+    scenario = HistoryScenario().share_group(has_dead_letters=True).acknowledged("abc").acquired(0, 3)
+    scenario.share(REJECT, 0).deleted(1).watermark(3, log_start=1)
+    assert scenario.kinds() == {}
+    assert scenario.share(REJECT, 1).kinds() == {"missing-dead-letter": 1}
+
+
 def test_a_group_without_dead_letters_has_none_to_miss(scenario: HistoryScenario) -> None:
     assert scenario.acquired(0).share(REJECT, 0).kinds() == {}
 
