@@ -121,11 +121,6 @@ class SharePartitions:
             if group_id in (None, led.key.group_id):
                 yield _view(led)
 
-    def is_open(self, key: SharePartitionKey) -> bool:
-        """Return whether the state of a share partition is in memory."""
-        led = self._led.get(key)
-        return led is not None and led.is_current
-
     async def open(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
         """Return a share partition; its state is read first, if it is not in memory.
 

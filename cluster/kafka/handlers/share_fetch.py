@@ -31,7 +31,7 @@ from cordwood.cluster.kafka.share_lookup import (
     leader_of,
     member_of,
     not_answered,
-    partition_of,
+    open_partition,
     stored,
 )
 from cordwood.cluster.kafka.share_states import NO_ID
@@ -39,7 +39,6 @@ from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.share.led import LedSharePartition
 from cordwood.cluster.share.share_partitions import SharePartitions
 from cordwood.cluster.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, PartitionId, ShareSession
-from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.cluster.tiering.reads import WantedRange
 from cordwood.replication.partition import Partition
 from cordwood.storage.errors import DamagedLog, NotInMemory
@@ -219,47 +218,28 @@ class ShareFetch:
 
     async def _attempt(self, member: MemberKey, wanted: Iterable[PartitionId], *, is_last_chance: bool) -> None:
         """Acquire from each partition until the limits are reached, and watch the partitions."""
-        if not is_last_chance and self._request.min_bytes > 1 and not await self._has_min_bytes(member, wanted):
-            return
+        opened: list[LedSharePartition] = []
         async for place in self._call.turns.each(wanted):
-            led = await self._open(member, place)
-            if led is None:
+            try:
+                led = await open_partition(member.group_id, place, self._call)
+            except (Refused, *EXPECTED) as error:
+                self._fail(place, not_answered(error))
                 continue
+            opened.append(led)
+            self._wait.watch(led)
+        if not is_last_chance and self._request.min_bytes > 1:
+            sizes = [await self._size(led) async for led in self._call.turns.each(opened)]
+            if sum(sizes) < min(self._request.min_bytes, self._bytes_left):
+                return
+        async for led in self._call.turns.each(opened):
+            if self._records_left <= 0 or self._bytes_left <= 0:
+                break
             try:
                 await self._acquire(member, led)
             except (Refused, *EXPECTED) as error:
-                self._fail(place, not_answered(error))
+                self._fail(_place(led), not_answered(error))
                 if isinstance(error, DamagedLog):
                     led.partition.report_damage(error)
-
-    async def _has_min_bytes(self, member: MemberKey, wanted: Iterable[PartitionId]) -> bool:
-        """Return whether as many bytes may be acquired as the request asks for."""
-        size = 0
-        async for place in self._call.turns.each(wanted):
-            led = await self._open(member, place)
-            size += 0 if led is None else await self._size(led)
-        return size >= min(int(self._request.min_bytes), self._bytes_left)
-
-    async def _open(self, member: MemberKey, place: PartitionId) -> LedSharePartition | None:
-        """Watch a partition and return it; None if it fails, if the limits are reached, or if records would wait.
-
-        Acquired records do not wait until the state of another partition is read from its coordinator: the next request
-        of the session begins with another partition.
-        """
-        if place in self._rows and self._rows[place].code:
-            return None
-        try:
-            key, partition = SharePartitionKey(member.group_id, *place), partition_of(place, self._call)
-            if self._records_left <= 0 or self._bytes_left <= 0:
-                return None
-            if self._records_left < self._request.max_records and not self._share.is_open(key):
-                return None
-            led = await self._share.open(key, partition)
-        except (Refused, *EXPECTED) as error:
-            self._fail(place, not_answered(error))
-            return None
-        self._wait.watch(led)
-        return led
 
     async def _acquire(self, member: MemberKey, led: LedSharePartition) -> None:
         """Acquire records of one partition. Raises Refused, and one of EXPECTED."""

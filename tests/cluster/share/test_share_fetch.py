@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from closed_broker import ALICE
@@ -272,38 +271,6 @@ def test_partitions_enter_and_leave_a_session() -> None:
         await group.produce("on 0")
         forgotten = (ForgottenTopic(topic_id=group.topic_id, partitions=(0,)),)
         assert (await worker.ask(partitions=(), forgotten_topics_data=forgotten)).responses == ()
-
-    with_members(story)
-
-
-def test_records_do_not_wait_until_the_state_of_another_partition_is_read() -> None:
-    async def story(group: ShareFixture) -> None:
-        async def partitions_with_records(**fields: Any) -> set[int]:
-            answer = await worker.ask(**fields)
-            rows = [row for topic in answer.responses for row in topic.partitions]
-            assert {row.error_code for row in rows} <= {E.none}
-            return {row.partition_index for row in rows if row.acquired_records}
-
-        await group.produce("on 0")
-        await group.produce("on 1", partition=1)
-        worker = group.member()
-        first = await partitions_with_records(partitions=(0, 1))
-        assert len(first) == 1, "the state of one is read"
-        assert await partitions_with_records(partitions=()) == {0, 1} - first
-        await group.produce("on 0")
-        await group.produce("on 1", partition=1)
-        assert await partitions_with_records(partitions=()) == {0, 1}, "both states are in memory"
-
-    with_members(story)
-
-
-def test_minimum_bytes_are_counted_over_partitions_that_are_new_to_the_group() -> None:
-    async def story(group: ShareFixture) -> None:
-        await group.produce("on 0")
-        await group.produce("on 1", partition=1)
-        answer = await group.member().ask(partitions=(0, 1), min_bytes=100, wait_s=1)
-        rows = [row for topic in answer.responses for row in topic.partitions]
-        assert sum(bool(row.acquired_records) for row in rows) == 2
 
     with_members(story)
 
