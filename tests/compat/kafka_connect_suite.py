@@ -5,15 +5,13 @@ offsets and states in compacted topics, has a group protocol of its own, and fen
 """
 
 import json
-import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from brokers import QUIET, Brokers
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from brokers import Brokers
+from java_application import DONE_S, JavaApplication
 from java_tools import JavaTools
 from kafka_tools_suite import KafkaTools, Scenario
 
@@ -21,54 +19,45 @@ from cordwood.chaos.live.process import free_port, wait_for
 
 LINES = 2_000
 """Lines are of each part of the file."""
-COPIED_S, STARTED_S, STOP_S, REQUEST_S = 120.0, 90.0, 30.0, 20.0
+STARTED_S, REQUEST_S = 90.0, 20.0
 WORKER = "org.apache.kafka.connect.cli.ConnectDistributed"
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
-class ConnectCluster:
+class ConnectCluster(JavaApplication):
     """Two workers with three connectors: `lines` reads a file, `mirror` copies its topic, `copy` writes the copy."""
 
     def __init__(self, tools: JavaTools, brokers: Brokers, place: Path) -> None:
+        super().__init__(brokers, place)
         self.name = f"{place.name}-{tools.version}"
         self.topic, self.mirrored = f"{self.name}-lines", f"source.{self.name}-lines"
-        self._tools, self._brokers, self._place = tools, brokers, place
+        self._tools = tools
         self._source, self._sink = place / "source.txt", place / "sink.txt"
         self._ports: dict[str, int] = {}
-        self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._written = 0
 
-    def write(self) -> None:
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            self.create_connectors()
+        except BaseException:
+            # Then the block does not begin, and nothing else ends the workers.
+            self.stop()
+            raise
+        return self
+
+    def command(self, name: str) -> Sequence[str]:
+        port = self._ports.setdefault(name, free_port())
+        properties = self._place / f"{name}.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings(port).items()))
+        return ["java", "-Xmx384m", "-cp", f"{self._tools.jars}/*", WORKER, str(properties)]
+
+    def feed(self) -> None:
         """Append the next LINES lines to the file."""
         with self._source.open("a") as file:
             file.writelines(f"{number}\n" for number in range(self._written, self._written + LINES))
         self._written += LINES
-
-    def start(self, name: str) -> None:
-        """Start a worker."""
-        port = self._ports.setdefault(name, free_port())
-        properties = self._place / f"{name}.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings(port).items()))
-        command = ["java", "-Xmx384m", "-cp", f"{self._tools.jars}/*", WORKER, str(properties)]
-        with (self._place / f"{name}.log").open("ab") as log:
-            self._workers[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def kill(self, name: str) -> None:
-        worker = self._workers[name]
-        assert worker.poll() is None, f"worker {name} ended with {worker.returncode} before"
-        worker.kill()
-        worker.wait()
-
-    def stop(self) -> None:
-        for worker in self._workers.values():
-            worker.terminate()
-        for worker in self._workers.values():
-            try:
-                worker.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
 
     def create_connectors(self) -> None:
         """Create the connectors once the workers serve, and wait until all tasks run."""
@@ -85,9 +74,9 @@ class ConnectCluster:
         """Wait until the lines are in both topics, each once and in order, and in the file of the sink."""
         expected = [str(number) for number in range(self._written)]
         for topic in (self.topic, self.mirrored):
-            read = self._read(topic)
+            read = [value.decode() for _, value in self.committed(topic, 1, self._written)]
             assert read == expected, f"{topic}: {len(read)} lines, {_first_difference(read, expected)}"
-        has_all = wait_for(lambda: set(self._sink.read_text().splitlines()) >= set(expected), COPIED_S)
+        has_all = wait_for(lambda: set(self._sink.read_text().splitlines()) >= set(expected), DONE_S)
         assert has_all, "the file of the sink lacks lines"
 
     def _settings(self, port: int) -> dict[str, object]:
@@ -170,64 +159,22 @@ class ConnectCluster:
                 continue
         return None
 
-    def _read(self, topic: str) -> list[str]:
-        """Read a topic of one partition until it has all lines."""
-        settings = {**QUIET, "bootstrap.servers": self._brokers.bootstrap, "isolation.level": "read_committed"}
-        reader = Consumer({**settings, "group.id": f"reader of {topic}", "enable.auto.commit": False})
-        reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        values: list[str] = []
-
-        def has_read() -> bool:
-            messages = [each for each in reader.consume(1_000, timeout=0.5) if each.error() is None]
-            values.extend(value.decode() for each in messages if isinstance(value := each.value(), bytes))
-            return len(values) >= self._written
-
-        try:
-            wait_for(has_read, COPIED_S)
-        finally:
-            reader.close()
-        return values
-
 
 def _first_difference(read: list[str], expected: list[str]) -> str:
     differences = (f"{one} for {other}" for one, other in zip(read, expected, strict=False) if one != other)
     return next(differences, "all of these in order")
 
 
-@contextmanager
-def _running(tools: JavaTools, brokers: Brokers, place: Path) -> Iterator[ConnectCluster]:
-    cluster = ConnectCluster(tools, brokers, place)
-    cluster.write()
-    cluster.start("a")
-    cluster.start("b")
-    try:
-        cluster.create_connectors()
-        yield cluster
-    finally:
-        cluster.stop()
-
-
 def workers_are_killed(tools: JavaTools, brokers: Brokers, place: Path) -> None:
-    """Kill each of two workers and start it again, with lines to copy meanwhile."""
-    with _running(tools, brokers, place) as cluster:
-        cluster.await_all()
-        for name in ("a", "b"):
-            cluster.write()
-            cluster.kill(name)
-            cluster.start(name)
-            cluster.write()
-            cluster.await_all()
+    """Kill each of two workers, with lines to copy meanwhile."""
+    with ConnectCluster(tools, brokers, place) as cluster:
+        cluster.survives_kills()
 
 
 def brokers_are_killed(tools: JavaTools, brokers: Brokers, place: Path) -> None:
-    """Kill and start each broker in turn, with lines to copy meanwhile."""
-    with _running(tools, brokers, place) as cluster:
-        cluster.await_all()
-        for at in range(brokers.count):
-            cluster.write()
-            brokers.kill_and_restart(at)
-            cluster.write()
-            cluster.await_all()
+    """Kill each broker, with lines to copy meanwhile."""
+    with ConnectCluster(tools, brokers, place) as cluster:
+        cluster.survives_kills_of_brokers()
 
 
 class KafkaConnect(KafkaTools):
