@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "upgrades-give-partitions-twice",
         "cluster/groups/consumer/conversion.py",
-        "        if own := indexes - known:\n",
-        "        if own := indexes:\n",
+        "    assigned = yield from not_taken(before, taken)\n",
+        "    assigned = before\n",
         "Of two classic members with one partition the first keeps it in a consumer group.",
         TWICE,
         Scenario.CONSUMER_GROUPS,

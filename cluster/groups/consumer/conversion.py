@@ -18,7 +18,7 @@ from cordwood.cluster.groups.consumer.embedded import (
     version_of,
 )
 from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember
-from cordwood.cluster.groups.consumer.reconciliation import all_in
+from cordwood.cluster.groups.consumer.reconciliation import all_in, not_taken
 from cordwood.cluster.groups.context import TopicMap
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.cluster.groups.members import Member
@@ -106,15 +106,8 @@ def _of_classic(
     topics: TopicMap,
     taken: dict[UUID, set[int]],
 ) -> Steps[ConsumerMember]:
-    assigned = {}
     before = yield from ids_of_names((yield from read_assignment(member.assignment)), topics)
-    for portion in portions(before.items()):
-        for topic_id, indexes in portion:
-            known = taken.setdefault(topic_id, set())
-            if own := indexes - known:
-                assigned[topic_id] = own
-                known |= own
-        yield
+    assigned = yield from not_taken(before, taken)
     return ConsumerMember(
         id=member.id,
         instance_id=member.instance_id,

@@ -19,11 +19,11 @@ from cordwood.cluster.groups.consumer.formats import (
 )
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
 from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
-from cordwood.cluster.groups.consumer.reconciliation import kept_epochs, united
+from cordwood.cluster.groups.consumer.reconciliation import kept_epochs, not_taken, united
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.group_loader import GroupLoader
 from cordwood.cluster.groups.target_assignment import Partitions, decode_target, decode_target_epoch
-from cordwood.storage.steps import Steps, portions
+from cordwood.storage.steps import Steps
 
 _STATES = frozenset(MemberState)
 _NO_EPOCH = GroupEpoch(0, 0)
@@ -97,8 +97,8 @@ def _restored(group_id: str, found: _Found, context: GroupContext) -> Steps[Cons
 
 def _placed(member: ConsumerMember, place: CurrentAssignment, taken: dict[UUID, set[int]]) -> Steps[ConsumerMember]:
     """Return the member with its epochs and partitions. One that another member has too is left to that one."""
-    assigned = yield from _not_taken(place.assigned, taken)
-    revoking = yield from _not_taken(place.revoking, taken)
+    assigned = yield from not_taken(place.assigned, taken)
+    revoking = yield from not_taken(place.revoking, taken)
     epochs = yield from kept_epochs(place.assignment_epochs, (yield from united(assigned, revoking)))
     return replace(
         member,
@@ -109,15 +109,3 @@ def _placed(member: ConsumerMember, place: CurrentAssignment, taken: dict[UUID, 
         revoking=revoking,
         assignment_epochs=epochs,
     )
-
-
-def _not_taken(partitions: Partitions, taken: dict[UUID, set[int]]) -> Steps[Partitions]:
-    own = {}
-    for portion in portions(partitions.items()):
-        for topic_id, indexes in portion:
-            known = taken.setdefault(topic_id, set())
-            if free := indexes - known:
-                own[topic_id] = free
-                known |= free
-        yield
-    return own

@@ -53,6 +53,19 @@ def united(one: Partitions, other: Partitions) -> Steps[Partitions]:
     return both
 
 
+def not_taken(partitions: Partitions, taken: dict[UUID, set[int]]) -> Steps[Partitions]:
+    """Return the partitions that no other member has taken, and add them to those that are taken."""
+    own = {}
+    for portion in portions(partitions.items()):
+        for topic_id, indexes in portion:
+            known = taken.setdefault(topic_id, set())
+            if free := indexes - known:
+                own[topic_id] = free
+                known |= free
+        yield
+    return own
+
+
 def all_in(partitions: Partitions, epoch: int) -> Steps[AssignmentEpochs]:
     """Return the assignment epochs of partitions that were all assigned in one epoch."""
     epochs = {}
