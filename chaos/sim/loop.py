@@ -254,6 +254,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return True
 
     def _failed(self, step: SimulatedHandle, error: BaseException) -> None:
+        """Report an exception of any class, as asyncio's handles do. Raises the error that ends the whole process."""
         if isinstance(error, SystemExit | KeyboardInterrupt):
             raise error
         message = f"exception in callback {getattr(step.callback, '__qualname__', step.callback)}"

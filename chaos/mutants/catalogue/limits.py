@@ -157,7 +157,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "recovered-partitions-are-not-told",
+        "recovered-partitions-are-not-reported",
         "cluster/kafka/handlers/fetch.py",
         "        known.high_watermark, known.log_start = row.high_watermark, NOTHING if row.code else row.log_start\n",
         (

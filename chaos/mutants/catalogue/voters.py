@@ -143,7 +143,7 @@ MUTANTS = (
         Scenario.QUORUM,
     ),
     Mutant(
-        "old-barriers-outlive-a-term",
+        "old-barriers-hold-in-a-later-term",
         "cluster/metadata/raft/node.py",
         "        self._barriers.clear()\n",
         "",

@@ -81,7 +81,7 @@ def test_a_refusal_is_an_outcome() -> None:
 
 
 def test_an_unknown_outcome_is_found_out_before_anything_is_rolled_back() -> None:
-    assert Story(QuorumFailed("nobody knows"), QuorumFailed("still not"), None).reported() == ["proposed"] * 3 + [
+    assert Story(QuorumFailed("of unknown cause"), QuorumFailed("still not"), None).reported() == ["proposed"] * 3 + [
         "settled"
     ]
 

@@ -140,7 +140,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 def test_an_answer_that_fails_is_logged_and_explained() -> None:
     def broken() -> str:
-        raise RuntimeError("nobody knows")
+        raise RuntimeError("of unknown cause")
 
     async def story() -> None:
         broker = HttpStory()
@@ -153,7 +153,7 @@ def test_an_answer_that_fails_is_logged_and_explained() -> None:
                 "The broker failed to answer the request: see its log.",
             )
             (line,) = reported
-            assert (line["event"], str(line["exc_info"])) == ("http.failed", "nobody knows")
+            assert (line["event"], str(line["exc_info"])) == ("http.failed", "of unknown cause")
             assert line["request"] == answer.headers["X-Request-ID"]
 
     run(story())

@@ -1,15 +1,13 @@
 """Decisions by ACLs, against a literal model of Kafka's StandardAuthorizer, and the traps of others by name."""
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from ipaddress import ip_address, ip_network
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from line_counter import lines
 
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.image import Image
@@ -337,7 +335,7 @@ def test_the_number_of_acls_does_not_slow_a_decision() -> None:
             *(acl(Op.READ, "p", pattern=Pattern.PREFIXED, host=f"10.0.{number % 256}.0/24") for number in range(count)),
         )
         return sum(
-            _lines(partial(made.may, Identity(Principal("User", "77"), "10.0.0.1"), Op.READ, On.TOPIC, name))
+            lines_of_permission(made, Identity(Principal("User", "77"), "10.0.0.1"), name)
             for name in ("topic-77", "p00077", "shared")
         )
 
@@ -350,7 +348,7 @@ def test_a_removed_prefix_slows_no_decision() -> None:
     prefixes = {UUID(int=length): acl(Op.READ, "x" * length, pattern=Pattern.PREFIXED) for length in range(1, 80)}
 
     def steps(made: AclAuthorizer) -> int:
-        return _lines(partial(made.may, ALICE, Op.READ, On.TOPIC, "x" * 100))
+        return lines_of_permission(made, ALICE, "x" * 100)
 
     image = Image(cluster_id="c", acls={UUID(int=0): allow})
     made = authorizer(allow)
@@ -362,19 +360,10 @@ def test_a_removed_prefix_slows_no_decision() -> None:
     assert steps(made) == fewest
 
 
-def _lines(decide: Callable[[], bool]) -> int:
-    """Return the number of Python lines that a decision runs."""
-    count = 0
+def lines_of_permission(made: AclAuthorizer, who: Identity, topic: str) -> int:
+    """Return the number of Python lines of a decision that permits."""
 
-    def trace(_frame: object, event: str, _argument: object) -> object:
-        nonlocal count
-        count += event == "line"
-        return trace
+    def decide() -> None:
+        assert made.may(who, Op.READ, On.TOPIC, topic)
 
-    before = sys.gettrace()
-    sys.settrace(trace)  # type: ignore[arg-type]
-    try:
-        assert decide()
-    finally:
-        sys.settrace(before)
-    return count
+    return lines(decide)

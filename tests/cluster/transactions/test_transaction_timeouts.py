@@ -57,17 +57,22 @@ async def test_a_clock_that_goes_back_does_not_prolong_a_transaction() -> None:
     assert asyncio.get_running_loop().time() - began < 63
 
 
-@reported
-async def test_the_timeout_leaves_a_transition_alone_that_is_being_written() -> None:
-    transactions = TransactionsFixture()
-    await transactions.init()
-    await transactions.add(ONE)
+async def commit_slowly(transactions: TransactionsFixture) -> None:
+    """Commit a transaction whose transition is being written until long after its timeout."""
     transactions.topic.hold()
     end = asyncio.ensure_future(transactions.end("commit"))
     await asyncio.sleep(200)
     transactions.topic.release()
     await end
     await transactions.until_state(S.COMPLETE_COMMIT)
+
+
+@reported
+async def test_the_timeout_leaves_a_transition_alone_that_is_being_written() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE)
+    await commit_slowly(transactions)
     assert transactions.markers() == [(ONE, "commit", 0)]
 
 
@@ -80,12 +85,7 @@ async def test_those_that_time_out_beside_a_transition_that_is_being_written_end
         await transactions.add(ONE, transactional_id=name)
     await asyncio.sleep(59)
     # One that ends while the sweep is on its way.
-    transactions.topic.hold()
-    end = asyncio.ensure_future(transactions.end("commit"))
-    await asyncio.sleep(200)
-    transactions.topic.release()
-    await end
-    await transactions.until_state(S.COMPLETE_COMMIT)
+    await commit_slowly(transactions)
     await transactions.until(lambda: all(transactions.state(name) is S.COMPLETE_ABORT for name in beside))
 
 

@@ -1,11 +1,10 @@
 """Deliveries to HTTP clients: a receipt counts for one delivery, until its lock ends."""
 
-import sys
-from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
 import pytest
+from line_counter import lines
 
 from cordwood.cluster.http.queues.deliveries import (
     DONE_MAX,
@@ -127,21 +126,3 @@ def test_very_many_deliveries_are_removed_in_steps_and_count_no_more_at_once(end
     assert steps >= count / SWEPT_AT_ONCE
     assert most < 100 * SWEPT_AT_ONCE
     assert len(deliveries._locks) == len(deliveries) == 0
-
-
-def lines(act: Callable[[], object]) -> int:
-    """Return the number of Python lines that a call runs."""
-    count = 0
-
-    def trace(_frame: object, event: str, _argument: object) -> object:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)  # type: ignore[arg-type]
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return count
