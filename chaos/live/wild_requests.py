@@ -17,7 +17,7 @@ from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
 from cordwood.client.codec import LENGTH_BYTES, encode_request
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import KAFKA_APIS
 from cordwood.cluster.kafka.schema import is_nullable, members
 from cordwood.storage import records
 
@@ -67,7 +67,7 @@ def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:
 
 def served_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
     """Return `of_each` requests of every version that our broker serves."""
-    served = {(int(handler.key), version) for handler in HANDLERS for version in handler.versions}
+    served = {(int(key), version) for key in KAFKA_APIS for version in key.versions}
     writable = [api for api in api_versions(known_apis()) if api in served]
     return [wild_request(rng, *api) for api in writable for _ in range(of_each)]
 

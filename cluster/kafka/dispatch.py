@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from cordwood.cluster.kafka import registry
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -25,7 +26,6 @@ from cordwood.cluster.kafka.connection import SASL_APIS, Connection
 from cordwood.cluster.kafka.handlers import api_versions
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
-from cordwood.cluster.kafka.registry import HANDLERS, OWN_HANDLERS, Handler, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, Measured, RequestMeasures
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.security.authorizer import acts_as_broker
@@ -44,7 +44,6 @@ class Api:
     """One API, as declared by its handler module."""
 
     key: ApiKey
-    versions: range
     handle: Callable[[Any, Call], Awaitable[Any]]
     upgrade_request: Callable[[Any, int], Any] | None
     downgrade_response: Callable[[Any, int], Any] | None
@@ -53,12 +52,12 @@ class Api:
     @classmethod
     def of(cls, module: ModuleType) -> "Api":
         upgrade, downgrade = getattr(module, "upgrade_request", None), getattr(module, "downgrade_response", None)
-        return cls(module.KEY, module.VERSIONS, module.handle, upgrade, downgrade, items_max_of(module))
+        return cls(module.KEY, module.handle, upgrade, downgrade, registry.items_max_of(module))
 
     def decoding(self, head: RequestHead, frame: memoryview) -> Steps[Any]:
         """Decode a request and upgrade it to the newest version. Raises Malformed."""
         request = yield from decoding(self.key, head.version, frame, head.body, self.items_max)
-        newest = self.versions[-1]
+        newest = self.key.versions[-1]
         if head.version == newest:
             return request
         if self.upgrade_request is not None:
@@ -67,7 +66,7 @@ class Api:
 
     def encoding(self, head: RequestHead, response: Any, answer: Answer) -> Steps[list[bytes]]:
         """Encode a response in the request's version, as chunks of a frame. Raises AnswerTooLarge."""
-        if self.downgrade_response is not None and head.version != self.versions[-1]:
+        if self.downgrade_response is not None and head.version != self.key.versions[-1]:
             response = self.downgrade_response(response, head.version)
         return encoding(self.key, head.version, head.correlation_id, response, answer)
 
@@ -100,9 +99,8 @@ class Dispatcher:
         self._services, self._follower_connections, self._measures = services, follower_connections, measures
         self._throttle = services.throttle
         self._fast_path = fast_path
-        served = [handler for handler in (*HANDLERS, *OWN_HANDLERS) if handler.key not in fast_path]
-        self._handlers: dict[int, Handler] = {handler.key: handler for handler in served}
-        self._apis: dict[int, Api] = {handler.key: Api.of(handler.load()) for handler in served if handler.is_loaded}
+        self._served: dict[int, ApiKey] = {key: key for key in ApiKey if key not in fast_path}
+        self._apis = {key: Api.of(registry.load(key)) for key in self._served.values() if registry.is_loaded(key)}
         """Those that are imported; `_load` adds the others."""
         self._tasks = Tasks()
 
@@ -160,11 +158,11 @@ class Dispatcher:
         connection.close(f"a malformed request{_origin(head)}: {malformed}")
 
     def _dispatch(self, head: RequestHead, frame: memoryview, connection: Connection, slot: Slot) -> None:
-        handler = self._handlers.get(head.api_key)
-        if head.api_key == ApiKey.API_VERSIONS and head.version not in api_versions.VERSIONS:
+        key = self._served.get(head.api_key)
+        if head.api_key == ApiKey.API_VERSIONS and head.version not in api_versions.KEY.versions:
             slot.fill([api_versions.unsupported(head.correlation_id, self._services.served_apis)])
             return
-        if handler is None or head.version not in handler.versions:
+        if key is None or head.version not in key.versions:
             raise Malformed(f"API {head.api_key} in version {head.version}, which is not supported")
         if connection.authenticator is not None and head.api_key in SASL_APIS:
             connection.authenticator.handle(head, frame, slot)
@@ -183,12 +181,12 @@ class Dispatcher:
             connection.identity,
             connection.software,
         )
-        self._start(partial(self._answer, handler, head, connection.keep(frame), call, slot), head, connection)
+        self._start(partial(self._answer, key, head, connection.keep(frame), call, slot), head, connection)
 
-    async def _answer(self, handler: Handler, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
+    async def _answer(self, key: ApiKey, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
         turns = self._services.turns
         try:
-            api = self._apis.get(handler.key) or await self._load(handler)
+            api = self._apis.get(key) or await self._load(key)
             request = await turns.run(api.decoding(head, frame))
             if head.api_key == ApiKey.API_VERSIONS and request.client_software_name:
                 slot.connection.software = request.client_software_name, request.client_software_version
@@ -206,9 +204,9 @@ class Dispatcher:
             # The request may refer to the frame until it is answered (`LazyItems`).
             slot.connection.thaw(shrinks=True)
 
-    async def _load(self, handler: Handler) -> Api:
+    async def _load(self, key: ApiKey) -> Api:
         """Import a handler at the first request of its API, in a thread: it would hold the event loop."""
-        api = self._apis[handler.key] = Api.of(await self._services.run_blocking(handler.load))
+        api = self._apis[key] = Api.of(await self._services.run_blocking(partial(registry.load, key)))
         return api
 
     def _start(self, work: Work, head: RequestHead, connection: Connection) -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 import kio.schema
 import pages
 
-from cordwood.cluster.kafka.registry import HANDLERS, items_max_of, served_apis
+from cordwood.cluster.kafka.registry import KAFKA_APIS, items_max_of, load, served_apis
 
 NOT_SERVED: Mapping[str, tuple[str, ...]] = {
     ("Streams groups (KIP-1071) are not supported."): (
@@ -94,7 +94,7 @@ def kafka_apis() -> dict[str, tuple[int, int]]:
 
 
 def served_names() -> set[str]:
-    return {_name(handler.load()) for handler in HANDLERS}
+    return {_name(load(key)) for key in KAFKA_APIS}
 
 
 def _request_name(package: str, version: int) -> str | None:
@@ -110,7 +110,7 @@ def _request_name(package: str, version: int) -> str | None:
 def _lines() -> Iterator[str]:
     yield "# Kafka compatibility"
     yield ""
-    yield pages.heading_note("cluster/kafka/registry.py and the handlers")
+    yield pages.heading_note("cluster/kafka/api_keys.py and the handlers")
     yield _INTRODUCTION.rstrip()
     yield _GENERAL
     yield "## Supported APIs"
@@ -128,10 +128,10 @@ def _lines() -> Iterator[str]:
 
 def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
     advertised = {api.key: api.oldest for api in served_apis()}
-    for module in (handler.load() for handler in sorted(HANDLERS, key=lambda handler: int(handler.key))):
+    for module in map(load, sorted(KAFKA_APIS)):
         purpose, *differences = (inspect.getdoc(module) or "").split("\n\n")
         name, what = _name(module), purpose.partition(": ")[2]
-        oldest, newest = module.VERSIONS[0], module.VERSIONS[-1]
+        oldest, newest = module.KEY.versions[0], module.KEY.versions[-1]
         if advertised[module.KEY] < oldest:
             old = _span(advertised[module.KEY], oldest - 1)
             differences.append(f"Versions {old} are advertised, because librdkafka checks for them, but refused.")

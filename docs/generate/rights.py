@@ -6,7 +6,8 @@ from types import ModuleType
 
 import pages
 
-from cordwood.cluster.kafka.registry import HANDLERS, OWN_HANDLERS
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.registry import load
 from cordwood.cluster.kafka.rights import Right
 
 _INTRODUCTION = """\
@@ -38,11 +39,7 @@ enforced: so a cluster gets its ACLs before it is closed. Kafka without an autho
 
 def page() -> str:
     """The whole page, as Markdown."""
-    rows = (
-        row
-        for handler in sorted((*HANDLERS, *OWN_HANDLERS), key=lambda handler: int(handler.key))
-        for row in _rows(handler.load())
-    )
+    rows = (row for key in sorted(ApiKey) for row in _rows(load(key)))
     table = pages.table(("API", "Right", "When"), rows)
     note = pages.heading_note("the handlers in cluster/kafka/handlers")
     return "\n".join(("# Required rights\n", note, _INTRODUCTION, *table, ""))

@@ -25,14 +25,14 @@ from cordwood.chaos.live.flood.verdict import GROWTH_MB_MAX, WAIT_S_MAX, FloodVe
 from cordwood.chaos.live.flood.waits import MachineTime, Wait, stalls
 from cordwood.chaos.live.flood.watch import BrokerWatch
 from cordwood.chaos.live.valid_flood import flooded
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import KAFKA_APIS
 
 PLANTED_STALL_S = 2.5
 PLANTED_MB = 200
 FLOOD_S, SHORT_FLOOD_S = 120.0, 10.0
 BLAMED_S_MAX = 5.0
 """Ten times the bound of a flood on a machine of its own: other tests share this machine."""
-EVERY_API = {int(handler.key) for handler in HANDLERS}
+EVERY_API = {int(key) for key in KAFKA_APIS}
 
 
 def test_the_same_seed_draws_the_same_request() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cordwood.cluster.config.settings import SETTINGS
 from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import KAFKA_APIS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -70,7 +70,7 @@ def test_every_api_of_kafka_is_served_or_said_not_to_be(monkeypatch: pytest.Monk
     kafka = compatibility.kafka_apis()
     served = compatibility.served_names()
     not_served = {name for names in compatibility.NOT_SERVED.values() for name in names}
-    assert len(served) == len(HANDLERS)
+    assert len(served) == len(KAFKA_APIS)
     assert served | not_served | compatibility.BETWEEN_BROKERS == kafka.keys()
     assert not served & not_served
     assert not (served | not_served) & compatibility.BETWEEN_BROKERS

@@ -14,7 +14,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from cordwood.chaos.sim.plan import TOPIC
-from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
+from cordwood.cluster.kafka.registry import KAFKA_APIS, items_max_of, load
 from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
 from cordwood.storage.records import Record, encode
 
@@ -106,13 +106,13 @@ def large_requests(items: int) -> list[LargeRequest]:
     """Return requests for every served API in its oldest and newest version, with fewer items if its limit is lower."""
     return [
         LargeRequest(api, version, array, min(items, items_max), is_same, is_empty)
-        for api in (handler.load() for handler in HANDLERS)
-        for version in dict.fromkeys((api.VERSIONS[0], api.VERSIONS[-1]))
+        for api in map(load, KAFKA_APIS)
+        for version in dict.fromkeys((api.KEY.versions[0], api.KEY.versions[-1]))
         for arrays in [list(arrays_of(load_request_schema(api.KEY, version)))]
         for array in arrays
         for within in [sum(path.startswith(f"{array}/") for path in arrays)]
         # Each item of the array contains its nested arrays with one item each; the other arrays have one item each too.
         for items_max in [(items_max_of(api) - len(arrays)) // (1 + within)]
-        for may_be_empty in [within and version == api.VERSIONS[-1]]
+        for may_be_empty in [within and version == api.KEY.versions[-1]]
         for is_same, is_empty in ((True, False), (False, False), (True, True))[: 3 if may_be_empty else 2]
     ]

@@ -13,7 +13,7 @@ from cordwood.storage.batch import TRANSACTIONAL
 from cordwood.storage.records import Record, encode
 
 ALL, LEADER_ONLY, NONE = -1, 1, 0
-NEWEST = handler.VERSIONS[-1]
+NEWEST = handler.KEY.versions[-1]
 TIMEOUT_MS = 30_000
 
 

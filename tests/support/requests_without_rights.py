@@ -14,7 +14,7 @@ from request_of_each_api import (
 )
 
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import KAFKA_APIS, load
 from cordwood.cluster.kafka.rights import (
     ALTER,
     ALTER_CONFIGS,
@@ -34,7 +34,7 @@ from cordwood.cluster.kafka.rights import (
 )
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
 
-MODULES = {handler.key: handler.load() for handler in HANDLERS}
+MODULES = {key: load(key) for key in KAFKA_APIS}
 
 
 def codes_in(message: Any) -> Iterator[ErrorCode]:

@@ -13,7 +13,7 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, Right, Rights
 from cordwood.cluster.operations.queue_receipts import Receipt
 
-KEY, VERSIONS = ApiKey.ACKNOWLEDGE_QUEUE, range(1)
+KEY = ApiKey.ACKNOWLEDGE_QUEUE
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC, "of each receipt; without it, the receipt is refused"))
 
 ITEMS_MAX = 1_000

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.transactions import code_for
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
-KEY, VERSIONS = ApiKey.ADD_OFFSETS_TO_TXN, range(5)
+KEY = ApiKey.ADD_OFFSETS_TO_TXN
 RIGHTS: Rights = (Right(WRITE, TRANSACTIONAL_ID), Right(READ, GROUP))
 
 _FIRST_WITH_FENCED = 2

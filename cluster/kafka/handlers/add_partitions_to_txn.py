@@ -29,7 +29,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.transactions import code_for, codes_of_unknown
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
-KEY, VERSIONS = ApiKey.ADD_PARTITIONS_TO_TXN, range(6)
+KEY = ApiKey.ADD_PARTITIONS_TO_TXN
 RIGHTS: Rights = (
     Right(WRITE, TRANSACTIONAL_ID, "versions 0 to 3, of clients"),
     Right(WRITE, TOPIC, "versions 0 to 3"),

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.raft_voters import check_cluster, directory_of, vote
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.metadata.commands import AddVoter, BrokerId
 
-KEY, VERSIONS = ApiKey.ADD_RAFT_VOTER, range(2)
+KEY = ApiKey.ADD_RAFT_VOTER
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 TIMEOUT_MAX_S = 60.0
 

@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.client_quotas import AlterClientQuotas, Entity, QuotaAlteration
 from cordwood.cluster.quotas.validation import InvalidQuota, checked_entity, checked_value
 
-KEY, VERSIONS = ApiKey.ALTER_CLIENT_QUOTAS, range(2)
+KEY = ApiKey.ALTER_CLIENT_QUOTAS
 RIGHTS: Rights = (Right(ALTER_CONFIGS, CLUSTER),)
 ITEMS_MAX = 5000
 """Maximum number of changes in a request: all are one command, which every broker applies in one step."""

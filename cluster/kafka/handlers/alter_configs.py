@@ -10,7 +10,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import Wanted, alter_all
 from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC, Right, Rights
 
-KEY, VERSIONS = ApiKey.ALTER_CONFIGS, range(3)
+KEY = ApiKey.ALTER_CONFIGS
 RIGHTS: Rights = (
     Right(ALTER_CONFIGS, TOPIC),
     Right(ALTER_CONFIGS, GROUP),

@@ -27,7 +27,7 @@ from cordwood.cluster.metadata.commands import ReassignPartition
 from cordwood.cluster.metadata.elections import target_of
 from cordwood.cluster.metadata.image import Image
 
-KEY, VERSIONS = ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(2)
+KEY = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 

@@ -23,7 +23,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Services
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.ALTER_REPLICA_LOG_DIRS, range(1, 3)
+KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 _events = structlog.get_logger("log_directory")

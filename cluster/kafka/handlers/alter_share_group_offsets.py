@@ -24,7 +24,7 @@ from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, Right, Rights, ref
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.types import TopicPartition
 
-KEY, VERSIONS = ApiKey.ALTER_SHARE_GROUP_OFFSETS, range(1)
+KEY = ApiKey.ALTER_SHARE_GROUP_OFFSETS
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
 ITEMS_MAX = 10_000
 """Each partition is one request to a share coordinator."""

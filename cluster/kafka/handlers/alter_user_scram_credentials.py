@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.commands import AlterScramCredentials, ScramDelet
 from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.security.sasl.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted
 
-KEY, VERSIONS = ApiKey.ALTER_USER_SCRAM_CREDENTIALS, range(1)
+KEY = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 ITEMS_MAX = 5000
 """Maximum number of changes in a request: all are one command, which every broker applies in one step."""

@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call, ServedApi
 from cordwood.cluster.kafka.features import features_in
 from cordwood.cluster.kafka.rights import Rights
 
-KEY, VERSIONS = ApiKey.API_VERSIONS, range(5)
+KEY = ApiKey.API_VERSIONS
 RIGHTS: Rights = ()
 _FIRST_WITH_LEVEL_0 = 4
 

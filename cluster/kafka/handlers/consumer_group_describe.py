@@ -29,7 +29,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights,
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.steps import at_once, distinct
 
-KEY, VERSIONS = ApiKey.CONSUMER_GROUP_DESCRIBE, range(2)
+KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "for all topics that the group reads"))
 
 _CLASSIC, _CONSUMER = 0, 1

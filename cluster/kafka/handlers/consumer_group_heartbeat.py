@@ -24,7 +24,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.CONSUMER_GROUP_HEARTBEAT, range(2)
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 RIGHTS: Rights = (
     Right(READ, GROUP),
     Right(DESCRIBE, TOPIC, "for each subscribed name; a regular expression leaves other topics out"),

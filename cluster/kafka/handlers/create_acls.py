@@ -25,7 +25,7 @@ from cordwood.cluster.security.acl_authorizer import BadHost, host_key
 from cordwood.cluster.security.authorizer import CLUSTER_NAME
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
+KEY = ApiKey.CREATE_ACLS
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 ITEMS_MAX = 5000
 """Maximum number of ACLs in a request: all new ones are one command, which every broker applies in one step."""

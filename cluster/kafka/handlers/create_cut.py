@@ -25,7 +25,7 @@ from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.proposals.topics import check_not_internal
 from cordwood.storage.types import NEVER_EXPIRES, TopicPartition
 
-KEY, VERSIONS = ApiKey.CREATE_CUT, range(1)
+KEY = ApiKey.CREATE_CUT
 RIGHTS: Rights = (Right(ALTER, TOPIC),)
 
 TRIES = 5

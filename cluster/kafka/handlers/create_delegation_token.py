@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.commands import PutDelegationToken
 from cordwood.cluster.security.delegation_tokens import end_of_period
 from cordwood.cluster.security.principal import Principal
 
-KEY, VERSIONS = ApiKey.CREATE_DELEGATION_TOKEN, range(1, 4)
+KEY = ApiKey.CREATE_DELEGATION_TOKEN
 RIGHTS: Rights = (Right(CREATE_TOKENS, USER, "for a token of another owner"),)
 ITEMS_MAX = 100
 """Maximum number of renewers."""

@@ -19,7 +19,7 @@ from cordwood.cluster.metadata.commands import CreatePartitions
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, more_partitions
 from cordwood.storage.steps import Steps
 
-KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
+KEY = ApiKey.CREATE_PARTITIONS
 RIGHTS: Rights = (Right(ALTER, TOPIC),)
 
 _FIRST_STRICT = 3

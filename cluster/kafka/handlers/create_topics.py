@@ -25,7 +25,7 @@ from cordwood.cluster.metadata.commands import Assignment, CreateTopic
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
 from cordwood.storage.steps import Steps
 
-KEY, VERSIONS = ApiKey.CREATE_TOPICS, range(2, 8)
+KEY = ApiKey.CREATE_TOPICS
 RIGHTS: Rights = (
     Right(CREATE, CLUSTER, "or CREATE on each topic"),
     Right(CREATE, TOPIC, "or CREATE on the cluster"),

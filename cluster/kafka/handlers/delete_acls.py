@@ -19,7 +19,7 @@ from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import DeleteAcls
 from cordwood.storage.steps import Steps, in_order
 
-KEY, VERSIONS = ApiKey.DELETE_ACLS, range(1, 4)
+KEY = ApiKey.DELETE_ACLS
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 ITEMS_MAX = 5000
 """Maximum number of filters in a request: each is compared with every ACL."""

@@ -10,7 +10,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DELETE, GROUP, Right, Rights
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.DELETE_GROUPS, range(3)
+KEY = ApiKey.DELETE_GROUPS
 RIGHTS: Rights = (Right(DELETE, GROUP),)
 
 

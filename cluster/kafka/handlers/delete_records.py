@@ -25,7 +25,7 @@ from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 from cordwood.storage.types import NO_OFFSET
 
-KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
+KEY = ApiKey.DELETE_RECORDS
 RIGHTS: Rights = (Right(DELETE, TOPIC),)
 
 HIGH_WATERMARK = -1

@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DELETE, GROUP, READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.DELETE_SHARE_GROUP_OFFSETS, range(1)
+KEY = ApiKey.DELETE_SHARE_GROUP_OFFSETS
 RIGHTS: Rights = (Right(DELETE, GROUP), Right(READ, TOPIC))
 ITEMS_MAX = 10_000
 """Each partition of the topics is one request to a share coordinator."""

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic, answer_all
 from cordwood.cluster.share.coordinator import Deletion
 
-KEY, VERSIONS = ApiKey.DELETE_SHARE_GROUP_STATE, range(1)
+KEY = ApiKey.DELETE_SHARE_GROUP_STATE
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 

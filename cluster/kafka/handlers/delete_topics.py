@@ -25,7 +25,7 @@ from cordwood.cluster.metadata.commands import DeleteTopic
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.proposals.topics import check_not_internal
 
-KEY, VERSIONS = ApiKey.DELETE_TOPICS, range(1, 7)
+KEY = ApiKey.DELETE_TOPICS
 RIGHTS: Rights = (
     Right(DELETE, CLUSTER, "or DELETE on each topic"),
     Right(DELETE, TOPIC, "or DELETE on the cluster"),

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.acls import Acl, ResourcePattern
 from cordwood.storage.steps import in_order
 
-KEY, VERSIONS = ApiKey.DESCRIBE_ACLS, range(1, 4)
+KEY = ApiKey.DESCRIBE_ACLS
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 

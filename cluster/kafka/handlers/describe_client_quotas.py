@@ -20,7 +20,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.client_quotas import Entity
 from cordwood.cluster.quotas.limits import CLIENT_ID, IP, USER
 
-KEY, VERSIONS = ApiKey.DESCRIBE_CLIENT_QUOTAS, range(2)
+KEY = ApiKey.DESCRIBE_CLIENT_QUOTAS
 RIGHTS: Rights = (Right(DESCRIBE_CONFIGS, CLUSTER),)
 
 EXACT, DEFAULT, ANY = 0, 1, 2

@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.client_endpoints import controller_for, reachable
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.metadata.image import Image
 
-KEY, VERSIONS = ApiKey.DESCRIBE_CLUSTER, range(3)
+KEY = ApiKey.DESCRIBE_CLUSTER
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER, "for the authorized operations, of which there are none without it"),)
 
 _BROKERS, _CONTROLLERS = 1, 2

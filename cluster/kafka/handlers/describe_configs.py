@@ -27,7 +27,7 @@ from cordwood.cluster.metadata.commands import BrokerId, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, BrokerImage
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.DESCRIBE_CONFIGS, range(1, 5)
+KEY = ApiKey.DESCRIBE_CONFIGS
 RIGHTS: Rights = (
     Right(DESCRIBE_CONFIGS, TOPIC),
     Right(DESCRIBE_CONFIGS, GROUP),

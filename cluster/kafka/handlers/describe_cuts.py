@@ -8,7 +8,7 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.cut_rows import row_of, topics_of
 from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
 
-KEY, VERSIONS = ApiKey.DESCRIBE_CUTS, range(1)
+KEY = ApiKey.DESCRIBE_CUTS
 RIGHTS: Rights = (Right(DESCRIBE, TOPIC, "a cut of which the client may not describe every topic is left out"),)
 
 

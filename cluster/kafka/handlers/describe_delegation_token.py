@@ -21,7 +21,7 @@ from cordwood.cluster.metadata.credentials import DelegationToken
 from cordwood.cluster.security.delegation_tokens import has_part_in
 from cordwood.cluster.security.principal import Principal
 
-KEY, VERSIONS = ApiKey.DESCRIBE_DELEGATION_TOKEN, range(1, 4)
+KEY = ApiKey.DESCRIBE_DELEGATION_TOKEN
 RIGHTS: Rights = (
     Right(DESCRIBE, DELEGATION_TOKEN, "or DESCRIBE_TOKENS on the owner; other principals' tokens are left out"),
     Right(DESCRIBE_TOKENS, USER, "or DESCRIBE on the token"),

@@ -21,7 +21,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, Right, Rights, refusa
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.DESCRIBE_GROUPS, range(7)
+KEY = ApiKey.DESCRIBE_GROUPS
 RIGHTS: Rights = (Right(DESCRIBE, GROUP),)
 
 _FIRST_WITH_NOT_FOUND = 6

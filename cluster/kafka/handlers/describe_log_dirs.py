@@ -19,7 +19,7 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replica_moves import DirectoryMove
 
-KEY, VERSIONS = ApiKey.DESCRIBE_LOG_DIRS, range(1, 5)
+KEY = ApiKey.DESCRIBE_LOG_DIRS
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.rights import READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.producers import ProducerStateEntry
 
-KEY, VERSIONS = ApiKey.DESCRIBE_PRODUCERS, range(1)
+KEY = ApiKey.DESCRIBE_PRODUCERS
 RIGHTS: Rights = (Right(READ, TOPIC),)
 
 

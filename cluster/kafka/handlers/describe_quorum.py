@@ -31,7 +31,7 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumStatus, VoterStatus
 from cordwood.cluster.metadata.voter_changes import metadata_directory
 
-KEY, VERSIONS = ApiKey.DESCRIBE_QUORUM, range(3)
+KEY = ApiKey.DESCRIBE_QUORUM
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 METADATA_TOPIC = "__cluster_metadata"

@@ -30,7 +30,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights,
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.types import TopicPartition
 
-KEY, VERSIONS = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, range(2)
+KEY = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "left out of a list of all topics"))
 ITEMS_MAX = 10_000
 """Each partition is one request to a share coordinator, and one to the partition's leader."""

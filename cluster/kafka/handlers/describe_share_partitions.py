@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights
 
-KEY, VERSIONS = ApiKey.DESCRIBE_SHARE_PARTITIONS, range(1)
+KEY = ApiKey.DESCRIBE_SHARE_PARTITIONS
 RIGHTS: Rights = (
     Right(DESCRIBE, GROUP),
     Right(DESCRIBE, TOPIC, "partitions of other topics are left out"),

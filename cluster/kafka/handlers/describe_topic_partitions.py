@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, To
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, check_name
 from cordwood.storage.steps import Steps
 
-KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
+KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 RIGHTS: Rights = (Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"),)
 
 PARTITIONS_PER_PAGE_MAX = 2000

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, Rig
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.DESCRIBE_TRANSACTIONS, range(1)
+KEY = ApiKey.DESCRIBE_TRANSACTIONS
 RIGHTS: Rights = (
     Right(DESCRIBE, TRANSACTIONAL_ID),
     Right(DESCRIBE, TOPIC, "a transaction is described without the other topics"),

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights, refu
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.steps import distinct, in_order
 
-KEY, VERSIONS = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, range(1)
+KEY = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 

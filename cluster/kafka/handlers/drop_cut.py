@@ -11,7 +11,7 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.metadata.cuts import DropCut
 
-KEY, VERSIONS = ApiKey.DROP_CUT, range(1)
+KEY = ApiKey.DROP_CUT
 RIGHTS: Rights = (
     Right(ALTER, TOPIC, "on each topic of the cut"),
     Right(DESCRIBE, TOPIC, "without it on each topic, the cut does not exist for the client"),

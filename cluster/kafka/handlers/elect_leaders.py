@@ -19,7 +19,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import Election, ElectLeaders
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
-KEY, VERSIONS = ApiKey.ELECT_LEADERS, range(3)
+KEY = ApiKey.ELECT_LEADERS
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 AT_ONCE_MAX = 500
 """Maximum number of partitions in one command."""

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.rights import TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.transactions import code_for
 from cordwood.storage.types import ProducerIdAndEpoch
 
-KEY, VERSIONS = ApiKey.END_TXN, range(6)
+KEY = ApiKey.END_TXN
 RIGHTS: Rights = (Right(WRITE, TRANSACTIONAL_ID),)
 
 _FIRST_OF_V2 = 5

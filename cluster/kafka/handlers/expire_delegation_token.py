@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.rights import Rights
 from cordwood.cluster.kafka.token_requests import changed_expiry, milliseconds, own_token
 from cordwood.cluster.metadata.commands import RemoveDelegationTokens
 
-KEY, VERSIONS = ApiKey.EXPIRE_DELEGATION_TOKEN, range(1, 3)
+KEY = ApiKey.EXPIRE_DELEGATION_TOKEN
 RIGHTS: Rights = ()
 
 

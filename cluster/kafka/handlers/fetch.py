@@ -55,7 +55,7 @@ from cordwood.replication.tasks import Tasks, report
 from cordwood.storage.errors import DamagedLog, NotInMemory
 from cordwood.storage.steps import Steps, at_once
 
-KEY, VERSIONS = ApiKey.FETCH, range(4, 19)
+KEY = ApiKey.FETCH
 RIGHTS: Rights = (
     Right(READ, TOPIC),
     Right(CLUSTER_ACTION, CLUSTER, "in place of READ, if the request claims to be a replica's"),
@@ -108,7 +108,7 @@ class FetchHandler:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Work | None:
         """Answer a request, or begin a long poll. Return the remaining work of a large request. Raises Malformed."""
-        if head.version not in VERSIONS:
+        if head.version not in KEY.versions:
             raise Malformed(f"Fetch in version {head.version}, which is not supported")
         if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(decoded_bytes(slot.size)):
             return None

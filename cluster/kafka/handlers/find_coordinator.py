@@ -23,7 +23,7 @@ from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, SHARE_GROUP_STAT
 from cordwood.cluster.share.states import SharePartitionKey, parse_key
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(7)
+KEY = ApiKey.FIND_COORDINATOR
 RIGHTS: Rights = (
     Right(DESCRIBE, rights.GROUP, "for groups"),
     Right(DESCRIBE, TRANSACTIONAL_ID, "for transactional ids"),

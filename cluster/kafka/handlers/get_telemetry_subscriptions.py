@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.rights import Rights
 from cordwood.cluster.kafka.telemetry_client import selectors_of
 from cordwood.cluster.telemetry.client_instances import ACCEPTED_COMPRESSIONS, NO_CLIENT, WantedMetrics
 
-KEY, VERSIONS = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, range(1)
+KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
 RIGHTS: Rights = ()
 
 

@@ -8,7 +8,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import GROUP, READ, Right, Rights
 
-KEY, VERSIONS = ApiKey.HEARTBEAT, range(5)
+KEY = ApiKey.HEARTBEAT
 RIGHTS: Rights = (Right(READ, GROUP),)
 
 

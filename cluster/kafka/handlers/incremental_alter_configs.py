@@ -21,7 +21,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import Wanted, alter_all, list_of
 from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC, Right, Rights
 
-KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
+KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
 RIGHTS: Rights = (
     Right(ALTER_CONFIGS, TOPIC),
     Right(ALTER_CONFIGS, GROUP),

@@ -26,7 +26,7 @@ from cordwood.cluster.kafka.rights import (
 from cordwood.cluster.kafka.transactions import code_for
 from cordwood.storage.types import ProducerIdAndEpoch
 
-KEY, VERSIONS = ApiKey.INIT_PRODUCER_ID, range(6)
+KEY = ApiKey.INIT_PRODUCER_ID
 RIGHTS: Rights = (
     Right(WRITE, TRANSACTIONAL_ID, "for a transactional producer"),
     Right(IDEMPOTENT_WRITE, CLUSTER, "for an idempotent one, or WRITE on any topic at all"),

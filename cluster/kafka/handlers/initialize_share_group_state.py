@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic
 from cordwood.cluster.share.coordinator import Initialization
 from cordwood.cluster.share.states import SharePartitionKey
 
-KEY, VERSIONS = ApiKey.INITIALIZE_SHARE_GROUP_STATE, range(1)
+KEY = ApiKey.INITIALIZE_SHARE_GROUP_STATE
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 

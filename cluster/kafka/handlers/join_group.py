@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import GROUP, READ, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.JOIN_GROUP, range(10)
+KEY = ApiKey.JOIN_GROUP
 RIGHTS: Rights = (Right(READ, GROUP),)
 ITEMS_MAX = 100
 """Maximum number of protocols of a member: each is compared with those of all other members."""

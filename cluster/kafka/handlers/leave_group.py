@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.rights import GROUP, READ, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.LEAVE_GROUP, range(6)
+KEY = ApiKey.LEAVE_GROUP
 RIGHTS: Rights = (Right(READ, GROUP),)
 ITEMS_MAX = 2000
 """Maximum number of members in a request: the group handles all of them in one step."""
@@ -29,7 +29,7 @@ _FIRST_WITH_MANY = 3
 def upgrade_request(request: Any, version: int) -> LeaveGroupRequest:
     """Upgrade a request. Before version 3 it has one member."""
     if version >= _FIRST_WITH_MANY:
-        lifted: LeaveGroupRequest = upgrade_by_name(KEY, version, VERSIONS[-1])(request)
+        lifted: LeaveGroupRequest = upgrade_by_name(KEY, version, KEY.versions[-1])(request)
         return lifted
     return LeaveGroupRequest(group_id=request.group_id, members=(MemberIdentity(member_id=request.member_id),))
 

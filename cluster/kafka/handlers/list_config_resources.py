@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE_CONFIGS, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.LIST_CONFIG_RESOURCES, range(2)
+KEY = ApiKey.LIST_CONFIG_RESOURCES
 RIGHTS: Rights = (Right(DESCRIBE_CONFIGS, CLUSTER),)
 ITEMS_MAX = 100
 """There are fewer types than this."""

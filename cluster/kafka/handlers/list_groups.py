@@ -11,7 +11,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, GROUP, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.LIST_GROUPS, range(6)
+KEY = ApiKey.LIST_GROUPS
 RIGHTS: Rights = (
     Right(DESCRIBE, CLUSTER, "for all groups"),
     Right(DESCRIBE, GROUP, "other groups are left out of the list"),

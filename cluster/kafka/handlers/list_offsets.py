@@ -24,7 +24,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.partition import Partition
 from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
-KEY, VERSIONS = ApiKey.LIST_OFFSETS, range(1, 12)
+KEY = ApiKey.LIST_OFFSETS
 RIGHTS: Rights = (Right(DESCRIBE, TOPIC),)
 
 CONSUMER = -1

@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.elections import is_moving
 from cordwood.cluster.metadata.image import PartitionImage
 
-KEY, VERSIONS = ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1)
+KEY = ApiKey.LIST_PARTITION_REASSIGNMENTS
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
 
 

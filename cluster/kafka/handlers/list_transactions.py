@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.transactions.coordinator import TransactionListing
 from cordwood.cluster.transactions.states import TransactionState
 
-KEY, VERSIONS = ApiKey.LIST_TRANSACTIONS, range(3)
+KEY = ApiKey.LIST_TRANSACTIONS
 RIGHTS: Rights = (Right(DESCRIBE, TRANSACTIONAL_ID, "other ids are left out of the list"),)
 
 _STATES = {state.value: state for state in TransactionState}

@@ -38,7 +38,7 @@ from cordwood.cluster.metadata.image import NO_LEADER, Image, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.METADATA, range(14)
+KEY = ApiKey.METADATA
 RIGHTS: Rights = (
     Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"),
     Right(CREATE, CLUSTER, "to create a missing topic, or CREATE on the topic"),
@@ -63,7 +63,7 @@ class _WithOperations(NamedTuple):
 
 def upgrade_request(request: Any, version: int) -> Any:
     """Upgrade a request. In version 0 an empty list means all topics; in later versions, none."""
-    lifted: MetadataRequest = codec.upgrade_request(KEY, version, VERSIONS[-1])(request)
+    lifted: MetadataRequest = codec.upgrade_request(KEY, version, KEY.versions[-1])(request)
     if version in _WITH_CLUSTER_OPERATIONS and request.include_cluster_authorized_operations:
         return SimpleNamespace(
             topics=lifted.topics,

@@ -26,7 +26,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import Image
 from cordwood.storage.types import TopicPartition
 
-KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 11)
+KEY = ApiKey.OFFSET_COMMIT
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
 
 AT_ONCE_MAX = 500

@@ -22,7 +22,7 @@ from cordwood.cluster.kafka.rights import DELETE, GROUP, READ, TOPIC, Right, Rig
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.types import TopicPartition
 
-KEY, VERSIONS = ApiKey.OFFSET_DELETE, range(1)
+KEY = ApiKey.OFFSET_DELETE
 RIGHTS: Rights = (Right(DELETE, GROUP), Right(READ, TOPIC))
 AT_ONCE_MAX = 500
 """Maximum number of offsets that are deleted as one record batch."""

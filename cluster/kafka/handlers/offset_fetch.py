@@ -41,7 +41,7 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.storage.steps import Steps, at_once, in_order
 from cordwood.storage.types import NO_EPOCH, NO_OFFSET, TopicPartition
 
-KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 11)
+KEY = ApiKey.OFFSET_FETCH
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"))
 
 AT_ONCE_MAX = 100

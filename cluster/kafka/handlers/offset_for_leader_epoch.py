@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.partition import Partition
 from cordwood.storage.types import NO_EPOCH, NO_OFFSET
 
-KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
+KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 RIGHTS: Rights = (
     Right(DESCRIBE, TOPIC, "or CLUSTER_ACTION on the cluster"),
     Right(CLUSTER_ACTION, CLUSTER, "or DESCRIBE on each topic"),

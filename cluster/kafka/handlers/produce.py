@@ -51,7 +51,7 @@ from cordwood.storage.producers import Producers
 from cordwood.storage.steps import Steps, some
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
-KEY, VERSIONS = ApiKey.PRODUCE, range(3, 14)
+KEY = ApiKey.PRODUCE
 RIGHTS: Rights = (Right(WRITE, TOPIC), Right(WRITE, TRANSACTIONAL_ID, "for transactional batches"))
 ITEMS_MAX = produce_request.ITEMS_MAX
 
@@ -116,7 +116,7 @@ class ProduceHandler:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Append the batches of a request, and fill `slot` when they are acknowledged. Raises Malformed."""
-        if not 0 <= head.version <= VERSIONS[-1]:
+        if not 0 <= head.version <= KEY.versions[-1]:
             raise Malformed(f"Produce in version {head.version}, which is not supported")
         lone = read_lone(head, frame)
         if lone is not None:
@@ -226,7 +226,7 @@ class ProduceHandler:
     def _refusal(self, version: int, acks: int, topic: str | None, connection: Connection) -> int:
         """Return the error of a request that may not write to this topic at all, None if it is unknown; 0 if it may."""
         code: int = ErrorCode.none
-        if version < VERSIONS[0]:
+        if version < KEY.versions[0]:
             code = ErrorCode.unsupported_version
         elif topic is None:
             code = ErrorCode.unknown_topic_id

@@ -18,7 +18,7 @@ from cordwood.cluster.telemetry.otlp import Sample
 from cordwood.storage.decompression import unpacked
 from cordwood.storage.errors import CorruptBatch, OutOfResources
 
-KEY, VERSIONS = ApiKey.PUSH_TELEMETRY, range(1)
+KEY = ApiKey.PUSH_TELEMETRY
 RIGHTS: Rights = ()
 
 

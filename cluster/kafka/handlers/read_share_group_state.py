@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic
 from cordwood.cluster.share.coordinator import StateRead
 from cordwood.cluster.share.states import SharePartitionKey, StateBatch
 
-KEY, VERSIONS = ApiKey.READ_SHARE_GROUP_STATE, range(1)
+KEY = ApiKey.READ_SHARE_GROUP_STATE
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 

@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic
 from cordwood.cluster.share.coordinator import StateRead
 from cordwood.cluster.share.states import SharePartitionKey
 
-KEY, VERSIONS = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, range(2)
+KEY = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.raft_voters import check_cluster, directory_of
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.metadata.commands import BrokerId, RemoveVoter
 
-KEY, VERSIONS = ApiKey.REMOVE_RAFT_VOTER, range(1)
+KEY = ApiKey.REMOVE_RAFT_VOTER
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 

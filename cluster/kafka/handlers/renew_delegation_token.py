@@ -17,7 +17,7 @@ from cordwood.cluster.metadata.commands import PutDelegationToken
 from cordwood.cluster.metadata.credentials import DelegationToken
 from cordwood.cluster.security.delegation_tokens import end_of_period
 
-KEY, VERSIONS = ApiKey.RENEW_DELEGATION_TOKEN, range(1, 3)
+KEY = ApiKey.RENEW_DELEGATION_TOKEN
 RIGHTS: Rights = ()
 
 

@@ -13,7 +13,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.rights import Rights
 
-KEY, VERSIONS = ApiKey.SASL_AUTHENTICATE, range(3)
+KEY = ApiKey.SASL_AUTHENTICATE
 RIGHTS: Rights = ()
 
 

@@ -11,7 +11,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.rights import Rights
 
-KEY, VERSIONS = ApiKey.SASL_HANDSHAKE, range(2)
+KEY = ApiKey.SASL_HANDSHAKE
 RIGHTS: Rights = ()
 
 

@@ -39,7 +39,7 @@ from cordwood.cluster.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Me
 from cordwood.cluster.share.states import AcknowledgementBatch
 from cordwood.storage.types import NO_EPOCH
 
-KEY, VERSIONS = ApiKey.SHARE_ACKNOWLEDGE, range(1, 3)
+KEY = ApiKey.SHARE_ACKNOWLEDGE
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC))
 
 NO_LOCK = timedelta(0)

@@ -43,7 +43,7 @@ from cordwood.cluster.tiering.reads import WantedRange
 from cordwood.replication.partition import Partition
 from cordwood.storage.errors import DamagedLog, NotInMemory
 
-KEY, VERSIONS = ApiKey.SHARE_FETCH, range(1, 3)
+KEY = ApiKey.SHARE_FETCH
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC, "each topic without it is refused by itself"))
 
 RECORD_LIMIT = 1
@@ -62,7 +62,7 @@ class ShareFetchHandler:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Work | None:
         """Return the work of a request; None if it is handled again later. Raises Malformed."""
-        if head.version not in VERSIONS:
+        if head.version not in KEY.versions:
             raise Malformed(f"ShareFetch in version {head.version}, which is not supported")
         if not slot.reserve(decoded_bytes(slot.size), alone=True):
             return None
@@ -85,8 +85,8 @@ class ShareFetchHandler:
         )
         try:
             request = await services.turns.run(decoding(KEY, head.version, frame, head.body))
-            if head.version != VERSIONS[-1]:
-                request = upgrade_request(KEY, head.version, VERSIONS[-1])(request)
+            if head.version != KEY.versions[-1]:
+                request = upgrade_request(KEY, head.version, KEY.versions[-1])(request)
             await self._answer(head, request, slot, call)
         finally:
             connection.thaw(shrinks=True)

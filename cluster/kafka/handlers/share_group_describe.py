@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights,
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.steps import distinct
 
-KEY, VERSIONS = ApiKey.SHARE_GROUP_DESCRIBE, range(1, 2)
+KEY = ApiKey.SHARE_GROUP_DESCRIBE
 RIGHTS: Rights = (Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC, "for the topics that the members read"))
 
 

@@ -20,7 +20,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 
-KEY, VERSIONS = ApiKey.SHARE_GROUP_HEARTBEAT, range(1, 2)
+KEY = ApiKey.SHARE_GROUP_HEARTBEAT
 RIGHTS: Rights = (Right(READ, GROUP), Right(DESCRIBE, TOPIC, "for the topics of a subscription"))
 
 

@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rights import GROUP, READ, Right, Rights
 
-KEY, VERSIONS = ApiKey.SYNC_GROUP, range(6)
+KEY = ApiKey.SYNC_GROUP
 RIGHTS: Rights = (Right(READ, GROUP),)
 
 _FIRST_WITH_PROTOCOL = 5

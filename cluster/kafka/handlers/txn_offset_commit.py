@@ -29,7 +29,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.transaction_verifier import UNREACHED, TransactionProtocol, Verification
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
-KEY, VERSIONS = ApiKey.TXN_OFFSET_COMMIT, range(6)
+KEY = ApiKey.TXN_OFFSET_COMMIT
 RIGHTS: Rights = (Right(WRITE, TRANSACTIONAL_ID), Right(READ, GROUP), Right(READ, TOPIC))
 
 AT_ONCE_MAX = 500

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.metadata.commands import BrokerId, UnregisterBroker
 
-KEY, VERSIONS = ApiKey.UNREGISTER_BROKER, range(1)
+KEY = ApiKey.UNREGISTER_BROKER
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 

@@ -19,7 +19,7 @@ from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.features import METADATA_VERSION, Levels, UpdateFeatures
 
-KEY, VERSIONS = ApiKey.UPDATE_FEATURES, range(3)
+KEY = ApiKey.UPDATE_FEATURES
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3

@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.raft_voters import check_cluster, directory_of, vote
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, Right, Rights
 from cordwood.cluster.metadata.commands import BrokerId, UpdateVoter
 
-KEY, VERSIONS = ApiKey.UPDATE_RAFT_VOTER, range(1)
+KEY = ApiKey.UPDATE_RAFT_VOTER
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 _UNKNOWN = -1

@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic, answer_all, change_of
 
-KEY, VERSIONS = ApiKey.WRITE_SHARE_GROUP_STATE, range(2)
+KEY = ApiKey.WRITE_SHARE_GROUP_STATE
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 

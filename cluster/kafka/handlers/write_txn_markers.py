@@ -30,7 +30,7 @@ from cordwood.cluster.transactions.transaction import AddedPartition
 from cordwood.storage.control import EndTransactionMarker
 from cordwood.storage.types import ProducerIdAndEpoch
 
-KEY, VERSIONS = ApiKey.WRITE_TXN_MARKERS, range(1, 3)
+KEY = ApiKey.WRITE_TXN_MARKERS
 RIGHTS: Rights = (
     Right(CLUSTER_ACTION, CLUSTER, "or ALTER on the cluster"),
     Right(ALTER, CLUSTER, "or CLUSTER_ACTION on the cluster"),

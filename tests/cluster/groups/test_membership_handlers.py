@@ -24,7 +24,7 @@ def broker() -> Iterator[GroupsFixture]:
     fixture.close()
 
 
-@pytest.mark.parametrize("version", find_coordinator.VERSIONS)
+@pytest.mark.parametrize("version", find_coordinator.KEY.versions)
 def test_the_coordinator_is_where_the_groups_partition_is(broker: GroupsFixture, version: int) -> None:
     answer = broker.ask(find_coordinator, version, key=GROUP, coordinator_keys=(GROUP, "other"), key_type=0)
     if version >= 4:
@@ -100,7 +100,7 @@ def test_from_version_5_on_a_sync_names_the_protocol(broker: GroupsFixture) -> N
     assert broker.sync(member_id, group_id="").error_code is ErrorCode.invalid_group_id
 
 
-@pytest.mark.parametrize("version", heartbeat.VERSIONS)
+@pytest.mark.parametrize("version", heartbeat.KEY.versions)
 def test_a_heartbeat_of_any_version(broker: GroupsFixture, version: int) -> None:
     member_id = broker.member()
 
@@ -116,7 +116,7 @@ def test_a_heartbeat_of_any_version(broker: GroupsFixture, version: int) -> None
     assert beat(group_id="") is ErrorCode.invalid_group_id
 
 
-@pytest.mark.parametrize("version", leave_group.VERSIONS)
+@pytest.mark.parametrize("version", leave_group.KEY.versions)
 def test_a_member_of_any_version_leaves(broker: GroupsFixture, version: int) -> None:
     member_id = broker.member()
 
@@ -140,7 +140,7 @@ def test_a_member_of_any_version_leaves(broker: GroupsFixture, version: int) -> 
     assert leave(member_id) is ErrorCode.unknown_member_id
 
 
-@pytest.mark.parametrize("version", describe_groups.VERSIONS)
+@pytest.mark.parametrize("version", describe_groups.KEY.versions)
 def test_a_group_is_described(broker: GroupsFixture, version: int) -> None:
     member_id = broker.member()
     request = {"groups": (GROUP, "nobody's"), "include_authorized_operations": True}
@@ -163,7 +163,7 @@ def test_a_group_between_two_generations_is_described_without_metadata(broker: G
     assert described.members[0].member_metadata == b""
 
 
-@pytest.mark.parametrize("version", list_groups.VERSIONS)
+@pytest.mark.parametrize("version", list_groups.KEY.versions)
 def test_groups_are_listed(broker: GroupsFixture, version: int) -> None:
     broker.member()
     broker.commit(5, group_id="reader")
@@ -195,7 +195,7 @@ def test_groups_are_listed_by_state_and_type(
     assert sorted(group.group_id for group in broker.ask(list_groups, 5, **filters).groups) == listed
 
 
-@pytest.mark.parametrize("version", delete_groups.VERSIONS)
+@pytest.mark.parametrize("version", delete_groups.KEY.versions)
 def test_groups_are_deleted(broker: GroupsFixture, version: int) -> None:
     broker.member()
     broker.commit(5, group_id="reader")

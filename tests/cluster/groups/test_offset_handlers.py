@@ -19,7 +19,7 @@ def broker() -> Iterator[GroupsFixture]:
     fixture.close()
 
 
-@pytest.mark.parametrize("version", offset_commit.VERSIONS)
+@pytest.mark.parametrize("version", offset_commit.KEY.versions)
 def test_what_is_committed_in_any_version_is_found(broker: GroupsFixture, version: int) -> None:
     assert broker.commit(42, version) is ErrorCode.none
     (partition,) = broker.fetch(9, 0).topics[0].partitions
@@ -27,7 +27,7 @@ def test_what_is_committed_in_any_version_is_found(broker: GroupsFixture, versio
     assert partition.committed_leader_epoch == (3 if version >= 6 else -1)
 
 
-@pytest.mark.parametrize("version", offset_fetch.VERSIONS)
+@pytest.mark.parametrize("version", offset_fetch.KEY.versions)
 def test_what_is_committed_is_found_in_any_version(broker: GroupsFixture, version: int) -> None:
     broker.commit(42, partition=1)
     answer = broker.fetch(version, 0, 1)
@@ -106,7 +106,7 @@ def test_a_group_is_asked_for_all_its_offsets_once_however_often_it_is_named(bro
     assert len(answer) == 5
 
 
-@pytest.mark.parametrize("version", offset_fetch.VERSIONS)
+@pytest.mark.parametrize("version", offset_fetch.KEY.versions)
 def test_an_error_stands_where_the_version_has_room_for_it(broker: GroupsFixture, version: int) -> None:
     broker.commit(42)
     broker.topic.damaged.add(partition_of(GROUP, 4))
@@ -120,7 +120,7 @@ def test_an_error_stands_where_the_version_has_room_for_it(broker: GroupsFixture
         assert codes == {ErrorCode.coordinator_not_available}
 
 
-@pytest.mark.parametrize("version", offset_commit.VERSIONS)
+@pytest.mark.parametrize("version", offset_commit.KEY.versions)
 def test_a_member_commits_in_its_generation_only(broker: GroupsFixture, version: int) -> None:
     member_id = broker.member()
 

@@ -22,7 +22,7 @@ def broker() -> Iterator[GroupsFixture]:
     fixture.close()
 
 
-@pytest.mark.parametrize("version", txn_offset_commit.VERSIONS)
+@pytest.mark.parametrize("version", txn_offset_commit.KEY.versions)
 def test_what_is_committed_in_any_version_counts_after_the_marker(broker: GroupsFixture, version: int) -> None:
     assert broker.commit_in_transaction(42, version) is ErrorCode.none
     broker.end_transaction()
@@ -31,7 +31,7 @@ def test_what_is_committed_in_any_version_counts_after_the_marker(broker: Groups
     assert partition.committed_leader_epoch == (3 if version >= 2 else -1)
 
 
-@pytest.mark.parametrize("version", txn_offset_commit.VERSIONS)
+@pytest.mark.parametrize("version", txn_offset_commit.KEY.versions)
 def test_the_version_says_what_the_client_knows_of_transactions(broker: GroupsFixture, version: int) -> None:
     broker.commit_in_transaction(42, version)
     (asked,) = broker.verifier.asked
@@ -43,7 +43,7 @@ def test_the_version_says_what_the_client_knows_of_transactions(broker: GroupsFi
     assert asked.protocol is expected
 
 
-@pytest.mark.parametrize("version", offset_fetch.VERSIONS)
+@pytest.mark.parametrize("version", offset_fetch.KEY.versions)
 def test_with_require_stable_pending_offsets_are_unstable(broker: GroupsFixture, version: int) -> None:
     broker.commit(41)
     broker.commit(41, partition=1)
@@ -70,7 +70,7 @@ def test_without_require_stable_the_last_stable_offset_is_found(broker: GroupsFi
     assert [(row.committed_offset, row.error_code) for row in rows] == [(41, ErrorCode.none), (-1, ErrorCode.none)]
 
 
-@pytest.mark.parametrize("version", [version for version in txn_offset_commit.VERSIONS if version >= 3])
+@pytest.mark.parametrize("version", [version for version in txn_offset_commit.KEY.versions if version >= 3])
 def test_members_are_fenced(broker: GroupsFixture, version: int) -> None:
     member_id = broker.member()
 
@@ -102,7 +102,7 @@ def test_old_producers_name_no_member_and_may_commit_for_a_group_that_has_some(
     assert broker.commit_in_transaction(5, version) is ErrorCode.none
 
 
-@pytest.mark.parametrize("version", txn_offset_commit.VERSIONS)
+@pytest.mark.parametrize("version", txn_offset_commit.KEY.versions)
 def test_each_commit_that_is_no_good_has_its_code(broker: GroupsFixture, version: int) -> None:
     assert broker.commit_in_transaction(5, version, partition=3) is ErrorCode.unknown_topic_or_partition
     assert broker.commit_in_transaction(5, version, topic="trains") is ErrorCode.unknown_topic_or_partition
@@ -115,7 +115,7 @@ def test_each_commit_that_is_no_good_has_its_code(broker: GroupsFixture, version
     assert broker.commit_in_transaction(5, version) is ErrorCode.coordinator_not_available
 
 
-@pytest.mark.parametrize("version", txn_offset_commit.VERSIONS)
+@pytest.mark.parametrize("version", txn_offset_commit.KEY.versions)
 def test_a_group_that_is_not_here_or_not_loaded_yet_is_not_coordinated(broker: GroupsFixture, version: int) -> None:
     broker.commit(5)
     broker.topic.read_gate.clear()
@@ -128,7 +128,7 @@ def test_a_group_that_is_not_here_or_not_loaded_yet_is_not_coordinated(broker: G
     assert broker.commit_in_transaction(5, version) is ErrorCode.not_coordinator
 
 
-@pytest.mark.parametrize("version", txn_offset_commit.VERSIONS)
+@pytest.mark.parametrize("version", txn_offset_commit.KEY.versions)
 @pytest.mark.parametrize(
     ("code", "known_from"),
     [

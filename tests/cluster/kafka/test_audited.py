@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.handlers import (
     metadata,
     unregister_broker,
 )
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import KAFKA_APIS
 
 ACL = {
     "resource_type": 2,
@@ -103,6 +103,6 @@ def test_a_read_is_no_act(audited: AdminFixture) -> None:
 
 def test_every_api_that_changes_what_an_operator_sets_up_is_audited() -> None:
     changing = ("CREATE_", "DELETE_", "ALTER_", "INCREMENTAL_", "ELECT_", "UNREGISTER_", "RENEW_", "EXPIRE_")
-    names = {handler.key for handler in HANDLERS if handler.key.name.startswith(changing)}
+    names = {key for key in KAFKA_APIS if key.name.startswith(changing)}
     # A request of another broker, as a consequence of an act that is audited.
     assert names - {ApiKey.DELETE_SHARE_GROUP_STATE} <= ACTS.keys()

@@ -11,7 +11,7 @@ from scramp import ScramClient
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authenticator import FRAME_BYTES_MAX, FRAMES_MAX
 from cordwood.cluster.kafka.on_behalf import encode_on_behalf
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import KAFKA_APIS
 from cordwood.cluster.kafka.server import AUTHENTICATION_S_MAX
 from cordwood.cluster.security.principal import ANONYMOUS, Identity, Principal
 from cordwood.replication.frames import FIRST_KEY_BYTE
@@ -79,7 +79,7 @@ def test_a_raw_message_may_be_shorter_than_a_request_header() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("api", sorted({int(handler.key) for handler in HANDLERS} - {17, 18}))
+@pytest.mark.parametrize("api", sorted({int(key) for key in KAFKA_APIS} - {17, 18}))
 def test_nothing_else_is_handled_before_authentication(api: int) -> None:
     async def story(broker: SaslFixture) -> None:
         fresh, shaken = broker.stranger(), broker.stranger()

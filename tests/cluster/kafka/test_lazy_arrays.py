@@ -23,7 +23,7 @@ DECODED_IN_STEPS = [
     request
     for request in large_requests(ITEMS)
     if request.api not in (produce, fetch)
-    and request.version == request.api.VERSIONS[-1]
+    and request.version == request.api.KEY.versions[-1]
     and not (request.is_same or request.is_empty)
 ]
 """Requests of other APIs than those that are decoded by hand."""
@@ -58,7 +58,7 @@ def test_a_long_array_has_the_items_that_kio_reads(request_: LargeRequest) -> No
 
 @pytest.mark.parametrize(("api", "array"), [(metadata, "/topics"), (list_offsets, "/topics/partitions")])
 def test_the_items_of_a_long_array_are_never_whole_in_memory(api: Any, array: str) -> None:
-    frame = LargeRequest(api, api.VERSIONS[-1], array, MANY, is_same=False).frame()
+    frame = LargeRequest(api, api.KEY.versions[-1], array, MANY, is_same=False).frame()
     decoded(frame)
     tracemalloc.start()
     try:
@@ -70,6 +70,6 @@ def test_the_items_of_a_long_array_are_never_whole_in_memory(api: Any, array: st
 
 
 def test_an_item_that_cannot_be_decoded_is_refused_before_any_is_used() -> None:
-    frame = LargeRequest(metadata, metadata.VERSIONS[-1], "/topics", ITEMS).frame()
+    frame = LargeRequest(metadata, metadata.KEY.versions[-1], "/topics", ITEMS).frame()
     with pytest.raises(Malformed):
         decoded(frame[:-5])

@@ -89,7 +89,7 @@ def test_without_rights_a_client_gets_nothing_and_changes_nothing(api: ApiKey) -
     async def story(broker: ClosedBroker) -> None:
         topic_id = await with_state(broker)
         before = dataclasses.replace(broker.image, **not_compared)
-        for version in MODULES[api].VERSIONS:
+        for version in MODULES[api].KEY.versions:
             for number, case in enumerate(cases(FLIGHTS, topic_id)[api]):
                 answer = await broker.ask(CLIENT, api, version, **dict(case.fields))
                 assert Counter(codes_in(answer)) == refused_in(api, version, case), (version, number, answer)
@@ -155,7 +155,7 @@ def test_the_declared_rights_are_the_required_ones() -> None:
 
 @pytest.mark.parametrize("api", SUFFICIENT, ids=lambda api: api.name)
 def test_the_rights_are_enough_and_each_of_them_is_required(api: ApiKey) -> None:
-    version = MODULES[api].VERSIONS[-1]
+    version = MODULES[api].KEY.versions[-1]
 
     async def story(broker: ClosedBroker) -> None:
         topic_id = await with_state(broker)

@@ -27,7 +27,7 @@ def spend(broker: HandlersStory, seconds: float, identity: Identity = NO_IDENTIT
     broker.throttle.took(HEAD, identity, seconds)
 
 
-@pytest.mark.parametrize("version", [version for version in produce.VERSIONS if version < 13])
+@pytest.mark.parametrize("version", [version for version in produce.KEY.versions if version < 13])
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_every_version_of_produce_states_the_throttle_time(version: int, partitions: int) -> None:
     async def story(broker: HandlersStory) -> None:
@@ -46,7 +46,7 @@ def test_every_version_of_produce_states_the_throttle_time(version: int, partiti
     tell(story)
 
 
-@pytest.mark.parametrize("version", [version for version in fetch.VERSIONS if version <= fetch_requests.NAMED])
+@pytest.mark.parametrize("version", [version for version in fetch.KEY.versions if version <= fetch_requests.NAMED])
 def test_every_version_of_fetch_states_the_throttle_time(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()

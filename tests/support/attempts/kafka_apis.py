@@ -57,13 +57,15 @@ def _case(stranger: Stranger, api: ApiKey, number: int) -> Case:
 
 def _before_authentication(api: ApiKey, stranger: Stranger) -> str:
     with stranger.kafka() as client:
-        return refusal_of(lambda: client.ask(api, MODULES[api].VERSIONS[-1], **dict(_case(stranger, api, 0).fields)))
+        return refusal_of(
+            lambda: client.ask(api, MODULES[api].KEY.versions[-1], **dict(_case(stranger, api, 0).fields))
+        )
 
 
 def _as_user(user: str, api: ApiKey, number: int, stranger: Stranger) -> str:
     for broker_id in BROKERS:
         with stranger.as_user(user, broker_id) as client:
-            answer = client.ask(api, MODULES[api].VERSIONS[-1], **dict(_case(stranger, api, number).fields))
+            answer = client.ask(api, MODULES[api].KEY.versions[-1], **dict(_case(stranger, api, number).fields))
         if ErrorCode.not_coordinator not in codes_in(answer):
             break
     codes = codes_of(answer)
@@ -127,14 +129,14 @@ def _attempts() -> Iterator[Attempt]:
             )
     for api in apis:
         for number, case in enumerate(cases(FLIGHTS, _ANY)[api] if api not in NOT_REFUSED else ()):
-            codes = refused_in(api, MODULES[api].VERSIONS[-1], case)
+            codes = refused_in(api, MODULES[api].KEY.versions[-1], case)
             name = f"{api.name} {number} without rights"
             yield Attempt(
                 name, Port.KAFKA, partial(_as_user, WITHOUT_RIGHTS, api, number), _text(codes), _audited(api, codes)
             )
     for user, api, number, lacking, _, is_one_of_many, has_alternative in lacks():
         case = cases(FLIGHTS, _ANY)[api][number]
-        codes = {REFUSALS[lacking[1]]} if is_one_of_many else refused_in(api, MODULES[api].VERSIONS[-1], case)
+        codes = {REFUSALS[lacking[1]]} if is_one_of_many else refused_in(api, MODULES[api].KEY.versions[-1], case)
         yield Attempt(
             f"{api.name} {number} without {lacking[0].name} on {lacking[1].name}, with other rights",
             Port.KAFKA,

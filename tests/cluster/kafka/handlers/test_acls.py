@@ -52,7 +52,7 @@ def delete(admin: AdminFixture, *filters: dict[str, Any], version: int = 3) -> l
     return [[(row.resource_name, row.principal) for row in result.matching_acls] for result in response.filter_results]
 
 
-@pytest.mark.parametrize("version", create_acls.VERSIONS)
+@pytest.mark.parametrize("version", create_acls.KEY.versions)
 def test_every_version_creates_describes_and_deletes(admin: AdminFixture, version: int) -> None:
     codes = create(admin, acl(), acl("fl", resource_pattern_type=PREFIXED), version=version)
     assert codes == [ErrorCode.none, ErrorCode.none]

@@ -49,13 +49,13 @@ def change(admin: AdminFixture, kind: int, name: str, *rows: tuple[Any, ...], ve
     return ErrorCode(response.error_code)
 
 
-@pytest.mark.parametrize("version", alter_configs.VERSIONS)
+@pytest.mark.parametrize("version", alter_configs.KEY.versions)
 def test_every_version_replaces_all_configs(admin: AdminFixture, version: int) -> None:
     assert replace(admin, TOPIC, "flights", ("flush.policy", "os"), version=version) is ErrorCode.none
     assert configs(admin) == {"flush.policy": "os"}
 
 
-@pytest.mark.parametrize("version", incremental_alter_configs.VERSIONS)
+@pytest.mark.parametrize("version", incremental_alter_configs.KEY.versions)
 def test_every_version_changes_single_configs(admin: AdminFixture, version: int) -> None:
     code = change(admin, TOPIC, "flights", ("flush.policy", SET, "os"), version=version)
     assert code is ErrorCode.none
@@ -109,7 +109,7 @@ def test_configs_are_judged_together(admin: AdminFixture) -> None:
 @pytest.mark.parametrize("api", [alter_configs, incremental_alter_configs])
 def test_validation_alone_changes_nothing(admin: AdminFixture, api: Any) -> None:
     rows = [resource(TOPIC, "flights", ("flush.policy", SET, "os"))]
-    (response,) = admin.ask(api, api.VERSIONS[-1], resources=rows, validate_only=True).responses
+    (response,) = admin.ask(api, api.KEY.versions[-1], resources=rows, validate_only=True).responses
     assert response.error_code is ErrorCode.none
     assert configs(admin) == {"retention.ms": "5000"}
 
@@ -117,7 +117,7 @@ def test_validation_alone_changes_nothing(admin: AdminFixture, api: Any) -> None
 @pytest.mark.parametrize("api", [alter_configs, incremental_alter_configs])
 def test_a_resource_that_comes_twice_is_refused(admin: AdminFixture, api: Any) -> None:
     rows = [resource(TOPIC, "flights", ("flush.policy", SET, "os"))] * 2
-    responses = admin.ask(api, api.VERSIONS[-1], resources=rows).responses
+    responses = admin.ask(api, api.KEY.versions[-1], resources=rows).responses
     assert [response.error_code for response in responses] == [ErrorCode.invalid_request] * 2
     assert configs(admin) == {"retention.ms": "5000"}
 

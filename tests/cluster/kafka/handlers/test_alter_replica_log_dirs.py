@@ -70,7 +70,7 @@ def other_than(path: str) -> str:
     return {"/data-1": "/data-2", "/data-2": "/data-1"}[path]
 
 
-@pytest.mark.parametrize("version", alter_replica_log_dirs.VERSIONS)
+@pytest.mark.parametrize("version", alter_replica_log_dirs.KEY.versions)
 @pytest.mark.usefixtures("moves")
 def test_every_version_moves_a_replica(admin: AdminFixture, version: int) -> None:
     partition = admin.services.replicas.led("flights", 0)

@@ -15,7 +15,7 @@ def ask(admin: AdminFixture, version: int) -> Any:
     return admin.ask(handler, version)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_every_version_has_all_served_apis(admin: AdminFixture, version: int) -> None:
     answer = ask(admin, version)
     assert answer.error_code is ErrorCode.none

@@ -57,7 +57,7 @@ async def read_all(broker: HandlersStory, offset: int = 0, **options: Any) -> li
 async def offset_at(broker: HandlersStory, timestamp: int) -> int:
     response: Any = await broker.ask(
         list_offsets.KEY,
-        list_offsets.VERSIONS[-1],
+        list_offsets.KEY.versions[-1],
         replica_id=-1,
         isolation_level=READ_UNCOMMITTED,
         topics=(

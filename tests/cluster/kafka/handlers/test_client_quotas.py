@@ -43,7 +43,7 @@ def described(admin: AdminFixture, *components: tuple[str, int, str | None], str
     ]
 
 
-@pytest.mark.parametrize("version", alter.VERSIONS)
+@pytest.mark.parametrize("version", alter.KEY.versions)
 def test_quotas_are_set_changed_and_removed(admin: AdminFixture, version: int) -> None:
     both = entry({"user": "ann", "client-id": None}, {RATE: 1e6, "request_percentage": 12.5})
     assert altered(admin, both, entry({"user": None}, {RATE: 5e6}), version=version) == [NONE, NONE]

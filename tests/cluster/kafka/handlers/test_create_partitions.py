@@ -34,7 +34,7 @@ def code(admin: AdminFixture, wanted: dict[str, Any], version: int = 3) -> Error
     return ErrorCode(result.error_code)
 
 
-@pytest.mark.parametrize("version", create_partitions.VERSIONS)
+@pytest.mark.parametrize("version", create_partitions.KEY.versions)
 def test_every_version_adds_partitions(admin: AdminFixture, version: int) -> None:
     assert code(admin, more(5), version) is ErrorCode.none
     assert count(admin) == 5

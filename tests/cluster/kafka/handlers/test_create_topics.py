@@ -30,7 +30,7 @@ def code(admin: AdminFixture, *topics: dict[str, Any]) -> ErrorCode:
     return ErrorCode(result.error_code)
 
 
-@pytest.mark.parametrize("version", create_topics.VERSIONS)
+@pytest.mark.parametrize("version", create_topics.KEY.versions)
 def test_every_version_creates_a_topic(admin: AdminFixture, version: int) -> None:
     wanted = topic("flights", 3, 1, configs=config(retention_ms="5000"))
     (result,) = admin.ask(create_topics, version, topics=[wanted]).topics
@@ -55,7 +55,7 @@ def test_counts_that_are_left_open_come_from_the_settings() -> None:
     admin.close()
 
 
-@pytest.mark.parametrize("version", create_topics.VERSIONS)
+@pytest.mark.parametrize("version", create_topics.KEY.versions)
 def test_validation_alone_creates_nothing(admin: AdminFixture, version: int) -> None:
     (result,) = admin.ask(create_topics, version, topics=[topic("flights", 2, 1)], validate_only=True).topics
     assert result.error_code is ErrorCode.none

@@ -102,7 +102,7 @@ def tokens() -> Iterator[Tokens]:
     story.admin.close()
 
 
-@pytest.mark.parametrize("version", create_delegation_token.VERSIONS)
+@pytest.mark.parametrize("version", create_delegation_token.KEY.versions)
 def test_every_version_creates_renews_describes_and_expires(tokens: Tokens, version: int) -> None:
     created = tokens.create("alice", "bob", version=version)
     assert created.error_code is ErrorCode.none

@@ -18,7 +18,7 @@ from cordwood.replication.frames import FollowRequest, Start
 from cordwood.storage.config import LogConfig
 
 HIGH_WATERMARK = -1
-NEWEST = handler.VERSIONS[-1]
+NEWEST = handler.KEY.versions[-1]
 TIMEOUT_MS = 1000
 
 
@@ -71,7 +71,7 @@ async def led(broker: HandlersStory, *, isr: Sequence[int] = (ME,)) -> None:
         broker.report(3)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 @pytest.mark.parametrize(
     ("before", "row"),
     [

@@ -15,7 +15,7 @@ def create(admin: AdminFixture, *names: str) -> list[UUID]:
     return [row.topic_id for row in admin.ask(create_topics, 7, topics=topics).topics]
 
 
-@pytest.mark.parametrize("version", delete_topics.VERSIONS)
+@pytest.mark.parametrize("version", delete_topics.KEY.versions)
 def test_every_version_deletes_by_name(admin: AdminFixture, version: int) -> None:
     (flights, _) = create(admin, "flights", "other")
     names = {"topic_names": ("flights",), "topics": [{"name": "flights"}]}

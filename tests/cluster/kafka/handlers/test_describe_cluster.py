@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.handlers import describe_cluster
 
 
-@pytest.mark.parametrize("version", describe_cluster.VERSIONS)
+@pytest.mark.parametrize("version", describe_cluster.KEY.versions)
 def test_every_version_has_the_brokers_of_a_listener(version: int) -> None:
     admin = AdminFixture(brokers=2)
     response = admin.ask(describe_cluster, version, listener="LAN")
@@ -18,7 +18,7 @@ def test_every_version_has_the_brokers_of_a_listener(version: int) -> None:
     admin.close()
 
 
-@pytest.mark.parametrize("version", describe_cluster.VERSIONS)
+@pytest.mark.parametrize("version", describe_cluster.KEY.versions)
 def test_authorized_operations_are_returned_on_request(admin: AdminFixture, version: int) -> None:
     response = admin.ask(describe_cluster, version, include_cluster_authorized_operations=True)
     assert response.cluster_authorized_operations == 0b1111110100000
@@ -33,7 +33,7 @@ def test_only_brokers_listen_here(admin: AdminFixture, endpoint_type: int, code:
     assert response.brokers == ()
 
 
-@pytest.mark.parametrize("version", describe_cluster.VERSIONS)
+@pytest.mark.parametrize("version", describe_cluster.KEY.versions)
 def test_fenced_brokers_are_returned_on_request(version: int) -> None:
     admin = AdminFixture(brokers=2)
     admin.fence(2)

@@ -40,7 +40,7 @@ def rows_of(result: Any) -> dict[str, Any]:
     return {row.name: row for row in result.configs}
 
 
-@pytest.mark.parametrize("version", describe_configs.VERSIONS)
+@pytest.mark.parametrize("version", describe_configs.KEY.versions)
 def test_every_version_has_all_of_a_topic(admin: AdminFixture, version: int) -> None:
     rows = rows_of(describe(admin, TOPIC, "flights", version))
     assert list(rows) == sorted(TOPIC_CONFIGS)
@@ -56,7 +56,7 @@ def test_every_version_has_all_of_a_topic(admin: AdminFixture, version: int) -> 
         assert rows["retention.ms"].documentation is None
 
 
-@pytest.mark.parametrize("version", describe_configs.VERSIONS)
+@pytest.mark.parametrize("version", describe_configs.KEY.versions)
 def test_every_version_has_all_of_a_broker(admin: AdminFixture, version: int) -> None:
     rows = rows_of(describe(admin, BROKER, "1", version))
     assert set(rows) == set(SETTINGS)

@@ -18,7 +18,7 @@ def describe(admin: AdminFixture, version: int, topic: str = "__cluster_metadata
     return admin.ask(describe_quorum, version, topics=({"topic_name": topic, "partitions": wanted},))
 
 
-@pytest.mark.parametrize("version", describe_quorum.VERSIONS)
+@pytest.mark.parametrize("version", describe_quorum.KEY.versions)
 def test_every_version_has_the_one_voter(admin: AdminFixture, version: int) -> None:
     for number in range(3):
         admin.propose(CreateTopic(UUID(int=number + 1), f"topic-{number}", ((BrokerId(1),),)))
@@ -41,7 +41,7 @@ def test_every_version_has_the_one_voter(admin: AdminFixture, version: int) -> N
         ]
 
 
-@pytest.mark.parametrize("version", describe_quorum.VERSIONS)
+@pytest.mark.parametrize("version", describe_quorum.KEY.versions)
 def test_there_is_no_other_quorum(admin: AdminFixture, version: int) -> None:
     for response in (
         describe(admin, version, "flights"),

@@ -49,7 +49,7 @@ def pages(admin: AdminFixture, *names: str, limit: int) -> list[list[tuple[str, 
 
 
 def test_every_version_has_all_of_a_topic(admin: AdminFixture) -> None:
-    assert list(describe_topic_partitions.VERSIONS) == [0]
+    assert list(describe_topic_partitions.KEY.versions) == [0]
     response = describe(admin, "b")
     (topic,) = response.topics
     assert (topic.error_code, topic.name, topic.topic_id, topic.is_internal) == (

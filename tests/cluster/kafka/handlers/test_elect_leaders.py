@@ -52,7 +52,7 @@ def leaders(admin: AdminFixture) -> list[int]:
     return [partition.leader for partition in admin.image.topics_by_id[FLIGHTS].partitions]
 
 
-@pytest.mark.parametrize("version", elect_leaders.VERSIONS)
+@pytest.mark.parametrize("version", elect_leaders.KEY.versions)
 @pytest.mark.parametrize("election", [PREFERRED, UNCLEAN])
 def test_every_version_reports_that_no_election_is_needed(admin: AdminFixture, version: int, election: int) -> None:
     if version == 0 and election == UNCLEAN:
@@ -60,7 +60,7 @@ def test_every_version_reports_that_no_election_is_needed(admin: AdminFixture, v
     assert elect(admin, version, election) == ("flights", [(0, NEEDLESS), (1, NEEDLESS), (2, UNKNOWN)])
 
 
-@pytest.mark.parametrize("version", elect_leaders.VERSIONS)
+@pytest.mark.parametrize("version", elect_leaders.KEY.versions)
 def test_the_preferred_replica_leads_where_it_is_in_sync(admin: AdminFixture, version: int) -> None:
     led_by_the_other(admin, in_sync=True)
     rows = [(0, ErrorCode.none), (1, ErrorCode.preferred_leader_not_available), (2, UNKNOWN)]
@@ -83,7 +83,7 @@ def test_no_leader_is_elected_where_no_replica_is_alive(admin: AdminFixture) -> 
     assert elect(admin, 2, UNCLEAN, partitions=(0,)) == ("flights", [(0, ErrorCode.eligible_leaders_not_available)])
 
 
-@pytest.mark.parametrize("version", elect_leaders.VERSIONS)
+@pytest.mark.parametrize("version", elect_leaders.KEY.versions)
 def test_a_request_for_all_lists_those_that_needed_an_election(admin: AdminFixture, version: int) -> None:
     response = admin.ask(elect_leaders, version, election_type=PREFERRED, topic_partitions=None)
     assert response.replica_election_results == ()

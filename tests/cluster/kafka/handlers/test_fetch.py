@@ -20,7 +20,7 @@ RACK = "east"
 WAIT_MS = 500
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_every_version_gets_what_is_committed(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()
@@ -105,7 +105,7 @@ def test_a_follower_begins_where_its_leader_does() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 9])
+@pytest.mark.parametrize("version", [version for version in handler.KEY.versions if version >= 9])
 @pytest.mark.parametrize(
     ("epoch", "code"),
     [
@@ -348,7 +348,7 @@ def test_a_client_in_another_rack_is_sent_to_its_nearest_replica() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version < 11])
+@pytest.mark.parametrize("version", [version for version in handler.KEY.versions if version < 11])
 def test_before_version_11_no_client_has_a_rack(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()

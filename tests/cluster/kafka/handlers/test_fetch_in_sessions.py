@@ -186,7 +186,7 @@ def test_a_session_that_grows_too_large_is_ended() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 7])
+@pytest.mark.parametrize("version", [version for version in handler.KEY.versions if version >= 7])
 def test_the_errors_of_sessions_are_returned_in_every_version(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         response = await fetch(broker, session=(7, 1), version=version)

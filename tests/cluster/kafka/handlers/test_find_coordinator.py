@@ -38,12 +38,12 @@ def find(admin: AdminFixture, version: int) -> tuple[ErrorCode, int, str, int]:
     return found.error_code, found.node_id, found.host, found.port
 
 
-@pytest.mark.parametrize("version", find_coordinator.VERSIONS)
+@pytest.mark.parametrize("version", find_coordinator.KEY.versions)
 def test_every_version_has_the_leader_of_the_groups_partition(admin: AdminFixture, version: int) -> None:
     assert find(admin, version) == (ErrorCode.none, 2, "host-2", 9092)
 
 
-@pytest.mark.parametrize("version", find_coordinator.VERSIONS)
+@pytest.mark.parametrize("version", find_coordinator.KEY.versions)
 def test_no_broker_coordinates_while_there_is_no_leader(admin: AdminFixture, version: int) -> None:
     admin.fence(2)
     assert find(admin, version) == (ErrorCode.coordinator_not_available, -1, "", -1)

@@ -9,7 +9,7 @@ from cordwood.cluster.kafka.producer_ids import ProducerIds
 from cordwood.cluster.metadata.commands import BrokerId
 
 
-@pytest.mark.parametrize("version", init_producer_id.VERSIONS)
+@pytest.mark.parametrize("version", init_producer_id.KEY.versions)
 def test_everyone_who_asks_gets_another_number(admin: AdminFixture, version: int) -> None:
     admin.services.producer_ids = ProducerIds(admin.voter, BrokerId(1))
     responses = [admin.ask(init_producer_id, version) for _ in range(3)]
@@ -17,7 +17,7 @@ def test_everyone_who_asks_gets_another_number(admin: AdminFixture, version: int
     assert {(response.error_code, response.producer_epoch) for response in responses} == {(ErrorCode.none, 0)}
 
 
-@pytest.mark.parametrize("version", init_producer_id.VERSIONS)
+@pytest.mark.parametrize("version", init_producer_id.KEY.versions)
 def test_without_a_quorum_the_producer_is_to_ask_again(admin: AdminFixture, version: int) -> None:
     admin.services.producer_ids = ProducerIds(admin.voter, BrokerId(1))
     admin.runner.run(admin.voter.close())

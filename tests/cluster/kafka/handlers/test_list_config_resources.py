@@ -34,7 +34,7 @@ def test_the_second_version_lists_what_is_asked_for(admin: AdminFixture) -> None
     assert listed(admin) == [(TOPIC, "flights"), (BROKER, "1")]
     assert listed(admin, BROKER) == [(BROKER, "1")]
     assert listed(admin, BROKER_LOGGER, CLIENT_METRICS, GROUP) == []
-    assert list(list_config_resources.VERSIONS) == [0, 1]
+    assert list(list_config_resources.KEY.versions) == [0, 1]
 
 
 def test_an_unknown_type_is_refused(admin: AdminFixture) -> None:

@@ -32,7 +32,7 @@ def look_up(admin: AdminFixture, version: int, timestamp: int, replica_id: int =
     return row
 
 
-@pytest.mark.parametrize("version", list_offsets.VERSIONS)
+@pytest.mark.parametrize("version", list_offsets.KEY.versions)
 def test_every_version_knows_where_a_partition_starts_and_ends(admin: AdminFixture, version: int) -> None:
     for place in (EARLIEST, LATEST):
         row = look_up(admin, version, place)
@@ -53,7 +53,7 @@ def test_every_version_knows_where_a_partition_starts_and_ends(admin: AdminFixtu
     ],
 )
 def test_a_place_is_known_from_a_version_on(admin: AdminFixture, place: int, since: int) -> None:
-    for version in list_offsets.VERSIONS:
+    for version in list_offsets.KEY.versions:
         code = ErrorCode.none if version >= since else ErrorCode.unsupported_version
         assert look_up(admin, version, place).error_code is code
 

@@ -14,7 +14,7 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
-NEWEST = handler.VERSIONS[-1]
+NEWEST = handler.KEY.versions[-1]
 CONSUMER = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
@@ -160,7 +160,7 @@ def test_what_is_found_has_the_epoch_of_its_record() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 @pytest.mark.parametrize("place", [LATEST, MAX_TIMESTAMP, NOW_MS])
 def test_a_new_leader_returns_no_end_that_was_passed_before(place: int, version: int) -> None:
     if place == MAX_TIMESTAMP and version < 7:
@@ -184,7 +184,7 @@ def test_a_new_leader_returns_no_end_that_was_passed_before(place: int, version:
     tell(story)
 
 
-@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 4])
+@pytest.mark.parametrize("version", [version for version in handler.KEY.versions if version >= 4])
 @pytest.mark.parametrize("place", [LATEST, EARLIEST, NOW_MS])
 @pytest.mark.parametrize(
     ("epoch", "code"),

@@ -36,7 +36,7 @@ def codes(response: Any) -> list[tuple[str | None, ErrorCode]]:
     return [(topic.name, topic.error_code) for topic in response.topics]
 
 
-@pytest.mark.parametrize("version", metadata.VERSIONS)
+@pytest.mark.parametrize("version", metadata.KEY.versions)
 def test_every_version_has_leaders_and_addresses(two: AdminFixture, version: int) -> None:
     response = two.ask(metadata, version, topics=named("flights"))
     assert [(row.node_id, row.host, row.port) for row in response.brokers] == [(1, "host-1", 9092), (2, "host-2", 9092)]
@@ -56,7 +56,7 @@ def test_every_version_has_leaders_and_addresses(two: AdminFixture, version: int
         assert topic.topic_id == FLIGHTS
 
 
-@pytest.mark.parametrize("version", metadata.VERSIONS)
+@pytest.mark.parametrize("version", metadata.KEY.versions)
 def test_no_list_asks_for_all_topics_and_an_empty_one_for_none(two: AdminFixture, version: int) -> None:
     all_topics = [("flights", ErrorCode.none), ("other", ErrorCode.none)]
     assert codes(two.ask(metadata, version, topics=())) == ([] if version else all_topics)
@@ -96,7 +96,7 @@ def test_versions_10_and_11_have_ids_but_do_not_take_them(two: AdminFixture, ver
     assert codes(response) == [("", ErrorCode.invalid_request)]
 
 
-@pytest.mark.parametrize("version", metadata.VERSIONS)
+@pytest.mark.parametrize("version", metadata.KEY.versions)
 def test_a_missing_topic_is_created_and_in_the_same_answer(version: int) -> None:
     admin = with_topics(num_partitions=3)
     (topic,) = admin.ask(metadata, version, topics=named("new"), allow_auto_topic_creation=True).topics

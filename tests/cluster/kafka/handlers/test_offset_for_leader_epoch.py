@@ -42,7 +42,7 @@ async def with_history(broker: HandlersStory) -> None:
     await broker.commit("v", "v")
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 @pytest.mark.parametrize(
     ("epoch", "reported"),
     [
@@ -135,7 +135,7 @@ def test_what_is_not_committed_belongs_to_its_epoch() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 @pytest.mark.parametrize(
     ("current", "code"),
     [

@@ -65,7 +65,7 @@ def moves(admin: AdminFixture, *names: str) -> list[tuple[str, int, tuple[int, .
     ]
 
 
-@pytest.mark.parametrize("version", alter_partition_reassignments.VERSIONS)
+@pytest.mark.parametrize("version", alter_partition_reassignments.KEY.versions)
 def test_every_version_moves_a_partition(admin: AdminFixture, version: int) -> None:
     assert reassign(admin, (2, 3), version) is ErrorCode.none
     expected = [("flights", 0, (2, 3, 1), (2, 3), (1,))]
@@ -75,7 +75,7 @@ def test_every_version_moves_a_partition(admin: AdminFixture, version: int) -> N
     assert (partition(admin).replicas, partition(admin).leader) == ((2, 3), 2)
 
 
-@pytest.mark.parametrize("version", alter_partition_reassignments.VERSIONS)
+@pytest.mark.parametrize("version", alter_partition_reassignments.KEY.versions)
 def test_every_version_takes_a_move_back(admin: AdminFixture, version: int) -> None:
     assert reassign(admin, None, version) is ErrorCode.no_reassignment_in_progress
     assert reassign(admin, (2,), version) is ErrorCode.none

@@ -30,7 +30,7 @@ SEQUENCE_MAX = 0x7FFFFFFF
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_every_version_gets_the_offset_of_its_batch(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect()
@@ -152,7 +152,7 @@ def test_what_a_log_does_not_take_is_invalid(records: bytes, config: LogConfig) 
     tell(story, config)
 
 
-@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 8])
+@pytest.mark.parametrize("version", [version for version in handler.KEY.versions if version >= 8])
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
 def test_each_record_without_a_key_is_named(version: int, compression: Compression) -> None:
     """KIP-467: a client learns which records its batch was refused for, and may send the others again."""
@@ -245,7 +245,7 @@ def test_one_batch_that_is_refused_leaves_the_others_of_its_request_alone() -> N
     tell(story)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_a_refusal_names_the_leader_from_version_10_on(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.begin_to_follow(epoch=4)
@@ -372,7 +372,9 @@ async def _no_transactional_id(broker: HandlersStory) -> ErrorCode:
 async def _without_rights(broker: HandlersStory) -> ErrorCode:
     partition = broker.elect()
     broker.enforce()
-    codes = {(await produce(broker, batch(), version=version)).code for version in (3, 9, NAMED, handler.VERSIONS[-1])}
+    codes = {
+        (await produce(broker, batch(), version=version)).code for version in (3, 9, NAMED, handler.KEY.versions[-1])
+    }
     assert partition.log.log_end == 0
     (code,) = codes
     return code

@@ -37,7 +37,7 @@ def end(broker: HandlersStory, producer: ProducerIdAndEpoch = PRODUCER, *, is_v2
 
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_the_first_append_of_each_transaction_is_verified(version: int, leader: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.transactions.leader = leader
@@ -58,7 +58,7 @@ def test_the_first_append_of_each_transaction_is_verified(version: int, leader: 
 
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 @pytest.mark.parametrize(
     ("given", "expected", "from_adding_on"),
     [
@@ -86,7 +86,7 @@ def test_what_the_coordinator_refuses_is_refused_by_a_code_that_the_client_knows
     tell(story)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_a_partition_that_is_not_in_the_transaction_aborts_it(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.transactions.codes = {TopicPartition("t", 0): ErrorCode.transaction_abortable}
@@ -98,7 +98,7 @@ def test_a_partition_that_is_not_in_the_transaction_aborts_it(version: int) -> N
     tell(story)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_a_client_writes_no_markers(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect()
@@ -111,7 +111,7 @@ def test_a_client_writes_no_markers(version: int) -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_in_the_second_protocol_each_transaction_begins_at_sequence_0(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()

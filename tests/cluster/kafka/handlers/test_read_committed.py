@@ -46,7 +46,7 @@ def aborted_of(part: Any) -> list[tuple[int, int]]:
     return [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_every_version_reads_up_to_the_last_stable_offset_and_lists_what_was_aborted(version: int) -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect()
@@ -170,7 +170,7 @@ def test_a_damaged_aborted_index_is_no_empty_one() -> None:
     tell(story, LogConfig(segment_bytes=1000, index_interval_bytes=200))
 
 
-@pytest.mark.parametrize("version", [version for version in list_offsets.VERSIONS if version >= 2])
+@pytest.mark.parametrize("version", [version for version in list_offsets.KEY.versions if version >= 2])
 def test_the_latest_offset_of_a_read_committed_consumer_is_the_last_stable_one(version: int) -> None:
     async def latest(broker: HandlersStory, isolation: int) -> int:
         response = await broker.ask(
@@ -209,7 +209,7 @@ def test_the_producers_of_a_partition_are_described_with_their_transactions() ->
         decide(partition, commit=True, producer=2, epoch=3, coordinator_epoch=5)
         response = await broker.ask(
             ApiKey.DESCRIBE_PRODUCERS,
-            describe_producers.VERSIONS[-1],
+            describe_producers.KEY.versions[-1],
             topics=({"name": TOPIC, "partition_indexes": (0,)},),
         )
         described = {

@@ -38,7 +38,7 @@ def fenced_in(version: int, first: int) -> ErrorCode:
 # InitProducerId.
 
 
-@pytest.mark.parametrize("version", init_producer_id.VERSIONS)
+@pytest.mark.parametrize("version", init_producer_id.KEY.versions)
 def test_each_producer_of_an_id_has_an_epoch(broker: TransactionHandlers, version: int) -> None:
     answers = [broker.init(version) for _ in range(3)]
     assert [(answer.error_code, answer.producer_id, answer.producer_epoch) for answer in answers] == [
@@ -46,7 +46,7 @@ def test_each_producer_of_an_id_has_an_epoch(broker: TransactionHandlers, versio
     ]
 
 
-@pytest.mark.parametrize("version", init_producer_id.VERSIONS)
+@pytest.mark.parametrize("version", init_producer_id.KEY.versions)
 def test_an_id_may_not_be_empty(broker: TransactionHandlers, version: int) -> None:
     answer = broker.init(version, transactional_id="")
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.invalid_request, -1, -1)
@@ -88,7 +88,7 @@ def test_an_ongoing_transaction_is_aborted_first(broker: TransactionHandlers) ->
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_the_coordinator_of_an_id_is_found(broker: TransactionHandlers, version: int) -> None:
-    assert version in find_coordinator.VERSIONS
+    assert version in find_coordinator.KEY.versions
     for key, code in (("pay", ErrorCode.none), ("", ErrorCode.invalid_request)):
         answer = broker.ask(find_coordinator, version, key=key, key_type=1, coordinator_keys=(key,))
         found = answer.coordinators[0] if version >= 4 else answer
@@ -105,7 +105,7 @@ def test_other_keys_have_no_coordinator(broker: TransactionHandlers, key_type: i
 # AddPartitionsToTxn.
 
 
-@pytest.mark.parametrize("version", add_partitions_to_txn.VERSIONS)
+@pytest.mark.parametrize("version", add_partitions_to_txn.KEY.versions)
 def test_partitions_are_added_in_every_version(broker: TransactionHandlers, version: int) -> None:
     producer = broker.producer()
     assert broker.add(version, producer, FLIGHTS, ("flights", 2)) == [ErrorCode.none] * 2
@@ -113,7 +113,7 @@ def test_partitions_are_added_in_every_version(broker: TransactionHandlers, vers
     assert broker.add(version, producer) == []
 
 
-@pytest.mark.parametrize("version", add_partitions_to_txn.VERSIONS)
+@pytest.mark.parametrize("version", add_partitions_to_txn.KEY.versions)
 def test_nothing_is_added_if_a_partition_is_missing(broker: TransactionHandlers, version: int) -> None:
     producer = broker.producer()
     codes = broker.add(version, producer, FLIGHTS, ("flights", 3), ("trains", 0))
@@ -122,7 +122,7 @@ def test_nothing_is_added_if_a_partition_is_missing(broker: TransactionHandlers,
     assert broker.end(4, producer).error_code is ErrorCode.invalid_txn_state
 
 
-@pytest.mark.parametrize("version", add_partitions_to_txn.VERSIONS)
+@pytest.mark.parametrize("version", add_partitions_to_txn.KEY.versions)
 def test_only_the_current_producer_adds(broker: TransactionHandlers, version: int) -> None:
     producer = broker.producer()
     for changes, code in (
@@ -167,7 +167,7 @@ def test_brokers_ask_for_many_transactions_at_once(broker: TransactionHandlers) 
 # AddOffsetsToTxn.
 
 
-@pytest.mark.parametrize("version", add_offsets_to_txn.VERSIONS)
+@pytest.mark.parametrize("version", add_offsets_to_txn.KEY.versions)
 def test_a_groups_offsets_are_added(broker: TransactionHandlers, version: int) -> None:
     producer = broker.producer()
     assert broker.add_offsets(version, producer) is ErrorCode.none
@@ -176,7 +176,7 @@ def test_a_groups_offsets_are_added(broker: TransactionHandlers, version: int) -
     assert (topic.topic, topic.partitions) == ("__consumer_offsets", (partition,))
 
 
-@pytest.mark.parametrize("version", add_offsets_to_txn.VERSIONS)
+@pytest.mark.parametrize("version", add_offsets_to_txn.KEY.versions)
 def test_only_the_current_producer_adds_offsets(broker: TransactionHandlers, version: int) -> None:
     producer = broker.producer()
     for changes, code in (
@@ -191,7 +191,7 @@ def test_only_the_current_producer_adds_offsets(broker: TransactionHandlers, ver
 # EndTxn.
 
 
-@pytest.mark.parametrize("version", end_txn.VERSIONS)
+@pytest.mark.parametrize("version", end_txn.KEY.versions)
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_transaction_ends_in_every_version(broker: TransactionHandlers, version: int, commit: bool) -> None:
     producer = broker.producer()
@@ -207,7 +207,7 @@ def test_a_transaction_ends_in_every_version(broker: TransactionHandlers, versio
     assert broker.end(version, producer, commit=not commit).error_code is ErrorCode.invalid_txn_state
 
 
-@pytest.mark.parametrize("version", end_txn.VERSIONS)
+@pytest.mark.parametrize("version", end_txn.KEY.versions)
 def test_only_the_current_producer_ends(broker: TransactionHandlers, version: int) -> None:
     producer = broker.producer()
     broker.add(3, producer, FLIGHTS)
@@ -220,7 +220,7 @@ def test_only_the_current_producer_ends(broker: TransactionHandlers, version: in
         assert broker.end(version, {**producer, **changes}).error_code is code
 
 
-@pytest.mark.parametrize("version", end_txn.VERSIONS)
+@pytest.mark.parametrize("version", end_txn.KEY.versions)
 def test_only_version_2_aborts_an_empty_transaction(broker: TransactionHandlers, version: int) -> None:
     producer = broker.producer()
     assert broker.end(version, producer).error_code is ErrorCode.invalid_txn_state
@@ -228,7 +228,7 @@ def test_only_version_2_aborts_an_empty_transaction(broker: TransactionHandlers,
     assert answer.error_code is (ErrorCode.none if version == 5 else ErrorCode.invalid_txn_state)
 
 
-@pytest.mark.parametrize("version", end_txn.VERSIONS)
+@pytest.mark.parametrize("version", end_txn.KEY.versions)
 def test_while_markers_are_missing_the_end_is_concurrent(broker: TransactionHandlers, version: int) -> None:
     broker.acknowledges = False
     producer = broker.producer()
@@ -347,7 +347,7 @@ def test_a_transaction_is_described(broker: TransactionHandlers) -> None:
     assert empty.error_code is ErrorCode.invalid_request
 
 
-@pytest.mark.parametrize("version", list_transactions.VERSIONS)
+@pytest.mark.parametrize("version", list_transactions.KEY.versions)
 def test_transactions_are_listed_by_state_and_producer(broker: TransactionHandlers, version: int) -> None:
     broker.add(3, broker.producer(), FLIGHTS)
     broker.init(transactional_id="other")

@@ -24,7 +24,7 @@ def unregister(admin: AdminFixture, version: int, broker: int) -> tuple[ErrorCod
     return response.error_code, response.error_message
 
 
-@pytest.mark.parametrize("version", unregister_broker.VERSIONS)
+@pytest.mark.parametrize("version", unregister_broker.KEY.versions)
 def test_every_version_forgets_a_broker(admin: AdminFixture, version: int) -> None:
     admin.propose(DeleteTopic(UUID(int=1)))
     admin.fence(2)

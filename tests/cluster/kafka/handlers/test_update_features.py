@@ -49,7 +49,7 @@ def update(admin: AdminFixture, level: int, version: int = 2, *, kind: int = UPG
     return admin.ask(handler, version, feature_updates=[change], **fields)
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_every_version_finalizes_a_level(three: AdminFixture, version: int) -> None:
     answer = update(three, 2, version)
     assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
@@ -96,7 +96,7 @@ def test_another_update_is_refused_with_a_sentence(
 @pytest.mark.parametrize(
     ("kind", "reason"), [(UPGRADE, "without setting the upgrade type"), (SAFE, "cannot be"), (UNSAFE, "cannot be")]
 )
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 def test_the_level_never_goes_back(three: AdminFixture, version: int, kind: int, reason: str) -> None:
     update(three, 2)
     answer = update(three, 1, version, kind=kind)

@@ -21,7 +21,7 @@ from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.storage.types import ProducerIdAndEpoch
 
-NEWEST = handler.VERSIONS[-1]
+NEWEST = handler.KEY.versions[-1]
 
 
 def marker(
@@ -68,7 +68,7 @@ def state_of(partition: Partition, producer: int = PRODUCER) -> tuple[int, int, 
     return known.epoch, known.coordinator_epoch, known.current_transaction_first_offset
 
 
-@pytest.mark.parametrize("version", handler.VERSIONS)
+@pytest.mark.parametrize("version", handler.KEY.versions)
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_marker_ends_the_transaction_of_its_producer(version: int, commit: bool) -> None:
     async def story(broker: HandlersStory) -> None:
