@@ -32,13 +32,15 @@ from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.tasks import Tasks
-from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.replication.waiters import EndOfTickScheduler, Watcher
 from cordwood.storage.errors import StorageError
 
 IDLE_S, SWEEP_S = 900.0, 60.0
 """A share partition that is not used for this long is dropped from memory."""
 SWEPT_AT_ONCE = 1000
 RELEASED_AT_ONCE = 32
+OPENINGS_MAX = 2000
+"""The states of share partitions that fetches have read at a time: some 6 MB."""
 RETRY_S = 1.0
 
 FENCED = frozenset(
@@ -53,6 +55,8 @@ FENCED = frozenset(
 
 _events = structlog.get_logger("share")
 
+Opening = asyncio.Task[LedSharePartition | Exception]
+"""Reads a share partition's state. Returns an expected error: several requests may wait for it, or none any more."""
 OffsetAt = Callable[[Partition, int], Awaitable[int | None]]
 """Returns the first offset of a partition with at least this timestamp; None if there is none."""
 
@@ -94,7 +98,8 @@ class SharePartitions:
         self._tasks = Tasks()
         self._led: dict[SharePartitionKey, LedSharePartition] = {}
         self._of_topic: dict[UUID, dict[SharePartitionKey, None]] = {}
-        self._opening: dict[SharePartitionKey, asyncio.Task[LedSharePartition | Exception]] = {}
+        self._opening: dict[SharePartitionKey, Opening] = {}
+        self._wait_for_room: dict[Watcher, None] = {}
         self._timers: LockTimers[LedSharePartition] = LockTimers(self._loop, self._locks_ended)
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -121,27 +126,42 @@ class SharePartitions:
             if group_id in (None, led.key.group_id):
                 yield _view(led)
 
+    def find(self, key: SharePartitionKey) -> LedSharePartition | None:
+        """Return a share partition; None if its state is not in memory."""
+        led = self._led.get(key)
+        if led is None:
+            return None
+        if not led.is_current:
+            self._drop(led)
+            return None
+        self._refresh(led)
+        return led
+
     async def open(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
         """Return a share partition; its state is read first, if it is not in memory.
 
         Raises Refused with a client's error code, PartitionRefused, and StorageError.
         """
-        led = self._led.get(key)
-        if led is None or not led.is_current:
-            if led is not None:
-                self._drop(led)
-            opening = self._opening.get(key)
-            if opening is None:
-                opening = self._opening[key] = self._tasks.spawn(self._opened(key, partition, partition.leader))
-                opening.add_done_callback(lambda _: self._opening.pop(key, None))
-            found = await asyncio.shield(opening)
-            if isinstance(found, Refused):
-                raise for_client(found) from found
-            if isinstance(found, Exception):
-                raise found
-            led = found
-        self._refresh(led)
+        led = self.find(key)
+        if led is None:
+            led = opened(await asyncio.shield(self._opening.get(key) or self._begin_to_open(key, partition)))
+            self._refresh(led)
         return led
+
+    def begin_to_open(self, key: SharePartitionKey, partition: Partition, watcher: Watcher) -> Opening | None:
+        """Read a share partition's state in the background, to the end. Raises PartitionRefused.
+
+        If OPENINGS_MAX are being read, return None, and wake the watcher once there is room.
+        """
+        opening = self._opening.get(key)
+        if opening is None and len(self._opening) >= OPENINGS_MAX:
+            self._wait_for_room[watcher] = None
+            return None
+        return opening or self._begin_to_open(key, partition)
+
+    def leave(self, watcher: Watcher) -> None:
+        """Wake a watcher no more."""
+        self._wait_for_room.pop(watcher, None)
 
     def acquire(
         self,
@@ -213,10 +233,20 @@ class SharePartitions:
             if number % RELEASED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
+    def _begin_to_open(self, key: SharePartitionKey, partition: Partition) -> Opening:
+        opening = self._opening[key] = self._tasks.spawn(self._opened(key, partition, partition.leader))
+        opening.add_done_callback(lambda _: self._opening_ended(key))
+        return opening
+
+    def _opening_ended(self, key: SharePartitionKey) -> None:
+        self._opening.pop(key, None)
+        if self._wait_for_room and len(self._opening) <= OPENINGS_MAX // 2:
+            waiting, self._wait_for_room = self._wait_for_room, {}
+            self._end_of_tick.moved(waiting)
+
     async def _opened(
         self, key: SharePartitionKey, partition: Partition, role: LeaderRole
     ) -> LedSharePartition | Exception:
-        """Open a share partition, or return the expected error: several requests may wait for it, or none any more."""
         try:
             return await self._open(key, partition, role)
         except (Refused, PartitionRefused, StorageError) as error:
@@ -414,6 +444,15 @@ def _view(led: LedSharePartition) -> SharePartitionView:
         state.acquired_count(),
         delivery_count_max,
     )
+
+
+def opened(found: LedSharePartition | Exception) -> LedSharePartition:
+    """Return what an opening has found. Raises its error with a client's code."""
+    if isinstance(found, Refused):
+        raise for_client(found) from found
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def for_client(refusal: Refused) -> Refused:

@@ -40,6 +40,17 @@ class ShareSession:
     """The epoch of the next request."""
     partitions: dict[PartitionId, bool] = field(default_factory=dict)
     """Each with whether the next response must have it: it is new, or its last row had an error."""
+    turn: int = 0
+    """The number of the next fetch. The epoch is no such number: acknowledgements raise it too."""
+
+    def in_turn(self) -> list[PartitionId]:
+        """Return the partitions for one fetch. Each fetch begins with another one, so that none starves the others."""
+        wanted = list(self.partitions)
+        if wanted:
+            first = self.turn % len(wanted)
+            wanted = wanted[first:] + wanted[:first]
+        self.turn += 1
+        return wanted
 
 
 class ShareSessions:
@@ -51,6 +62,7 @@ class ShareSessions:
         self._sessions: dict[MemberKey, ShareSession] = {}
         self._by_owner: dict[Hashable, dict[MemberKey, None]] = {}
         self._by_group: Counter[str] = Counter()
+        self._opened = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -65,7 +77,9 @@ class ShareSessions:
         if len(self._sessions) >= self._sessions_max or not self._has_room(len(partitions), len(partitions)):
             self._pool.waits += 1
             raise Refused(ErrorCode.share_session_limit_reached)
-        session = self._sessions[key] = ShareSession(key, owner, partitions=partitions)
+        # The members of a group begin with different partitions.
+        session = self._sessions[key] = ShareSession(key, owner, partitions=partitions, turn=self._opened)
+        self._opened += 1
         self._by_group[key.group_id] += 1
         self._by_owner.setdefault(owner, {})[key] = None
         self._count(len(partitions))

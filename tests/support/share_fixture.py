@@ -34,6 +34,8 @@ from cordwood.storage.types import ProducerIdAndEpoch
 
 GROUP, TOPIC = "workers", "jobs"
 NOW_MS = 1_700_000_000_000
+OPENED_S = 0.1
+"""The wait of a fetch, for the states of its share partitions, which are read in the background."""
 Range = tuple[int, int, int]
 """First and last offset, and the delivery count, as in a response."""
 
@@ -64,7 +66,7 @@ class ShareMember:
         *,
         partitions: Sequence[int] = (0,),
         acks: Sequence[tuple[int, ...]] = (),
-        wait_s: float = 0.0,
+        wait_s: float = OPENED_S,
         **fields: Any,
     ) -> Any:
         """Send a ShareFetch, with acknowledgements of the first partition: first, last and types each."""

@@ -7,6 +7,7 @@ AGAIN = "A record is delivered again after it was acknowledged."
 LOST = "A share group passes a record that no member has processed."
 STUCK = "A record is delivered to no one any more, and the share group does not go on."
 ENDLESS = "A record that no member can process is delivered without end."
+STARVED = "A share group never gets the records of a partition."
 DEAD = "A rejected record is not among the dead letters."
 
 MUTANTS = (
@@ -312,5 +313,32 @@ MUTANTS = (
         "After a failed write the records are locked as before.",
         STUCK,
         Scenario.SHARES,
+    ),
+    Mutant(
+        "records-at-hand-wait-for-the-states-of-others",
+        "cluster/kafka/handlers/share_fetch.py",
+        "                if is_last_chance or self._has_result:\n",
+        "                if is_last_chance or (self._has_result and not self._wait._openings):\n",
+        "A share fetch is answered with the records at hand.",
+        "A share partition whose state cannot be read holds back the records of others.",
+        Scenario.SHARE_GROUPS,
+    ),
+    Mutant(
+        "states-are-not-read-after-the-response",
+        "cluster/kafka/handlers/share_fetch.py",
+        "            opening.remove_done_callback(self._opened)\n",
+        "            opening.cancel()\n",
+        "The state of a share partition is read to its end, whatever the fetch does.",
+        STARVED,
+        Scenario.SHARE_GROUPS,
+    ),
+    Mutant(
+        "each-fetch-begins-with-the-same-partition",
+        "cluster/share/share_sessions.py",
+        "        self.turn += 1\n",
+        "",
+        "Each fetch of a session begins with another partition.",
+        STARVED,
+        Scenario.SHARE_GROUPS,
     ),
 )

@@ -31,14 +31,15 @@ from cordwood.cluster.kafka.share_lookup import (
     leader_of,
     member_of,
     not_answered,
-    open_partition,
+    partition_of,
     stored,
 )
 from cordwood.cluster.kafka.share_states import NO_ID
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.share.led import LedSharePartition
-from cordwood.cluster.share.share_partitions import SharePartitions
+from cordwood.cluster.share.share_partitions import Opening, SharePartitions, opened
 from cordwood.cluster.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, PartitionId, ShareSession
+from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.cluster.tiering.reads import WantedRange
 from cordwood.replication.partition import Partition
 from cordwood.storage.errors import DamagedLog, NotInMemory
@@ -197,11 +198,7 @@ class ShareFetch:
         """Acquire records; if there are too few, wait for more until the request's maximum wait has passed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait / timedelta(seconds=1)
-        wanted = list(session.partitions)
-        if wanted:
-            # So that no partition starves the others.
-            first = session.epoch % len(wanted)
-            wanted = wanted[first:] + wanted[:first]
+        wanted = session.in_turn()
         try:
             while self._is_wanted(session):
                 is_last_chance = loop.time() >= deadline
@@ -212,21 +209,23 @@ class ShareFetch:
                 await self._wait.until(deadline)
         finally:
             self._wait.leave()
+            self._share.leave(self._wait)
 
     def _is_wanted(self, session: ShareSession) -> bool:
         return self._slot.connection.is_open and self._share.sessions.is_open(session)
 
     async def _attempt(self, member: MemberKey, wanted: Iterable[PartitionId], *, is_last_chance: bool) -> None:
-        """Acquire from each partition until the limits are reached, and watch the partitions."""
+        """Acquire from each partition at hand until the limits are reached, and watch the partitions."""
         opened: list[LedSharePartition] = []
         async for place in self._call.turns.each(wanted):
             try:
-                led = await open_partition(member.group_id, place, self._call)
+                led = self._find_or_begin(SharePartitionKey(member.group_id, *place))
             except (Refused, *EXPECTED) as error:
                 self._fail(place, not_answered(error))
                 continue
-            opened.append(led)
-            self._wait.watch(led)
+            if led is not None:
+                opened.append(led)
+                self._wait.watch(led)
         if not is_last_chance and self._request.min_bytes > 1:
             sizes = [await self._size(led) async for led in self._call.turns.each(opened)]
             if sum(sizes) < min(self._request.min_bytes, self._bytes_left):
@@ -240,6 +239,20 @@ class ShareFetch:
                 self._fail(_place(led), not_answered(error))
                 if isinstance(error, DamagedLog):
                     led.partition.report_damage(error)
+
+    def _find_or_begin(self, key: SharePartitionKey) -> LedSharePartition | None:
+        """Return a share partition; None while its state is being read. Raises Refused, and one of EXPECTED.
+
+        Records at hand do not wait for it: the reading goes on after the response, or ends the wait of this request.
+        """
+        partition = partition_of((key.topic_id, key.partition), self._call)
+        led = self._share.find(key)
+        if led is None:
+            self._wait.check(key)
+            opening = self._share.begin_to_open(key, partition, self._wait)
+            if opening is not None:
+                self._wait.wait_for(key, opening)
+        return led
 
     async def _acquire(self, member: MemberKey, led: LedSharePartition) -> None:
         """Acquire records of one partition. Raises Refused, and one of EXPECTED."""
@@ -327,12 +340,13 @@ class ShareFetch:
 
 
 class DelayedShareFetch:
-    """The wait of one request for records: it ends when one of its partitions changes."""
+    """The wait of one request for records: it ends when one of its partitions changes, or when its state is read."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
         self._partitions: dict[Partition, None] = {}
         self._led: dict[LedSharePartition, None] = {}
+        self._openings: dict[SharePartitionKey, Opening] = {}
 
     def begin(self) -> None:
         """Note changes from here on."""
@@ -342,6 +356,18 @@ class DelayedShareFetch:
         """Watch a share partition, and its log."""
         self._led[led] = self._partitions[led.partition] = None
         led.watchers[self] = led.partition.watchers[self] = None
+
+    def wait_for(self, key: SharePartitionKey, opening: Opening) -> None:
+        """Wait for the state of a share partition."""
+        if self._openings.get(key) is not opening:
+            self._openings[key] = opening
+            opening.add_done_callback(self._opened)
+
+    def check(self, key: SharePartitionKey) -> None:
+        """Raise the error of a state that this request has waited for: Refused, or one of EXPECTED."""
+        opening = self._openings.get(key)
+        if opening is not None and opening.done():
+            opened(opening.result())
 
     async def until(self, deadline: float) -> None:
         """Wait for a change until the deadline, in the event loop's time."""
@@ -357,13 +383,19 @@ class DelayedShareFetch:
             led.watchers.pop(self, None)
         for partition in self._partitions:
             partition.watchers.pop(self, None)
+        for opening in self._openings.values():
+            opening.remove_done_callback(self._opened)
         self._led.clear()
         self._partitions.clear()
+        self._openings.clear()
 
     def wake(self) -> None:
         self._changed.set()
 
     def fail(self, _error: Exception) -> None:
+        self._changed.set()
+
+    def _opened(self, _opening: Opening) -> None:
         self._changed.set()
 
 

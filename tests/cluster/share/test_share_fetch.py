@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from closed_broker import ALICE
@@ -15,6 +16,13 @@ from cordwood.storage.records import Record, encode
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 E = ErrorCode
+
+
+def partitions_with_records(answer: Any) -> set[int]:
+    """Return the partitions of a response that have acquired records. None has an error."""
+    rows = [row for topic in answer.responses for row in topic.partitions]
+    assert {row.error_code for row in rows} <= {E.none}
+    return {row.partition_index for row in rows if row.acquired_records}
 
 
 def test_a_member_gets_whole_batches_and_acknowledges_them() -> None:
@@ -186,7 +194,7 @@ def test_a_renewal_by_a_fetch_fetches_nothing() -> None:
         worker = group.member()
         await worker.fetch()
         await group.produce("b")
-        nothing = {"max_bytes": 0, "min_bytes": 0, "max_records": 0, "is_renew_ack": True}
+        nothing = {"max_bytes": 0, "min_bytes": 0, "max_records": 0, "wait_s": 0, "is_renew_ack": True}
         fetched = await worker.fetch(acks=[(0, 0, RENEW)], **nothing)
         assert (fetched.acquired, fetched.acknowledge_code) == ([], E.none)
         answer = await worker.ask(acks=[(0, 0, RENEW)], is_renew_ack=True)
@@ -271,6 +279,54 @@ def test_partitions_enter_and_leave_a_session() -> None:
         await group.produce("on 0")
         forgotten = (ForgottenTopic(topic_id=group.topic_id, partitions=(0,)),)
         assert (await worker.ask(partitions=(), forgotten_topics_data=forgotten)).responses == ()
+
+    with_members(story)
+
+
+def test_records_do_not_wait_until_the_state_of_another_partition_is_read() -> None:
+    async def story(group: ShareFixture) -> None:
+        worker = group.member()
+        await worker.fetch()
+        await group.produce("on 0")
+        await group.produce("on 1", partition=1)
+        assert partitions_with_records(await worker.ask(partitions=(0, 1), wait_s=5)) == {0}, "what is at hand"
+        assert partitions_with_records(await worker.ask(partitions=(), wait_s=5)) == {1}, "its state was read meanwhile"
+
+    with_members(story)
+
+
+def test_a_state_is_read_to_its_end_whatever_the_fetch_does() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("on 0")
+        await group.produce("on 1", partition=1)
+        worker, other = group.member(), group.member()
+        assert (await worker.fetch(wait_s=0)).values == [], "the fetch does not wait"
+        waiting = asyncio.ensure_future(other.fetch(partitions=(1,), wait_s=5))
+        await asyncio.sleep(0.001)
+        other.hang_up()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        assert (await worker.fetch(wait_s=0)).values == [b"on 0"]
+        assert (group.view(0).end_offset, group.view(1).start_offset) == (1, 0)
+
+    with_members(story)
+
+
+def test_no_partition_is_left_out_by_a_member_that_fetches_and_acknowledges_in_turn() -> None:
+    async def story(group: ShareFixture) -> None:
+        for number in range(8):
+            await group.produce(f"{number} on 0")
+            await group.produce(f"{number} on 1", partition=1)
+        worker = group.member()
+        served = set[int]()
+        answer = await worker.ask(partitions=(0, 1), max_records=1, wait_s=5)
+        for _ in range(4):
+            (place,) = partitions_with_records(answer)
+            served.add(place)
+            # A request without partitions that has an epoch of its own, as each acknowledgement has.
+            await worker.ask(partitions=(), max_records=0)
+            answer = await worker.ask(partitions=(), max_records=1, wait_s=5)
+        assert served == {0, 1}
 
     with_members(story)
 
