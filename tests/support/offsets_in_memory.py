@@ -84,6 +84,12 @@ class OffsetsInMemory:
         """Stop committing until `release`."""
         self.is_held = True
 
+    def fail_oldest(self, index: int) -> None:
+        """Fail the oldest append to a partition that waits for its commit. Its batch is not in the log."""
+        partition = self.partitions[index]
+        del partition.batches[min(base for base in partition.batches if base >= partition.high_watermark)]
+        partition.waiting.pop(0).set_exception(Refused(ErrorCode.coordinator_not_available))
+
     def release(self) -> None:
         self.is_held = False
         for partition in self.partitions:

@@ -15,15 +15,22 @@ from cordwood.cluster.groups.heartbeat import HeartbeatReply
 
 ANNA = ConsumerHeartbeat("anna", 0, rebalance_timeout_ms=60_000, topics=frozenset({"flights"}), owned={})
 BEN = replace(ANNA, member_id="ben")
-LARGE = 10_000
 
 
 async def with_anna() -> CoordinatorFixture:
-    """Return a coordinator of a group with one member, whose log takes no large batches."""
+    """Return a coordinator of a group with one member. Its log commits nothing until it is released."""
     groups = CoordinatorFixture(1, ConsumerGroupScenario({"flights": 6}).context)
     await groups.coordinator.consumers.heartbeat(GROUP, ANNA)
-    groups.topic.bytes_max = LARGE
+    groups.topic.hold()
     return groups
+
+
+async def begin(groups: CoordinatorFixture, request: ConsumerHeartbeat) -> "asyncio.Task[HeartbeatReply]":
+    """Send a heartbeat, and wait until its records wait for their commit."""
+    waiting = groups.topic.partitions[groups.partition].waiting
+    count, sent = len(waiting), send(groups, request)
+    await groups.until(lambda: len(waiting) > count)
+    return sent
 
 
 def send(groups: CoordinatorFixture, request: ConsumerHeartbeat) -> "asyncio.Task[HeartbeatReply]":
@@ -40,9 +47,10 @@ async def code_of(sent: "asyncio.Task[HeartbeatReply]") -> ErrorCode:
 def test_no_reply_overtakes_an_earlier_write_that_fails() -> None:
     async def story() -> None:
         groups = await with_anna()
-        # The record of Ben's subscription is too large, so that it fails, and Anna's next ones are not.
-        ben = send(groups, replace(BEN, topics=frozenset({"flights", "x" * LARGE})))
-        anna = send(groups, replace(ANNA, member_epoch=1, owned={}))
+        ben = await begin(groups, BEN)
+        anna = await begin(groups, replace(ANNA, member_epoch=1, owned={}))
+        groups.topic.fail_oldest(groups.partition)
+        groups.topic.release()
         assert await code_of(ben) is not ErrorCode.none
         assert await code_of(anna) is not ErrorCode.none, "it would show an epoch that is not in the log"
 
@@ -52,10 +60,11 @@ def test_no_reply_overtakes_an_earlier_write_that_fails() -> None:
 def test_replies_go_on_once_the_records_are_written() -> None:
     async def story() -> None:
         groups = await with_anna()
-        ben = send(groups, replace(BEN, topics=frozenset({"flights", "x" * LARGE})))
-        anna = send(groups, replace(ANNA, member_epoch=1, owned={}))
+        ben = await begin(groups, BEN)
+        anna = await begin(groups, replace(ANNA, member_epoch=1, owned={}))
+        groups.topic.fail_oldest(groups.partition)
+        groups.topic.release()
         await asyncio.wait([ben, anna])
-        groups.topic.bytes_max = None
         again = await groups.coordinator.consumers.heartbeat(GROUP, replace(ANNA, member_epoch=1, owned={}))
         assert (again.code, again.member_epoch) == (ErrorCode.none, 2)
         await groups.restart()
@@ -68,14 +77,12 @@ def test_replies_go_on_once_the_records_are_written() -> None:
 def test_a_busy_group_is_not_refused_for_ever_after_a_write_that_failed() -> None:
     async def story() -> None:
         groups = await with_anna()
-        groups.topic.hold()
-        ben = send(groups, replace(BEN, topics=frozenset({"flights", "x" * LARGE})))
-        before = send(groups, replace(ANNA, member_epoch=1, owned={}))
+        ben = await begin(groups, BEN)
+        before = await begin(groups, replace(ANNA, member_epoch=1, owned={}))
+        groups.topic.fail_oldest(groups.partition)
         await asyncio.wait([ben])
-        groups.topic.bytes_max = None
         # It begins while an earlier write is still on its way, and has the records that were lacking.
-        after = send(groups, replace(ANNA, member_epoch=1, owned={}))
-        await asyncio.sleep(0.1)
+        after = await begin(groups, replace(ANNA, member_epoch=1, owned={}))
         groups.topic.release()
         assert await code_of(before) is not ErrorCode.none
         assert await code_of(after) is ErrorCode.none
@@ -87,7 +94,7 @@ def test_a_busy_group_is_not_refused_for_ever_after_a_write_that_failed() -> Non
 def test_a_refused_write_is_tried_again(failures: int) -> None:
     async def story() -> None:
         groups = await with_anna()
-        groups.topic.bytes_max = None
+        groups.topic.release()
         for _ in range(failures):
             groups.topic.refusal = ErrorCode.coordinator_not_available
             assert await code_of(send(groups, BEN)) is ErrorCode.coordinator_not_available
