@@ -185,6 +185,20 @@ def test_what_is_cut_is_neither_committed_nor_kept() -> None:
     run(scenario())
 
 
+def test_a_follower_keeps_what_its_leader_has_above_the_high_watermark_too() -> None:
+    """All in-sync replicas may have it, and the leader may have acknowledged it (KIP-101)."""
+
+    async def scenario() -> None:
+        broker = RolesFixture()
+        following = broker.begin_to_follow(epoch=2)
+        partition = following.partition
+        following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1) + stamped("c", 2, 2), 1, 0, NOW_MS)
+        assert partition.high_watermark == 1
+        assert following.truncation(1, 2).end == 2
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("policy", FlushPolicy)
 def test_a_changed_config_reaches_every_open_log(policy: FlushPolicy) -> None:
     async def scenario() -> None:

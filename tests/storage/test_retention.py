@@ -64,6 +64,12 @@ def test_nothing_uncommitted_goes() -> None:
     assert [dropped(HUNDREDS, config, now=NOW + 9, high_watermark=end) for end in (9, 10, 29, 30)] == [0, 1, 2, 3]
 
 
+def test_a_follower_keeps_what_it_does_not_know_to_be_committed_though_it_is_archived_or_deleted() -> None:
+    archived = replace(KEEP_ALL, is_archived=True, local_retention_bytes=0)
+    assert [droppable(HUNDREDS, archived, 0, end, NOW, 20) for end in (9, 10, 20)] == [0, 1, 2]
+    assert [dropped(HUNDREDS, KEEP_ALL, log_start=20, high_watermark=end) for end in (9, 10, 20)] == [0, 1, 2]
+
+
 def test_what_may_not_be_deleted_does_not_age() -> None:
     assert dropped(HUNDREDS, replace(KEEP_ALL, deletable=False, retention_ms=500), now=NOW + 501) == 0
 
