@@ -4,19 +4,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cordwood.cluster.config.authentication_settings import AuthenticationSettings
-from cordwood.cluster.config.setting import setting, topic_default
+from cordwood.cluster.config.setting import HOUR_MS, MINUTE_MS, setting, topic_default
 from cordwood.cluster.metadata.config_values import LONG_MAX, boolean, long, string
 from cordwood.storage.retention import ALL_OF_IT
 
 GIB = 1 << 30
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 _URL = re.compile(r"(?:s3|gs|az)://[^/@?#\s]+(?:/[^@?#\s]*)?|file:///[^?#]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveSettings(AuthenticationSettings):
+@dataclass(frozen=True, kw_only=True)
+class ArchiveSettings:
     """Where sealed segments are archived, and at which rate."""
 
     archive_url: str = setting(

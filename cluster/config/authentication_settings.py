@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.config.link_settings import LinkSettings
-from cordwood.cluster.config.setting import setting
+from cordwood.cluster.config.setting import DAY_MS, HOUR_MS, SECOND_MS, setting
 from cordwood.cluster.metadata.config_values import integer, long, string, words
 
-SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthenticationSettings(LinkSettings):
+@dataclass(frozen=True, kw_only=True)
+class AuthenticationSettings:
     """How clients prove who they are, but for TLS."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(

@@ -3,16 +3,12 @@
 import sys
 from dataclasses import dataclass
 
-from cordwood.cluster.config.archive_settings import ArchiveSettings
-from cordwood.cluster.config.authentication_settings import DAY_MS, SECOND_MS
-from cordwood.cluster.config.setting import setting, topic_default
+from cordwood.cluster.config.setting import DAY_MS, MIB, SECOND_MS, setting, topic_default
 from cordwood.cluster.metadata.config_values import LONG_MAX, boolean, decimal, integer, long
 
-MIB = 1 << 20
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerSettings(ArchiveSettings):
+@dataclass(frozen=True, kw_only=True)
+class CleanerSettings:
     """What the log cleaner may use, and when a compacted topic is due."""
 
     log_cleaner_enable: bool = setting(

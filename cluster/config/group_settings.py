@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cordwood.cluster.config.setting import setting
-from cordwood.cluster.config.throttle_settings import ThrottleSettings
 from cordwood.cluster.metadata.config_values import INT_MAX, integer, string, words
 
 _SESSION = "How long a member of a {kind} group may be silent before it is removed. A group can have its own."
@@ -25,8 +24,8 @@ _BOUNDED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDefaults(ThrottleSettings):
+@dataclass(frozen=True, kw_only=True)
+class GroupDefaults:
     """The groups whose members a broker assigns. A config of a group is the default, or within the bounds."""
 
     group_consumer_session_timeout_ms: int = setting(45_000, integer(1), _SESSION.format(kind="consumer"))

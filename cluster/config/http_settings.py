@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.config.setting import setting
-from cordwood.cluster.config.tls_settings import TlsSettings
+from cordwood.cluster.config.setting import HOUR_MS, SECOND_MS, setting
 from cordwood.cluster.metadata.config_values import boolean, long, string
 
-SECOND_MS, HOUR_MS = 1000, 3_600_000
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings(TlsSettings):
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
     """The access to the HTTP listener."""
 
     http_authentication: str = setting(

@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.config.http_settings import HttpSettings
 from cordwood.cluster.config.setting import setting
 from cordwood.cluster.metadata.config_values import boolean, string
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings(HttpSettings):
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings:
     """How this broker proves to others that it is one."""
 
     sasl_mechanism_inter_broker_protocol: str = setting(

@@ -1,9 +1,15 @@
-"""One row of the table of settings: key, type, default, documentation."""
+"""One row of the table of settings: key, type, default, documentation; and the units of their defaults."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from cordwood.cluster.metadata.config_values import Value, ValueType
+
+KIB, MIB = 1 << 10, 1 << 20
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)

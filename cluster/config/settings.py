@@ -7,8 +7,16 @@ Keys have Kafka's names where Kafka has them. An attribute is its key with under
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from cordwood.cluster.config.archive_settings import ArchiveSettings
+from cordwood.cluster.config.authentication_settings import AuthenticationSettings
+from cordwood.cluster.config.cleaner_settings import CleanerSettings
 from cordwood.cluster.config.group_settings import GroupDefaults
-from cordwood.cluster.config.setting import Setting, setting, topic_default
+from cordwood.cluster.config.http_settings import HttpSettings
+from cordwood.cluster.config.link_settings import LinkSettings
+from cordwood.cluster.config.setting import DAY_MS, KIB, MIB, SECOND_MS, Setting, setting, topic_default
+from cordwood.cluster.config.share_settings import ShareGroupSettings
+from cordwood.cluster.config.throttle_settings import ThrottleSettings
+from cordwood.cluster.config.tls_settings import TlsSettings
 from cordwood.cluster.metadata.config_values import (
     INT_MAX,
     LONG_MAX,
@@ -21,11 +29,6 @@ from cordwood.cluster.metadata.config_values import (
     words,
 )
 
-KIB, MIB = 1 << 10, 1 << 20
-SECOND_MS = 1000
-HOUR_MS = 3600 * SECOND_MS
-DAY_MS = 24 * HOUR_MS
-
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LISTENER_PREFIX = "listener.name."
 """Start of a key that counts for one listener: `listener.name.external.ssl.keystore.location`."""
@@ -37,7 +40,17 @@ COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(GroupDefaults):
+class Settings(
+    GroupDefaults,
+    ThrottleSettings,
+    ShareGroupSettings,
+    CleanerSettings,
+    ArchiveSettings,
+    AuthenticationSettings,
+    LinkSettings,
+    HttpSettings,
+    TlsSettings,
+):
     """The static configuration of a broker. Times are in milliseconds, sizes in bytes, unless the name has a unit.
 
     The default is one broker on 127.0.0.1:9092 with its data in ./cordwood-data.
@@ -481,10 +494,10 @@ def key_of(attribute: str) -> str:
 
 SETTINGS: Mapping[str, Setting] = {
     key_of(row.name): Setting(key_of(row.name), *row.metadata["row"])
-    for row in sorted(fields(Settings), key=lambda row: row.name in GroupDefaults.__dataclass_fields__)
+    for row in sorted(fields(Settings), key=lambda row: row.name not in Settings.__annotations__)
     if row.metadata
 }
-"""The table by key, in the order of the fields."""
+"""The table by key, in the order of the fields: first those of `Settings` itself, then those of TLS, HTTP and so on."""
 
 SECRETS = frozenset(key_of(row.name) for row in fields(Settings) if row.metadata and not row.repr)
 """Settings whose values are never shown."""

@@ -2,16 +2,12 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.config.authentication_settings import SECOND_MS
-from cordwood.cluster.config.cleaner_settings import CleanerSettings
-from cordwood.cluster.config.setting import setting
+from cordwood.cluster.config.setting import KIB, MIB, SECOND_MS, setting
 from cordwood.cluster.metadata.config_values import boolean, integer, string
 
-KIB, MIB = 1 << 10, 1 << 20
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupSettings(CleanerSettings):
+@dataclass(frozen=True, kw_only=True)
+class ShareGroupSettings:
     """Share sessions, share coordinators and the topics of dead-letter queues."""
 
     group_share_max_share_sessions: int = setting(

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 from cordwood.cluster.config.setting import setting
-from cordwood.cluster.config.share_settings import ShareGroupSettings
 from cordwood.cluster.metadata.config_values import LONG_MAX, long
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottleSettings(ShareGroupSettings):
+@dataclass(frozen=True, kw_only=True)
+class ThrottleSettings:
     """How fast replicas are copied by reassignments, and between the log directories of a broker."""
 
     leader_replication_throttled_rate: int = setting(

@@ -10,7 +10,7 @@ CLIENT_AUTH = ("none", "requested", "required")
 TLS_1_2, TLS_1_3 = "TLSv1.2", "TLSv1.3"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TlsSettings:
     """Certificates, keys, trusted authorities and the protocol of TLS."""
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
-from cordwood.cluster.config.settings import HOUR_MS, SETTINGS, Settings
+from cordwood.cluster.config.setting import HOUR_MS, MINUTE_MS
+from cordwood.cluster.config.settings import SETTINGS, Settings
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.config_values import LONG_MAX, Value, ValueType, boolean, text_of, throttled_replicas
 from cordwood.storage.config import FlushPolicy, LogConfig
 
-MINUTE_MS = 60 * 1000
 INDEX_INTERVAL_BYTES_MAX = 256 << 10
 DELETE_DELAY = "file.delete.delay.ms"
 ARCHIVED = "remote.storage.enable"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from cordwood.cluster.config.setting import MINUTE_MS
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import TopicCreation
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
-MINUTE_MS = 60_000
 EXPIRED_PER_TICK_MAX = 200
 """Largest number of members and pending ids that one tick of a group expires, so that it takes a few milliseconds."""
 

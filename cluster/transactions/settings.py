@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.config.settings import DAY_MS, SECOND_MS, Settings
+from cordwood.cluster.config.setting import DAY_MS, SECOND_MS
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import TopicCreation
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
 

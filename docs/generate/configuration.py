@@ -7,8 +7,8 @@ import pages
 from cordwood.cluster.config.group_configs import GROUP_CONFIGS
 from cordwood.cluster.config.group_configs import value_of as group_value_of
 from cordwood.cluster.config.rows import BrokerConfig
-from cordwood.cluster.config.setting import Setting
-from cordwood.cluster.config.settings import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, SECRETS, SETTINGS, Settings
+from cordwood.cluster.config.setting import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, Setting
+from cordwood.cluster.config.settings import SECRETS, SETTINGS, Settings
 from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS, value_of
 from cordwood.cluster.metadata.config_values import INT_MAX, LONG_MAX, Kind, Value, ValueType, text_of
 
