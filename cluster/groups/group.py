@@ -178,8 +178,6 @@ class ClassicGroup(Rebalance, ClassicMembership):
         """
         if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.none
-        if generation < 0 and member_id == NO_MEMBER and instance_id is None:
-            return ErrorCode.unknown_member_id
         code = self._check_generation(member_id, instance_id, generation)
         if code is not ErrorCode.none:
             return code

@@ -70,10 +70,6 @@ def without_topic(image: Image, topic: TopicImage) -> Image:
     return image
 
 
-def without_broker(image: Image, broker_id: BrokerId) -> Image:
-    return _with(image, broker_id, by_place({}))
-
-
 def _with(image: Image, broker_id: BrokerId, known: PersistentMap[Place, str]) -> Image:
     before = by_place(image.directories.get(broker_id, {}))
     if len(known) == len(before) and next(differences(before, known), None) is None:

@@ -279,8 +279,8 @@ class ImageBuilder:
             if any(broker.id in partition.replicas for partition in topic.partitions):
                 message = f"Broker {broker.id} has replicas of topic '{topic.name}': move them to other brokers first."
                 raise CommandRefused(ErrorCode.invalid_request, message)
+        # Without a replica it has no recorded log directory either.
         self._delta.remove_broker(broker)
-        self._delta.rest = directory_changes.without_broker(self._delta.rest, broker.id)
 
     def _broker(
         self,

@@ -187,6 +187,11 @@ class GroupScenario:
         self.group.begin_sessions(self.now_ms)
         self._perform()
 
+    def refuse_waiting(self, code: ErrorCode) -> None:
+        """Refuse all requests that wait, as before a conversion."""
+        self.group.refuse_waiting(code)
+        self._perform()
+
     def _request_id(self) -> tuple[RequestId, Asked]:
         request_id = RequestId(next(self._numbers))
         asked = self._asked[request_id] = Asked()

@@ -2,6 +2,7 @@
 
 from cordwood.chaos.mutants.catalogue import (
     acls,
+    administration,
     archive_reads,
     archive_uploads,
     balance,
@@ -44,6 +45,7 @@ from cordwood.chaos.mutants.mutant import Mutant
 
 _MODULES = (
     acls,
+    administration,
     archive_reads,
     archive_uploads,
     balance,

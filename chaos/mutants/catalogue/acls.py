@@ -185,4 +185,13 @@ MUTANTS = (
         "An ACL that is another one now is decided as before.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "hidden-topics-show-that-they-are-internal",
+        "cluster/kafka/handlers/metadata.py",
+        "topic.name in INTERNAL_TOPICS and topic.name not in self._hidden",
+        "topic.name in INTERNAL_TOPICS",
+        "A client does not learn of topics that it may not describe.",
+        "A client learns that an internal topic exists.",
+        Scenario.BROKERS,
+    ),
 )

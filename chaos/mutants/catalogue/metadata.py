@@ -291,4 +291,53 @@ MUTANTS = (
         "A replica without committed records is elected, and they are truncated.",
         Scenario.QUORUM,
     ),
+    Mutant(
+        "brokers-stop-without-a-word-to-the-eligible",
+        "cluster/metadata/elections.py",
+        "for other in (*partition.isr, *partition.elr))\n"
+        "    return without(partition, broker, is_alive, min_isr) if can_spare",
+        "for other in partition.isr)\n    return without(partition, broker, is_alive, min_isr) if can_spare",
+        "An eligible replica takes over from a leader that stops.",
+        "A partition has no leader while a broker restarts.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
+        "damaged-leaders-stay-before-the-eligible",
+        "cluster/metadata/elections.py",
+        "others = (other for other in (*partition.isr, *partition.elr) if other != broker)",
+        "others = (other for other in partition.isr if other != broker)",
+        "An eligible replica takes over from a damaged leader.",
+        "A damaged replica leads although another one has every committed record.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
+        "partitions-without-a-leader-change-each-time",
+        "cluster/metadata/elections.py",
+        "    if partition.leader == NO_LEADER and (isr, elr) == (partition.isr, partition.elr):\n"
+        "        return partition\n",
+        "",
+        "A partition that no event changes keeps its epochs.",
+        "The leader epoch rises with every broker that comes and goes.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
+        "a-new-level-changes-all-partitions",
+        "cluster/metadata/elections.py",
+        "    if not is_moving(partition):\n"
+        "        return partition\n"
+        "    return replace(partition, elr=(), partition_epoch",
+        "    return replace(partition, elr=(), partition_epoch",
+        "A new metadata.version changes only partitions that are being moved.",
+        "Eligible replicas are forgotten, and a partition stays without a leader.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
+        "the-last-producer-ids-are-not-given-out",
+        "cluster/metadata/image_builder.py",
+        "or end > FIRST_OF_ONE_BATCH:",
+        "or end >= FIRST_OF_ONE_BATCH:",
+        "Producer ids are given out up to the last one.",
+        "A producer gets no id although some are left.",
+        Scenario.QUORUM,
+    ),
 )

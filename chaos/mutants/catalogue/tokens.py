@@ -176,4 +176,13 @@ MUTANTS = (
         "An administrator withdraws a token, which stays valid.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "removed-tokens-are-still-found",
+        "cluster/security/delegation_tokens.py",
+        "            del self._ids[self._digests.pop(gone)]\n",
+        "            self._digests.pop(gone)\n",
+        "A removed delegation token is unknown.",
+        "A request with the secret of a removed token fails, and closes its connection.",
+        Scenario.BROKERS,
+    ),
 )

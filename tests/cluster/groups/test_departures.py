@@ -1,5 +1,7 @@
 """Members that leave a group: by LeaveGroup, by an administrator, or by session timeout."""
 
+from dataclasses import replace
+
 from group_scenario import SESSION_MS, GroupScenario
 from kio.schema.errors import ErrorCode
 
@@ -162,3 +164,14 @@ def test_after_a_restart_of_the_broker_members_carry_on(group: GroupScenario) ->
     assert group.sync("ben").synced.assignment == b"ben"
     group.pass_time(SESSION_MS, "anna")
     assert group.members == {"anna"}
+
+
+def test_members_of_a_record_without_a_rebalance_timeout_have_a_session_to_join_again(group: GroupScenario) -> None:
+    """Kafka wrote such records up to version 0.10."""
+    saved = group.stabilize("anna", "ben").stored[-1].group
+    group.restart_broker(replace(saved, members=tuple(one._replace(rebalance_timeout_ms=-1) for one in saved.members)))
+    group.leave("ben")
+    group.pass_time(SESSION_MS - 1, "anna")
+    assert group.members == {"anna"}
+    group.pass_time(1, "anna")
+    assert group.members == set()

@@ -5,6 +5,7 @@ from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario, protocols
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import NO_MEMBER, MemberProtocol
+from cordwood.cluster.groups.group import PENDING_MAX
 from cordwood.cluster.groups.rebalance import State
 
 
@@ -121,6 +122,16 @@ def test_a_full_group_turns_newcomers_away() -> None:
     assert refused.code is ErrorCode.group_max_size_reached
     assert refused.joined.member_id == NO_MEMBER
     assert group.members == {"anna", "ben"}
+
+
+def test_a_group_that_has_given_out_too_many_ids_keeps_its_promises(group: GroupScenario) -> None:
+    group.stabilize("anna")
+    for number in range(PENDING_MAX):
+        group.group.members.give(f"id {number}", until_ms=group.now_ms + SESSION_MS)
+    assert group.ask_to_join("ben").code is ErrorCode.group_max_size_reached
+    assert group.ask_to_join("carl", member_id="id 7").is_waiting
+    assert group.join("anna").is_waiting
+    assert group.ask_to_join("ben").code is ErrorCode.member_id_required, "there is room for one more"
 
 
 def test_a_group_loaded_over_its_size_loses_those_who_come_back_last() -> None:

@@ -1,5 +1,8 @@
 """Committed offsets in memory: visibility and expiration."""
 
+from dataclasses import replace
+
+import pytest
 from group_scenario import GroupScenario
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +90,16 @@ def test_where_it_is_not_known_since_when_a_group_is_empty_its_commits_count(gro
     group.stabilize("anna").leave("anna")
     assert group.group.emptied_ms is None
     assert expired_at(group, 2_000, flights=1_000, planes=1_001) == ["flights"]
+
+
+@pytest.mark.parametrize(("since_ms", "expires_ms"), [(-1, 2_000), (0, 1_000), (5_000, 6_000)])
+def test_a_restored_group_is_empty_since_the_time_of_its_record(
+    group: GroupScenario, since_ms: int, expires_ms: int
+) -> None:
+    saved = group.stabilize("anna").stored[-1].group
+    group.restart_broker(replace(saved, members=(), leader=None, since_ms=since_ms))
+    assert expired_at(group, expires_ms - 1, flights=1_000) == []
+    assert expired_at(group, expires_ms, flights=1_000) == ["flights"]
 
 
 def test_of_a_stable_group_only_offsets_of_topics_that_it_does_not_read_expire(group: GroupScenario) -> None:

@@ -87,6 +87,22 @@ def test_a_leader_that_asks_twice_assigns_once(pair: GroupScenario) -> None:
     assert second.synced.assignment == b"first"
 
 
+def test_a_leader_that_asks_twice_is_written_once(pair: GroupScenario) -> None:
+    pair.disk_waits = True
+    for share in (b"first", b"second"):
+        pair.sync("anna", {"anna": share})
+    assert [member.assignment for member in pair.stored[-1].group.members] == [b"first", b""]
+
+
+def test_a_group_that_becomes_one_of_another_kind_refuses_all_that_wait(pair: GroupScenario) -> None:
+    waiting = pair.sync("ben")
+    pair.refuse_waiting(ErrorCode.rebalance_in_progress)
+    assert (waiting.code, waiting.answers) == (ErrorCode.rebalance_in_progress, 1)
+    joining = pair.join("carl")
+    pair.refuse_waiting(ErrorCode.rebalance_in_progress)
+    assert (joining.code, joining.answers) == (ErrorCode.rebalance_in_progress, 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

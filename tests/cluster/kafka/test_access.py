@@ -129,6 +129,18 @@ def test_a_hidden_topic_gets_no_name_for_its_id_and_no_id_for_its_name() -> None
     with_broker(story)
 
 
+def test_a_hidden_topic_does_not_show_that_it_is_internal() -> None:
+    async def story(broker: ClosedBroker) -> None:
+        await broker.ask(ROOT, ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("x",))
+        asked = {"topics": ({"topic_id": None, "name": "__consumer_offsets"},)}
+        shown = await broker.ask(ROOT, ApiKey.METADATA, 12, **asked)
+        hidden = await broker.ask(ALICE, ApiKey.METADATA, 12, **asked)
+        found = [(row.error_code, row.is_internal) for answer in (shown, hidden) for row in answer.topics]
+        assert found == [(ErrorCode.none, True), (DENIED, False)]
+
+    with_broker(story)
+
+
 def test_metadata_creates_a_topic_only_with_the_right_to_create_it() -> None:
     async def story(broker: ClosedBroker) -> None:
         asked = {"topics": ({"topic_id": None, "name": "new"},), "allow_auto_topic_creation": True}

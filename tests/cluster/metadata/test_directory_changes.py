@@ -3,17 +3,24 @@
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from metadata_scenario import TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import (
+    AlterPartitions,
     AssignReplicasToDirs,
     BrokerId,
     DeleteTopic,
+    DropReplicas,
+    IsrChange,
+    ReassignPartition,
     UnregisterBroker,
 )
 from cordwood.cluster.metadata.directory_changes import UNKNOWN
+from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 
 A, B, C = (str(UUID(int=number)) for number in (10, 11, 12))
 
@@ -26,6 +33,10 @@ def assign(cluster: MetadataScenario, directories: dict[int, str], broker: int =
 def in_sync(cluster: MetadataScenario, broker: int = 1) -> list[int]:
     partitions = cluster.image.topics_by_id[TOPIC].partitions
     return [index for index, partition in enumerate(partitions) if broker in partition.isr]
+
+
+def partition_of(cluster: MetadataScenario, index: int) -> PartitionImage:
+    return cluster.image.topics_by_id[TOPIC].partitions[index]
 
 
 def recorded(cluster: MetadataScenario, broker: int = 1) -> dict[int, str]:
@@ -88,6 +99,38 @@ def test_a_deleted_topic_and_an_unregistered_broker_have_no_directories() -> Non
     cluster = mixed_with({0: A})
     cluster.apply(DeleteTopic(TOPIC)).fence(1).apply(UnregisterBroker(BrokerId(1)))
     assert cluster.image.directories == {}
+
+
+STEPS = ("assign", "move", "cancel", "in sync", "restart", "restart elsewhere", "lose")
+
+
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 3), st.integers(0, 3)), max_size=20))
+def test_only_replicas_have_recorded_directories(steps: list[tuple[str, int, int]]) -> None:
+    """A broker that can be unregistered has no replica, and so no record is left of it."""
+    cluster = mixed_with({0: A, 1: B})
+    for step, number, index in steps:
+        broker, place, partition = cluster.broker(number), (TOPIC, index), partition_of(cluster, index)
+        match step:
+            case "assign":
+                cluster.apply(AssignReplicasToDirs(broker.id, broker.epoch, ((*place, broker.log_dirs[0]),)))
+            case "move":
+                cluster.refusal(ReassignPartition(*place, (broker.id, BrokerId(number % 3 + 1))))
+            case "cancel":
+                cluster.refusal(ReassignPartition(*place, None))
+            case "in sync" if partition.leader != NO_LEADER:
+                members = tuple((one, cluster.image.brokers[one].epoch) for one in partition.replicas)
+                change = IsrChange(*place, partition.leader_epoch, partition.partition_epoch, members)
+                leader = cluster.image.brokers[partition.leader]
+                cluster.apply(AlterPartitions(leader.id, leader.epoch, (change,)))
+            case "restart":
+                cluster.restart(number, (A, B))
+            case "restart elsewhere":
+                cluster.restart(number, (C,))
+            case "lose":
+                cluster.apply(DropReplicas(broker.id, broker.epoch, (place,), is_gone=True))
+        for holder, known in cluster.image.directories.items():
+            assert known, "a broker without a record is left out"
+            assert all(holder in partition_of(cluster, at).replicas for _, at in known)
 
 
 def test_a_cluster_of_the_first_level_has_no_records() -> None:

@@ -103,6 +103,12 @@ def test_a_replica_out_of_sync_never_leads(cluster: MetadataScenario) -> None:
     assert cluster.partition.leader == NO_LEADER
 
 
+def test_a_partition_that_goes_on_without_a_leader_does_not_change(cluster: MetadataScenario) -> None:
+    before = cluster.in_sync(1).fence(1, 2).partition
+    assert before.leader == NO_LEADER
+    assert cluster.restart(2).fence(3).restart(3).partition is before
+
+
 def test_the_last_in_sync_leads_again_when_it_is_back(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).fence(1).restart(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
@@ -170,6 +176,11 @@ def test_a_damaged_replica_goes_on_where_there_is_no_better(cluster: MetadataSce
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
 
 
+def test_an_eligible_replica_leads_in_place_of_a_damaged_one(careful: MetadataScenario) -> None:
+    careful.fence(3).fence(2).restart(2).lose(1, is_gone=False)
+    assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (2, (2,), ())
+
+
 def test_what_a_leader_knew_of_a_replica_that_lost_records_ends_with_the_epoch(cluster: MetadataScenario) -> None:
     for _ in range(2):
         before = cluster.partition
@@ -228,6 +239,11 @@ def test_a_broker_that_stops_goes_on_leading_until_there_is_another(cluster: Met
     assert (cluster.partition.leader, cluster.partition.leader_epoch) == (1, 0)
     cluster.in_sync(1, 3)
     assert (cluster.partition.leader, cluster.partition.isr, cluster.partition.leader_epoch) == (3, (3,), 1)
+
+
+def test_a_broker_that_stops_hands_over_to_an_eligible_replica(careful: MetadataScenario) -> None:
+    careful.fence(3).fence(2).restart(2).stop(1)
+    assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (2, (2,), (1,))
 
 
 def test_a_broker_that_stopped_leads_nothing_once_it_is_silent(cluster: MetadataScenario) -> None:
@@ -386,6 +402,13 @@ def test_a_new_level_counts_for_moves_from_its_first_moment() -> None:
     before = cluster.level(2).partition
     assert (before.isr, before.elr) == ((3, 1), ())
     assert elections.commit_size(before, 3) == 2
+
+
+def test_a_new_level_does_not_change_a_partition_that_stays_where_it_is() -> None:
+    cluster = MetadataScenario().create(1, 2, 3, min_isr=2).fence(3).fence(2)
+    before = cluster.partition
+    assert before.elr == (2,)
+    assert cluster.level(2).partition is before
 
 
 def test_partitions_are_under_replicated_against_where_they_go() -> None:

@@ -29,6 +29,7 @@ from cordwood.cluster.metadata.image import CommandRefused, Image, by_id, by_nam
 from cordwood.cluster.metadata.image_builder import ImageBuilder, apply
 from cordwood.cluster.metadata.image_delta import ImageDelta
 from cordwood.cluster.metadata.persistent_map import BRANCHES, DEPTH_MAX, LEAF_MAX
+from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FLIGHTS, OTHER = UUID(int=1), UUID(int=2)
@@ -105,6 +106,14 @@ def test_a_command_that_does_not_fit_changes_nothing(command: Command, code: Err
     before = (image, dict(image.topics_by_id), dict(image.brokers))
     assert refused(image, command) is code
     assert (image, dict(image.topics_by_id), dict(image.brokers)) == before
+
+
+def test_producer_ids_are_given_out_up_to_the_last_one() -> None:
+    image = image_of(create(), AllocateProducerIds(ONE, 0, FIRST_OF_ONE_BATCH - 10))
+    assert refused(image, AllocateProducerIds(ONE, FIRST_OF_ONE_BATCH - 10, 11)) is ErrorCode.invalid_request
+    assert refused(image, AllocateProducerIds(ONE, FIRST_OF_ONE_BATCH - 10, 0)) is ErrorCode.invalid_request
+    last = AllocateProducerIds(ONE, FIRST_OF_ONE_BATCH - 10, 10)
+    assert apply(image, last, 10).next_producer_id == FIRST_OF_ONE_BATCH
 
 
 def test_a_late_deletion_spares_a_younger_topic_of_the_same_name() -> None:

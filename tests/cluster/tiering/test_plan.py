@@ -150,6 +150,12 @@ def test_a_segment_of_a_compacted_topic_waits_for_the_cleaner_for_some_time() ->
     assert uploaded(situation(segments, config=COMPACTED, compacted_delay_ms=5000)) == [(0, 0, 10), (10, 10, 20)]
 
 
+def test_a_segment_of_a_compacted_topic_that_is_from_the_future_waits_for_nothing() -> None:
+    (first, *rest) = log(10, 20)
+    ahead = (first._replace(max_timestamp=NOW_MS + 60_000), *rest)
+    assert uploaded(situation(ahead, config=COMPACTED)) == [(0, 0, 10)]
+
+
 def test_compacted_segments_replace_archived_ones_between_common_ends() -> None:
     # The cleaner has made one segment up to 30 of three, and this leader's segments never ended at 20.
     segments = (LocalSegment(0, 30, 100, 1), LocalSegment(30, 40, 100, 1), LocalSegment(40, 45, 10, 1, is_sealed=False))

@@ -81,6 +81,12 @@ def test_a_brokers_list_is_built_on_its_settings(admin: AdminFixture) -> None:
     assert admin.image.configs_of_broker(1) == {"log.cleanup.policy": "compact"}
 
 
+def test_the_list_of_all_brokers_is_not_built_on_that_of_one(admin: AdminFixture) -> None:
+    assert change(admin, BROKER, "1", ("log.cleanup.policy", SET, "compact")) is ErrorCode.none
+    assert change(admin, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) is ErrorCode.none
+    assert admin.image.configs_of_all_brokers == {"log.cleanup.policy": "delete,compact"}
+
+
 @pytest.mark.parametrize(
     ("row", "code"),
     [

@@ -65,6 +65,17 @@ def test_validation_alone_creates_nothing(admin: AdminFixture, version: int) -> 
     assert code(admin, topic("flights", 0)) is ErrorCode.invalid_partitions
 
 
+def test_the_partitions_of_all_topics_of_a_request_are_counted_together() -> None:
+    admin = AdminFixture(num_partitions=6_000)
+    for asked in ([topic("a"), topic("b")], [topic("a"), topic("b", 6_000)], [topic("a"), topic("b", -2)]):
+        results = admin.ask(create_topics, 7, topics=asked, validate_only=True).topics
+        assert [result.error_code for result in results] == [ErrorCode.policy_violation] * 2
+    for asked in ([topic("a")], [topic("a"), topic("b", assignments=assigned((1,)))]):
+        results = admin.ask(create_topics, 7, topics=asked, validate_only=True).topics
+        assert {result.error_code for result in results} == {ErrorCode.none}
+    admin.close()
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "a/b", "x" * 250, "a\n"])
 def test_a_name_that_cannot_be(admin: AdminFixture, name: str) -> None:
     assert code(admin, topic(name)) is ErrorCode.invalid_topic_exception

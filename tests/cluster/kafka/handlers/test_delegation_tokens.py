@@ -230,6 +230,14 @@ def test_an_unknown_secret_finds_nothing(tokens: Tokens, secret: bytes) -> None:
         assert tokens.expire("alice", wrong) == (ErrorCode.delegation_token_not_found, NEVER_MS)
 
 
+def test_a_removed_token_is_not_known_any_more(tokens: Tokens) -> None:
+    gone, kept = tokens.create(), tokens.create()
+    assert tokens.expire("alice", gone.hmac)[0] is ErrorCode.none
+    assert tokens.renew("alice", gone.hmac) == (ErrorCode.delegation_token_not_found, NEVER_MS)
+    assert tokens.expire("alice", gone.hmac) == (ErrorCode.delegation_token_not_found, NEVER_MS)
+    assert tokens.renew("alice", kept.hmac)[0] is ErrorCode.none
+
+
 def test_an_expired_token_cannot_come_back(tokens: Tokens) -> None:
     created = tokens.create()
     tokens.now_ms += DAY_MS - 1

@@ -92,8 +92,9 @@ def test_topics_are_found_by_id(two: AdminFixture, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(10, 12))
 def test_versions_10_and_11_have_ids_but_do_not_take_them(two: AdminFixture, version: int) -> None:
-    response = two.ask(metadata, version, topics=[{"topic_id": OTHER, "name": None}])
-    assert codes(response) == [("", ErrorCode.invalid_request)]
+    named_too = [{"topic_id": OTHER, "name": name} for name in (None, "flights")]
+    response = two.ask(metadata, version, topics=named_too)
+    assert codes(response) == [("", ErrorCode.invalid_request), ("flights", ErrorCode.invalid_request)]
 
 
 @pytest.mark.parametrize("version", metadata.KEY.versions)

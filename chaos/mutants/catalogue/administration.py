@@ -1,0 +1,78 @@
+"""Mutants of administrative requests: topics, configs, ACLs, credentials and quotas, and the outcome of each."""
+
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
+
+MUTANTS = (
+    Mutant(
+        "topics-without-a-count-are-not-counted",
+        "cluster/kafka/handlers/create_topics.py",
+        "return topic.num_partitions if topic.num_partitions > 0 else broker.settings.num_partitions",
+        "return topic.num_partitions",
+        "The number of partitions of a request is limited.",
+        "One request holds the event loop and fills the metadata.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "topic-ids-of-early-versions-are-ignored",
+        "cluster/kafka/handlers/metadata.py",
+        "(name is None or topic_id is not None)",
+        "(name is None)",
+        "Topic ids require version 12 of Metadata.",
+        "A client is told of another topic than the one that it has named.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "acls-that-were-not-created-are-confirmed",
+        "cluster/kafka/handlers/create_acls.py",
+        "return _result(acl if isinstance(acl, Refused) else failure)",
+        "return _result(acl if isinstance(acl, Refused) else None)",
+        "A request has the outcome of its command.",
+        "A client takes a change for made that was not made.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "acls-that-were-not-deleted-are-confirmed",
+        "cluster/kafka/handlers/delete_acls.py",
+        "        failure = refusal\n",
+        "        pass\n",
+        "A request has the outcome of its command.",
+        "A client takes a change for made that was not made.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "a-failed-command-hides-refused-credentials",
+        "cluster/kafka/handlers/alter_user_scram_credentials.py",
+        "{name: failure if not isinstance(one, Refused) else one for",
+        "{name: failure for",
+        "What is refused at once keeps its code.",
+        "A client repeats a request that can never succeed.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "quotas-that-were-not-set-are-confirmed",
+        "cluster/kafka/handlers/alter_client_quotas.py",
+        "(wanted, outcome if isinstance(outcome, Refused) else failure)",
+        "(wanted, outcome)",
+        "A request has the outcome of its command.",
+        "A client takes a change for made that was not made.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "strict-filters-count-names-alone",
+        "cluster/kafka/handlers/describe_client_quotas.py",
+        "len(parts) != len(self.names) + len(self.types)",
+        "len(parts) != len(self.names or self.types)",
+        "A strict filter of quotas matches entities of exactly its types.",
+        "A quota is not listed.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "lists-of-all-brokers-are-built-on-those-of-one",
+        "cluster/kafka/config_resources.py",
+        "layers = broker if name != ALL_BROKERS else BrokerConfig(broker.settings)",
+        "layers = broker",
+        "An item is appended to the config of all brokers, and not to that of one.",
+        "The dynamic config of one broker is set for all brokers.",
+        Scenario.BROKERS,
+    ),
+)
