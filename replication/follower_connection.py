@@ -134,7 +134,7 @@ class FollowerConnection:
         self._tasks = Tasks()
 
     def close(self) -> None:
-        """Detach all streams, after the connection has ended."""
+        """End all streams, after the connection has ended."""
         for timer in (self._timer, self._retry):
             if timer is not None:
                 timer.cancel()
@@ -142,7 +142,6 @@ class FollowerConnection:
         self._to_begin.clear()
         for stream in list(self._streams.values()):
             self.forget(stream)
-            stream.leader.view.follower_detached(self.broker_id)
 
     def follow(self, rows: list[FollowRequest]) -> None:
         """Begin the requested streams, or begin them again from another offset; of many the first ones now."""
@@ -202,10 +201,12 @@ class FollowerConnection:
             self._tasks.spawn(self._verify(stream, suspect.offset))
 
     def forget(self, stream: ReplicaStream) -> None:
+        """End a stream, and detach its follower: it may come back with less than it has reported (rule 6)."""
         self._streams.pop(stream.id, None)
         stream.directory.with_data.pop(stream, None)
         self._with_new_watermark.pop(stream, None)
         stream.leader.streams.pop(stream, None)
+        stream.leader.view.follower_detached(self.broker_id)
 
     def schedule_data(self, stream: ReplicaStream) -> None:
         directory = stream.directory

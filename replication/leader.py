@@ -122,20 +122,21 @@ class LeaderView:
             view.log_start = log_start
 
     def follower_detached(self, follower: int) -> None:
-        """Record that a follower's connection has ended. What an in-sync follower has flushed still counts."""
+        """Record that a follower's stream has ended. What an in-sync follower has flushed still counts."""
         view = self.followers.get(follower)
         if view is not None:
             view.is_attached = False
             self._forget_detached()
 
     def _forget_detached(self) -> None:
-        """Forget the detached followers outside the in-sync set: nothing relies on them.
+        """Forget the followers outside the in-sync set that are detached, or are replicas no more.
 
-        Such a follower may return with an empty disk. Until then it is not watched.
+        Nothing relies on them, and such a follower may return with an empty disk. Until then it is not watched.
         """
-        others = self._others
-        for follower in [each for each, view in self.followers.items() if not view.is_attached and each not in others]:
-            del self.followers[follower]
+        others, replicas = self._others, self.assignment.replicas
+        for follower, view in list(self.followers.items()):
+            if follower not in others and not (view.is_attached and follower in replicas):
+                del self.followers[follower]
 
     def low_watermark(self, own_start: int) -> int:
         """Return the smallest log start offset on disk in the in-sync set; `own_start` is the leader's (KIP-107)."""

@@ -37,7 +37,10 @@ class FollowerStatus(NamedTuple):
 
 
 class LeaderRole:
-    """One partition that this broker leads in one leader epoch. Its waiters and streams end with it (promise 3)."""
+    """One partition that this broker leads in one leader epoch. Its waiters and streams end with it (promise 3).
+
+    If the same broker leads in the next epoch, too, the waiters wait there: no other replica has led meanwhile.
+    """
 
     __slots__ = (
         "_commit_waiters", "_deletion_waiters", "_flush_waiters", "log", "partition", "read_cache", "streams",
@@ -64,10 +67,20 @@ class LeaderRole:
             # A former leader has deleted what is no longer archived, or this replica has lost its log start offset.
             self.delete_records(self.partition.context.archive.first_kept(self.partition))
 
-    def end(self, reason: Refusal) -> None:
-        """End all streams and refuse all waiters: this broker no longer leads."""
+    def succeed(self, former: "LeaderRole") -> None:
+        """Take over the waiters of this replica's role in the leader epoch before this one."""
+        former._end_streams()
+        self._commit_waiters, former._commit_waiters = former._commit_waiters, self._commit_waiters
+        self._flush_waiters, former._flush_waiters = former._flush_waiters, self._flush_waiters
+        self._deletion_waiters, former._deletion_waiters = former._deletion_waiters, self._deletion_waiters
+
+    def _end_streams(self) -> None:
         for stream in list(self.streams):
             stream.end()
+
+    def end(self, reason: Refusal) -> None:
+        """End all streams and refuse all waiters: this broker no longer leads."""
+        self._end_streams()
         for waiters in (self._commit_waiters, self._flush_waiters, self._deletion_waiters):
             waiters.fail(PartitionRefused(reason))
 

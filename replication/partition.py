@@ -117,6 +117,9 @@ class Partition:
                 self.awaited = assignment
             return False
         assert assignment.leader_epoch > self.leader_epoch, "rule 3: leader epochs never regress"
+        if self.leading is not None and self._leads_on(assignment):
+            self._begin_next_epoch(self.leading, assignment)
+            return False
         self._end_role(Refusal.NOT_LEADER)
         self.leader_id, self.leader_epoch = assignment.leader, assignment.leader_epoch
         if self.is_offline:
@@ -135,6 +138,17 @@ class Partition:
         """Take the leader role. What the archive has, up to `committed_end`, is committed."""
         self.awaited, self.leading = None, LeaderRole(self, assignment)
         self.committed_to(committed_end)
+        self.leading.begin()
+
+    def _leads_on(self, assignment: Assignment) -> bool:
+        """Return whether this leader leads in the next leader epoch, too, with nothing to fetch from the archive."""
+        is_next = assignment.leader_epoch == self.leader_epoch + 1 and assignment.leader == self.context.broker_id
+        return is_next and self.context.archive.ahead_of(self) is None
+
+    def _begin_next_epoch(self, former: LeaderRole, assignment: Assignment) -> None:
+        self.leader_epoch, self.leading = assignment.leader_epoch, LeaderRole(self, assignment)
+        self.leading.succeed(former)
+        self.context.end_of_tick.moved(self.watchers)
         self.leading.begin()
 
     def _end_role(self, reason: Refusal) -> None:

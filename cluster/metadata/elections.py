@@ -14,6 +14,9 @@ from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 MOVES_WAIT_FOR_ADDED = 2
 """The metadata.version from which a reassignment waits for the replicas that it adds, and for no other."""
 
+REMOVALS_BEGIN_AN_EPOCH = 3
+"""The metadata.version from which the removal of a replica begins a new leader epoch."""
+
 IsAlive = Callable[[BrokerId], bool]
 """Returns whether a broker may lead and be in sync."""
 
@@ -135,15 +138,14 @@ def moving(
     adding, removing = _but_all(target, origin), _but_all(origin, target)
     if (replicas, adding, removing) == (partition.replicas, partition.adding, partition.removing):
         return partition
-    moved = replace(partition, replicas=replicas, adding=adding, removing=removing)
-    return arrived(_among_replicas(moved, is_alive), is_alive, level)
+    return arrived(_reassigned(partition, (replicas, adding, removing), is_alive, level), is_alive, level)
 
 
-def moved_back(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
+def moved_back(partition: PartitionImage, is_alive: IsAlive, level: int = NEWEST_LEVEL) -> PartitionImage:
     """Cancel the reassignment in progress."""
     if not is_moving(partition):
         return partition
-    return _ended(partition, _origin(partition), is_alive)
+    return _reassigned(partition, (_origin(partition), (), ()), is_alive, level)
 
 
 def arrived(partition: PartitionImage, is_alive: IsAlive, level: int = NEWEST_LEVEL) -> PartitionImage:
@@ -157,7 +159,7 @@ def arrived(partition: PartitionImage, is_alive: IsAlive, level: int = NEWEST_LE
         return partition
     if not set(target) & set(partition.isr):
         return partition
-    return _ended(partition, target, is_alive)
+    return _reassigned(partition, (target, (), ()), is_alive, level)
 
 
 def level_changed(partition: PartitionImage, _min_isr: int) -> PartitionImage:
@@ -202,18 +204,24 @@ def is_moving(partition: PartitionImage) -> bool:
     return bool(partition.adding or partition.removing)
 
 
-def _ended(partition: PartitionImage, replicas: Assignment, is_alive: IsAlive) -> PartitionImage:
-    return _among_replicas(replace(partition, replicas=replicas, adding=(), removing=()), is_alive)
+def _reassigned(
+    partition: PartitionImage, assignments: tuple[Assignment, Assignment, Assignment], is_alive: IsAlive, level: int
+) -> PartitionImage:
+    """Set the replicas, those being added and those being removed. Other brokers leave the in-sync and eligible sets.
 
-
-def _among_replicas(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """Remove brokers that are no longer replicas from the in-sync and eligible sets and from leadership."""
-    isr, elr = _in_order(partition.replicas, partition.isr), _in_order(partition.replicas, partition.elr)
+    A leader that stays begins a new leader epoch if a replica is removed, as in KRaft: what it knows of the replica is
+    no longer valid. Otherwise a broker that is added again, with an empty log, would be in sync by its former reports.
+    """
+    replicas, adding, removing = assignments
+    moved = replace(partition, replicas=replicas, adding=adding, removing=removing)
+    isr, elr = _in_order(replicas, partition.isr), _in_order(replicas, partition.elr)
     if partition.leader not in isr:
-        settled = _settled(partition, isr, elr, is_alive)
-        if settled is not partition:
+        settled = _settled(moved, isr, elr, is_alive)
+        if settled is not moved:
             return settled
-    return replace(partition, isr=isr, elr=elr, partition_epoch=partition.partition_epoch + 1)
+    elif level >= REMOVALS_BEGIN_AN_EPOCH and not set(partition.replicas) <= set(replicas):
+        return _led(moved, partition.leader, isr, elr)
+    return replace(moved, isr=isr, elr=elr, partition_epoch=partition.partition_epoch + 1)
 
 
 def _settled(partition: PartitionImage, isr: Assignment, elr: Assignment, may_lead: IsAlive) -> PartitionImage:

@@ -390,7 +390,7 @@ class ImageBuilder:
         if target is None:
             if not elections.is_moving(partition):
                 raise CommandRefused(ErrorCode.no_reassignment_in_progress, "The partition is not being moved.")
-            moved = elections.moved_back(partition, delta.is_alive)
+            moved = elections.moved_back(partition, delta.is_alive, delta.rest.metadata_version)
         else:
             delta.check_assignments([target])
             moved = elections.moving(partition, target, delta.is_alive, delta.rest.metadata_version)

@@ -20,8 +20,10 @@ class Led:
         self.view.flushed(self.log_end)
         self.advance()
 
-    def assignment(self, isr: tuple[int, ...], partition_epoch: int) -> Assignment:
-        return Assignment(1, EPOCH, partition_epoch, (1, 2, 3), frozenset(isr), self.min_isr)
+    def assignment(
+        self, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] = (1, 2, 3)
+    ) -> Assignment:
+        return Assignment(1, EPOCH, partition_epoch, replicas, frozenset(isr), self.min_isr)
 
     def advance(self) -> int | None:
         """Raise the high watermark as a leader does. Return it if it moved."""
@@ -43,8 +45,8 @@ class Led:
         proposed = self.view.propose_isr(self.log_end, self.high_watermark, self.now, LAG_MAX_S, alive.__contains__)
         return None if proposed is None else set(proposed)
 
-    def learns(self, isr: tuple[int, ...], partition_epoch: int) -> int | None:
-        self.view.assignment_changed(self.assignment(isr, partition_epoch))
+    def learns(self, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] = (1, 2, 3)) -> int | None:
+        self.view.assignment_changed(self.assignment(isr, partition_epoch, replicas))
         return self.advance()
 
 
@@ -246,6 +248,17 @@ def test_only_what_may_change_the_isr_is_watched() -> None:
     led.view.follower_detached(3)
     assert led.view.is_complete(led.log_end)
     assert not led.view.is_complete(led.log_end + 1), "broker 2 may lag"
+
+
+def test_a_broker_that_is_a_replica_again_does_not_join_by_its_former_reports() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 100)
+    led.learns((1, 2), partition_epoch=1, replicas=(1, 2))
+    led.learns((1, 2), partition_epoch=2)
+    assert led.proposes() is None
+    led.follows(3, 100)
+    assert led.proposes() == {1, 2, 3}
 
 
 def test_a_follower_that_left_the_isr_after_its_connection_ended_is_not_watched() -> None:

@@ -166,6 +166,44 @@ def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
     run(scenario())
 
 
+def test_who_waits_for_a_leader_waits_on_in_its_next_epoch() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.append("a")
+        durable, committed, deleted = Waiting(), Waiting(), Waiting()
+        partition.leader.when_durable(1, durable)
+        partition.leader.when_committed(1, committed)
+        partition.leader._deletion_waiters.add(1, deleted)
+        former = partition.leader
+        broker.elect(epoch=2, isr=BOTH)
+        await broker.sync()
+        assert (durable.outcome, committed.outcome) == ("reached", "waits"), (
+            "the follower has not reported in this epoch"
+        )
+        broker.follow(end=0)
+        broker.report(1)
+        assert (committed.outcome, deleted.outcome) == ("reached", "waits")
+        assert not former._commit_waiters.queue
+        broker.begin_to_follow(epoch=3)
+        assert isinstance(deleted.outcome, PartitionRefused)
+
+    run(scenario())
+
+
+def test_who_waits_for_a_leader_is_refused_if_another_may_have_led_meanwhile() -> None:
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.append("a")
+        waiting = Waiting()
+        partition.leader.when_committed(1, waiting)
+        broker.elect(epoch=3, isr=BOTH)
+        assert isinstance(waiting.outcome, PartitionRefused)
+
+    run(scenario())
+
+
 def test_what_is_cut_is_neither_committed_nor_kept() -> None:
     """This includes records that counted from memory alone before the flush policy changed."""
 
@@ -361,6 +399,20 @@ def test_a_follower_that_has_hung_up_is_not_counted_as_attached() -> None:
         assert partition.leader.view.followers[FOLLOWER].is_attached
         broker.channel.close()
         assert not partition.leader.view.followers[FOLLOWER].is_attached
+
+    run(scenario())
+
+
+def test_a_follower_that_has_left_its_stream_joins_by_a_new_report_only() -> None:
+    """Its connection may end afterwards, and the broker come back with an empty disk."""
+
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1)
+        broker.follow()
+        broker.send(frames.encode_leave([0]))
+        broker.channel.close()
+        assert partition.leader.propose_isr(lambda _: True) is None
 
     run(scenario())
 

@@ -351,6 +351,17 @@ def test_a_move_is_over_when_all_are_in_sync_where_it_leads() -> None:
     assert (partition.leader, partition.isr, partition.leader_epoch) == (3, (3, 4), 1)
 
 
+@pytest.mark.parametrize(("level", "epoch"), [(2, 0), (3, 1)])
+def test_a_leader_that_stays_begins_an_epoch_when_a_replica_is_removed(level: int, epoch: int) -> None:
+    """Else the removed broker is in sync by its former reports when it is added again, with an empty log."""
+    cluster = MetadataScenario(3).level(level).create(1, 2, 3).move(1, 2)
+    assert (cluster.partition.replicas, cluster.partition.leader_epoch) == ((1, 2), epoch)
+    cluster.move(2, 1, 3)
+    assert (cluster.partition.replicas, cluster.partition.leader_epoch) == ((2, 1, 3), epoch), "nothing is removed"
+    cluster.take_back()
+    assert (cluster.partition.leader, cluster.partition.leader_epoch) == (1, 2 * epoch)
+
+
 def test_a_move_to_where_it_is_changes_the_order_alone(cluster: MetadataScenario) -> None:
     cluster.move(3, 1, 2)
     assert (cluster.partition.replicas, cluster.partition.leader) == ((3, 1, 2), 1)
