@@ -69,7 +69,8 @@ class LogDirectory:
         """Replicas that have been flushed since their last checkpoint."""
         self._discarded: list[str] = []
         self._discard_count = 0
-        self._free_bytes_at_refusal: int | None = None
+        self.free_bytes_at_refusal: int | None = None
+        """Free bytes when a write was refused for lack of room; None if an append has succeeded since."""
         self._failed = failed
         self.discard: Callable[[str], None] = self._discard
         """Renames a log file into the staging directory. One method object, which all logs here share."""
@@ -123,7 +124,7 @@ class LogDirectory:
         """
         failure = change_failed(error) if isinstance(error, OSError) else error
         if isinstance(failure, DiskFull):
-            self._free_bytes_at_refusal = self.free_bytes()
+            self.free_bytes_at_refusal = self.free_bytes()
             return DiskFull(f"{self.path} has no room")
         if isinstance(failure, DiskFailed):
             self.fail(error)
@@ -138,7 +139,7 @@ class LogDirectory:
 
     def refuses_with(self, free_bytes: int) -> bool:
         """Return whether a write was refused with this much free space or more: the next one would be refused, too."""
-        return self._free_bytes_at_refusal is not None and free_bytes <= self._free_bytes_at_refusal
+        return self.free_bytes_at_refusal is not None and free_bytes <= self.free_bytes_at_refusal
 
     def topic_path(self, topic_id: UUID) -> str:
         return f"{self.path}/{TOPICS}/{topic_id}"

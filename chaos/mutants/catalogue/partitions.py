@@ -240,4 +240,12 @@ MUTANTS = (
         "The high watermark is not below the log start.",
         "A consumer is sent back below the log start.",
     ),
+    Mutant(
+        "a-refusal-is-never-over",
+        "replication/partition.py",
+        "            self.directory.free_bytes_at_refusal = None\n",
+        "            pass\n",
+        "A log directory that takes a write again is ready again.",
+        "A broker whose disk was full for a moment is never ready again.",
+    ),
 )

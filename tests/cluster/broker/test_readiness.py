@@ -60,6 +60,18 @@ def test_a_directory_that_has_refused_a_write_is_full_until_more_is_free() -> No
     tell(story)
 
 
+def test_a_directory_that_takes_a_write_again_is_full_no_more() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        home = broker.partition().directory
+        broker.disk.leave_free(PLENTY_BYTES)
+        home.write_failed(OSError(errno.ENOSPC, "room was made since"))
+        assert "no room" in (reason(broker) or "")
+        broker.produce("v")
+        assert reason(broker) is None
+
+    tell(story)
+
+
 def test_of_several_directories_one_that_takes_writes_is_enough() -> None:
     async def story(broker: ReplicaFixture) -> None:
         broker.directories[0].fail(OSError(errno.EIO, "the platters are gone"))
