@@ -1,7 +1,6 @@
 """A small Kafka client for the simulator: real bytes, encoded by kio, over the simulated network."""
 
 import asyncio
-import contextlib
 import functools
 import random
 import sys
@@ -18,6 +17,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.types import NO_EPOCH
 
 Address = tuple[str, int]
+_Send = Callable[[asyncio.Transport, Any, "asyncio.Future[Any]"], None]
 
 VERSIONS = {
     ApiKey.PRODUCE: 11,
@@ -57,7 +57,8 @@ VERSIONS_2 = {
 """The versions of a client of the second version of the transaction protocol (KIP-890)."""
 REQUEST_TIMEOUT_S = 5.0
 DIAL_TIMEOUT_S = 1.0
-REFRESH_S = 0.1
+REFRESH_S, REFRESH_MAX_S = 0.1, 0.8
+"""The pause before metadata is refreshed, which doubles while no broker answers (KIP-580)."""
 NO_OPERATIONS = {"include_topic_authorized_operations": False}
 MESSAGES_KEPT = 512
 """Encoded requests and decoded responses that are kept: clients repeat themselves, and read the same batches."""
@@ -80,11 +81,16 @@ def part(api: ApiKey, name: str, version: int = 0, /, **fields: Any) -> Any:
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """One connection with pipelined requests."""
+    """One connection with pipelined requests, which are sent in the order in which they were made.
+
+    Those that are made before the connection is open wait in it, so that no later one overtakes them.
+    """
 
     def __init__(self, client_id: str) -> None:
         self._transport: asyncio.Transport | None = None
         self._codec = ClientCodec[asyncio.Future[Any]](client_id, decode=_decode)
+        self._unsent: list[tuple[_Send, Any, asyncio.Future[Any]]] | None = []
+        """Requests that wait for the connection. None once it was open, or was refused."""
 
     @property
     def is_open(self) -> bool:
@@ -93,6 +99,17 @@ class PipelinedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        unsent, self._unsent = self._unsent or [], None
+        for send, request, waiter in unsent:
+            if not waiter.done():
+                send(transport, request, waiter)
+
+    def refuse(self, reason: str) -> None:
+        """Fail the requests that wait for the connection: it is not opened, and nothing was sent."""
+        unsent, self._unsent = self._unsent or [], None
+        for _, _, waiter in unsent:
+            if not waiter.done():
+                waiter.set_exception(OSError(reason))
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None
@@ -114,18 +131,28 @@ class PipelinedConnection(asyncio.Protocol):
 
     def ask(self, request: Any) -> "asyncio.Future[Any]":
         """Send a request. Return the future of its response. Raises NoAnswer."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._opened().write(b"".join(self._codec.frame(request, (_encoded(request),), future)))
-        return future
+        return self._in_order(self._ask, request)
 
-    def tell(self, request: Any) -> None:
-        """Send a request that has no response. Raises NoAnswer."""
-        self._opened().write(self._codec.encode_unanswered(request))
+    def tell(self, request: Any) -> "asyncio.Future[None]":
+        """Send a request that has no response. Return a future that is done once it is sent. Raises NoAnswer."""
+        return self._in_order(self._tell, request)
 
-    def _opened(self) -> asyncio.Transport:
-        if self._transport is None:
+    def _in_order(self, send: "_Send", request: Any) -> "asyncio.Future[Any]":
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._transport is not None:
+            send(self._transport, request, waiter)
+        elif self._unsent is not None:
+            self._unsent.append((send, request, waiter))
+        else:
             raise NoAnswer("the connection is closed")
-        return self._transport
+        return waiter
+
+    def _ask(self, transport: asyncio.Transport, request: Any, waiter: "asyncio.Future[Any]") -> None:
+        transport.write(b"".join(self._codec.frame(request, (_encoded(request),), waiter)))
+
+    def _tell(self, transport: asyncio.Transport, request: Any, waiter: "asyncio.Future[Any]") -> None:
+        transport.write(self._codec.encode_unanswered(request))
+        waiter.set_result(None)
 
     def hang_up(self) -> None:
         if self._transport is not None:
@@ -160,8 +187,9 @@ class SimulatedClient:
         self.leader_epochs: dict[int, int] = {}
         self._topic_id: UUID | None = None
         self._bootstrap = list(bootstrap)
+        self._pause_s = REFRESH_S
         self._lines: dict[Address, PipelinedConnection] = {}
-        self._dialling: dict[Address, asyncio.Task[PipelinedConnection]] = {}
+        self._dialling: dict[Address, PipelinedConnection] = {}
         self._addresses: dict[int, Address] = {}
         self._leaders: dict[int, int] = {}
         self._replicas: dict[int, tuple[int, ...]] = {}
@@ -189,7 +217,7 @@ class SimulatedClient:
 
     async def ask(self, address: Address, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Send a request and return the response. Raises OSError; NoAnswer if the outcome is unknown."""
-        line = await self._line(address)
+        line = self._line(address)
         answer = line.ask(request)
         giving_up = self.loop.call_later(timeout_s, line.give_up, answer)
         try:
@@ -199,7 +227,7 @@ class SimulatedClient:
 
     async def tell(self, address: Address, request: Any) -> None:
         """Send a request that has no response. Raises OSError."""
-        (await self._line(address)).tell(request)
+        await self._line(address).tell(request)
 
     def set_aside(self, address: Address) -> PipelinedConnection | None:
         """Return the connection with a broker, if there is one. The next request opens another."""
@@ -234,32 +262,33 @@ class SimulatedClient:
                 self._replicas[index] = tuple(int(replica) for replica in partition.replica_nodes)
 
     async def refresh_patiently(self) -> None:
-        """Refresh the metadata after a short pause. Errors are ignored."""
-        await asyncio.sleep(self.rng.uniform(REFRESH_S / 2, REFRESH_S))
-        with contextlib.suppress(OSError):
+        """Refresh the metadata after a pause. Errors are ignored, and make the next pause longer."""
+        pause_s = self._pause_s
+        await asyncio.sleep(self.rng.uniform(pause_s / 2, pause_s))
+        try:
             await self.refresh()
+        except OSError:
+            self._pause_s = min(2 * pause_s, REFRESH_MAX_S)
+        else:
+            self._pause_s = REFRESH_S
 
-    async def _line(self, address: Address) -> PipelinedConnection:
-        """Return the one connection with a broker. A single connection keeps requests in order."""
+    def _line(self, address: Address) -> PipelinedConnection:
+        """Return the one connection with a broker, open or not yet. A single connection keeps requests in order."""
         line = self._lines.get(address)
         if line is not None and line.is_open:
             return line
-        dialling = self._dialling.get(address)
-        if dialling is None:
-            dialling = self._dialling[address] = self.loop.create_task(self._dial(address))
-            dialling.add_done_callback(lambda _: self._dialling.pop(address))
-        return await asyncio.shield(dialling)
+        line = self._dialling.get(address)
+        if line is None:
+            line = self._dialling[address] = PipelinedConnection(self.name)
+            self.loop.network.dial(line, address, DIAL_TIMEOUT_S, functools.partial(self._dialled, address))
+        return line
 
-    async def _dial(self, address: Address) -> PipelinedConnection:
-        try:
-            async with asyncio.timeout(DIAL_TIMEOUT_S):
-                opened: tuple[Any, PipelinedConnection] = await self.loop.create_connection(
-                    lambda: PipelinedConnection(self.name), *address
-                )
-        except TimeoutError:
-            raise OSError("no process accepted the connection") from None
-        _, self._lines[address] = opened
-        return self._lines[address]
+    def _dialled(self, address: Address, error: OSError | None) -> None:
+        line = self._dialling.pop(address)
+        if error is None:
+            self._lines[address] = line
+        else:
+            line.refuse(str(error))
 
 
 def duration(seconds: float) -> timedelta:

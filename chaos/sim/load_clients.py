@@ -22,7 +22,7 @@ from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.membership import SimulatedMembership
 from cordwood.chaos.sim.offset_clients import OffsetClient
 from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
-from cordwood.chaos.sim.producer import Alarm, ProducerPlan, SimulatedProducer
+from cordwood.chaos.sim.producer import Alarm, IsReplaced, ProducerPlan, SimulatedProducer
 from cordwood.chaos.sim.schedule import FaultKind
 from cordwood.chaos.sim.seeking_consumer import SeekingConsumer
 from cordwood.chaos.sim.share_member import SharePlan, SimulatedShareMember
@@ -41,8 +41,15 @@ Work = Callable[[SimulatedClient], Coroutine[Any, Any, None]]
 class SimulatedClients:
     """All clients of a run, with one shared history. Call `prepare`, then `begin`."""
 
-    def __init__(self, loop: SimulatedLoop, plan: Plan, alarm: Alarm, leaders_end: Callable[[int], int]) -> None:
-        self._loop, self._plan, self._alarm = loop, plan, alarm
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        plan: Plan,
+        alarm: Alarm,
+        leaders_end: Callable[[int], int],
+        is_replaced: IsReplaced,
+    ) -> None:
+        self._loop, self._plan, self._alarm, self._is_replaced = loop, plan, alarm, is_replaced
         self.history = HistoryBuilder(leaders_end)
         self.hosts: list[str] = []
         self.producers: list[SimulatedProducer] = []
@@ -158,7 +165,9 @@ class SimulatedClients:
         )
 
         async def work(client: SimulatedClient) -> None:
-            producer = SimulatedProducer(client, plan, number, workload, self.history, partitions, self._alarm)
+            producer = SimulatedProducer(
+                client, plan, number, workload, self.history, partitions, self._alarm, self._is_replaced
+            )
             self.producers.append(producer)
             await producer.run()
 

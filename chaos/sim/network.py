@@ -15,6 +15,9 @@ from cordwood.chaos.sim.loop import PROCESS, Process, SimulatedLoop
 
 Factory = Callable[[], asyncio.BaseProtocol]
 
+OnDialled = Callable[[OSError | None], None]
+"""Called with None once the connection is open, or with the error."""
+
 Way = tuple[str, str]
 """One direction of a link: source host and target host."""
 
@@ -109,11 +112,43 @@ class SimulatedNetwork:
         return server
 
     async def connect(self, factory: Factory, host: str, port: int) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        process = current_process()
-        await asyncio.sleep(self.delay_s(process.host, host))
-        if self.is_cut(process.host, host) or self.is_cut(host, process.host) or host in self._dark:
+        await asyncio.sleep(self.delay_s(current_process().host, host))
+        if not self._answers(host):
             await self.loop.create_future()
-        server = self._servers.get((host, port))
+        return self._open(factory, host, port)
+
+    def dial(self, protocol: asyncio.BaseProtocol, address: tuple[str, int], timeout_s: float, done: OnDialled) -> None:
+        """Connect within a time, and call `done`: cheaper than a task that waits for `connect`."""
+        loop, until_s = self.loop, self.loop.time() + timeout_s
+
+        def late() -> None:
+            done(TimeoutError("no process accepted the connection"))
+
+        def arrived() -> None:
+            if not self._answers(address[0]):
+                loop.call_at(until_s, late)
+                return
+            try:
+                self._open(lambda: protocol, *address)
+            except OSError as refused:
+                done(refused)
+            else:
+                done(None)
+
+        delay_s = self.delay_s(current_process().host, address[0])
+        if delay_s < timeout_s:
+            loop.call_later(delay_s, arrived)
+        else:
+            loop.call_at(until_s, late)
+
+    def _answers(self, host: str) -> bool:
+        """Return whether the host answers this process, if only with a refusal."""
+        here = current_process().host
+        return not (self.is_cut(here, host) or self.is_cut(host, here) or host in self._dark)
+
+    def _open(self, factory: Factory, host: str, port: int) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Open a connection of this process. Raises ConnectionRefusedError."""
+        process, server = current_process(), self._servers.get((host, port))
         if server is None or not server.is_serving:
             raise ConnectionRefusedError(111, f"no listener at {host}:{port}")
         ours = End(self, process, process.context(), (host, port))

@@ -61,7 +61,7 @@ class World:
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until `start` is called for them."""
-        self.clients = SimulatedClients(loop, plan, self.alarm, self._leaders_end)
+        self.clients = SimulatedClients(loop, plan, self.alarm, self._leaders_end, self._is_replaced)
         self._elected: dict[int, int] = {}
         """By partition: the newest leader epoch in the history."""
         self._looked_ns = 0
@@ -221,6 +221,10 @@ class World:
             of_this_id = (self.hosts[broker_id], second)
             hosts += [host for host in of_this_id if known is not None and host.incarnation == known.incarnation]
         return hosts
+
+    def _is_replaced(self, name: str) -> bool:
+        """Return whether another process has registered the broker id of the process on this host."""
+        return bool(self.second_hosts) and all(host.name != name for host in self._counted_on())
 
     def _host(self, broker_id: int, name: str = "") -> SimulatedHost:
         plan = self.plan

@@ -216,3 +216,18 @@ def test_a_writer_waits_for_a_reader_that_reads_nothing() -> None:
         assert len(world.called.heard) == 1
 
     tell(scenario)
+
+
+@pytest.mark.parametrize("is_cut", [True, False], ids=["no answer", "no listener"])
+def test_a_dial_ends_with_an_error_at_its_timeout_or_at_once(is_cut: bool) -> None:
+    async def scenario(world: World) -> None:
+        if is_cut:
+            world.network.cut("a", "b")
+        ended: list[OSError | None] = []
+        world.a.context().run(world.network.dial, Ear(), ("b", 1 if is_cut else 2), 1.0, ended.append)
+        await asyncio.sleep(0.99)
+        assert bool(ended) is not is_cut
+        await asyncio.sleep(0.02)
+        assert [type(error) for error in ended] == [TimeoutError if is_cut else ConnectionRefusedError]
+
+    tell(scenario)
