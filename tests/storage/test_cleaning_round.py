@@ -5,7 +5,7 @@ from compacted_log import WORK
 from log_fixture import DIRECTORY, LogFixture
 
 from cordwood.chaos.sim.faults import Died
-from cordwood.storage.batch import TRANSACTIONAL, check
+from cordwood.storage.batch import TRANSACTIONAL, check, stamp
 from cordwood.storage.compaction.offset_map import SEED_BYTES
 from cordwood.storage.compaction.round import CleaningRound, Rewritten
 from cordwood.storage.compaction.verify import verify_compacted
@@ -89,6 +89,20 @@ def test_later_rounds_read_new_records_and_rewrite_all() -> None:
     assert last_values(log) == expected
     assert len(log.log.segments) <= 3
     assert defects(log.reopen()) == []
+
+
+def test_segments_with_very_many_offsets_are_not_rewritten_to_one() -> None:
+    """The log of a follower whose leader has compacted most of it. An index row has an offset of 32 bits."""
+    log, gap = keyed(), (1 << 31) - 10
+    for number in range(1, 6):
+        batch = encode([Record(0, log.now, f"key-{number}".encode(), b"far")])
+        log.take_stamped(stamp(check(batch), 60 + number * gap, 0) + batch[16:])
+    expected, end = last_values(log.flush().checkpoint()), log.bases[-1]
+    for _ in range(3):
+        clean(log)
+    assert log.log.clean_end == end
+    assert last_values(log) == expected
+    assert (defects(log), defects(log.reopen())) == ([], [])
 
 
 def test_a_log_with_more_keys_than_fit_takes_several_rounds() -> None:

@@ -373,3 +373,15 @@ def test_a_wrong_length_misleads_no_reader(log: LogFixture) -> None:
     assert log.values(4) == MANY[4:9]
     with pytest.raises(DamagedLog):
         log.read(3)
+
+
+def test_a_segment_that_ends_at_the_recovery_point_is_not_read(log: LogFixture) -> None:
+    while len(log.bases) < 2:
+        log.flush().checkpoint().append("x" * 100)
+    before = log.log.segments[0]
+    assert log.log.recovery_point == before.end_offset
+    log.flush().kill()
+    for path in before.paths():
+        log.disk.faults.fail_reads(path)
+    log.reopen()
+    assert (log.damage, log.end) == ([], before.end_offset + 1)

@@ -159,3 +159,12 @@ def test_times_are_found_beside_gaps() -> None:
     found = at_once(first_at_or_after(log.log, START_MS, log.end))
     assert found is not None
     assert found.offset == log.log.segments[1].base_offset
+
+
+def test_the_batch_with_the_log_start_is_looked_for_again_after_a_swap() -> None:
+    log = LogFixture()
+    log.append_batch("a", "b", "c")
+    log.append(*MANY).flush().delete_records(2).checkpoint()
+    assert log.log.start_boundary() == 0
+    compact(log, keeps=lambda header: header.base_offset > 0)
+    assert log.log.start_boundary() == 2

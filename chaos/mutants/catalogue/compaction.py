@@ -10,6 +10,24 @@ SHOWN = "A consumer of committed records sees records of an aborted transaction.
 
 MUTANTS = (
     Mutant(
+        "cached-positions-survive-compaction",
+        "storage/log.py",
+        "            self.opened.forget(segment)\n        self._positions.clear()\n",
+        "            self.opened.forget(segment)\n",
+        "Positions in replaced segments are not used.",
+        "Followers are told to begin with a batch that is gone.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "runs-have-any-number-of-offsets",
+        "storage/compaction/round.py",
+        "            and segment.end_offset - run[0].base_offset <= OFFSETS_PER_RUN_MAX\n",
+        "",
+        "A segment has as many offsets as a row of its index can tell.",
+        "The log cleaner fails on a log of which most was compacted.",
+        Scenario.LOGS,
+    ),
+    Mutant(
         "records-past-the-map-are-filtered",
         TABLE,
         "        if frame.offset >= rules.end:\n            return True\n",

@@ -591,6 +591,15 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "the-segment-before-the-recovery-point-is-read",
+        "storage/log_loader.py",
+        "            if following is not None and following <= log.recovery_point:\n",
+        "            if following is not None and following < log.recovery_point:\n",
+        "A segment below the recovery point is taken as it is.",
+        "A start takes longer.",
+        Scenario.LOGS,
+    ),
+    Mutant(
         "the-batch-at-the-recovery-point-is-replayed",
         "storage/log_loader.py",
         "        if header.end <= self._replay_from:",
