@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from cordwood.chaos.compacted import CompactedContents, losses
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.chaos.sim.raw import Cursor, batches
+from cordwood.chaos.sim.raw import Cursor, batches, batches_with_headers
 from cordwood.replication.partition import Partition
-from cordwood.storage.batch import BatchHeader, peek
+from cordwood.storage.batch import BatchHeader
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.types import NO_PRODUCER_ID
 
@@ -43,10 +43,10 @@ class CommittedBatches:
             cursor = self._cursors[partition] = Cursor()
         if cursor.offset < watermark <= partition.log.log_end:
             try:
-                for batch in batches(disk, partition, cursor, watermark):
+                for header, batch in batches_with_headers(disk, partition, cursor, watermark):
                     known_end = self._known_end
                     yield from self._compare_batch(
-                        broker_id, peek(batch), is_compacted=is_compacted, log_start=partition.log.log_start
+                        broker_id, header, is_compacted=is_compacted, log_start=partition.log.log_start
                     )
                     if is_compacted and self._known_end > known_end:
                         self._contents.take(batch)

@@ -132,12 +132,15 @@ class End(asyncio.Transport):
         if network.is_cut(here, there):
             return
         undelivered, loop = self._undelivered, network.loop
-        while self._on_the_way < len(undelivered):
-            data = undelivered[self._on_the_way]
-            self._on_the_way += 1
-            behind_s = network.transfer_s(here, there, len(data or b"")) + ORDER_S
-            self._arrives_at_s = max(loop.passed_s + network.delay_s(here, there), self._arrives_at_s + behind_s)
+        count = len(undelivered)
+        for place in range(self._on_the_way, count):
+            behind_s = ORDER_S
+            if network.has_slow_links:
+                behind_s += network.transfer_s(here, there, len(undelivered[place] or b""))
+            at_s, after_s = loop.passed_s + network.delay_s(here, there), self._arrives_at_s + behind_s
+            self._arrives_at_s = at_s if at_s > after_s else after_s
             loop.call_outside(self._arrives_at_s, self._arrive, self._cuts_met, context=self.outside)
+        self._on_the_way = count
 
     def lose(self, error: Exception | None) -> None:
         """Close this end of the connection."""

@@ -224,13 +224,13 @@ class Reader:
         """Record whole batches, of which the first may begin before the position. Return their end, or UNKNOWN."""
         self._polls += 1
         try:
-            batches = [decoded(batch) for batch in split(data)]
+            batches = _decoded_batches(data)
         except CorruptBatch as corrupt:
             self._alarm("corrupt-read", f"{self.client.name} was sent {corrupt} in partition {self.partition}")
             return UNKNOWN
         now_ns, poll = self.client.now_ns, self._history.poll
         if self._isolation == READ_COMMITTED:
-            batches = [*_without_aborted(batches, aborted)]
+            batches = tuple(_without_aborted(batches, aborted))
         for header, records in batches:
             self._history.batch(self.partition, header.base_offset, header.end, header.leader_epoch, now_ns)
             if not records and header.end > self.position:
@@ -262,6 +262,12 @@ def _without_aborted(batches: Sequence[_Decoded], aborted: Sequence[Any]) -> Ite
             now_aborted.discard(header.producer_id)
         is_aborted = header.is_transactional and header.producer_id in now_aborted
         yield header, [] if is_aborted else records
+
+
+@functools.lru_cache(BATCHES_KEPT)
+def _decoded_batches(data: bytes) -> tuple[_Decoded, ...]:
+    """Return all batches of a response, which several consumers get alike. Raises CorruptBatch."""
+    return tuple([decoded(batch) for batch in split(data)])
 
 
 @functools.lru_cache(BATCHES_KEPT)

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from cordwood.chaos.sim.pages import Pages
 
@@ -46,12 +47,14 @@ class Tree:
         self._unsynced: list[EntryChange] = []
 
     def find(self, path: str) -> Node | None:
-        node: Node | None = self.root
-        for name in _names(path):
-            if not isinstance(node, Directory):
-                return None
-            node = node.seen.get(name)
-        return node
+        node: Any = self.root
+        try:
+            for name in _names(path):
+                node = node.seen[name]
+        except (KeyError, TypeError):
+            # No such entry, or a file in the place of a directory.
+            return None
+        return node  # type: ignore[no-any-return]
 
     def find_kept(self, path: str) -> Node | None:
         """Return the node that survives the worst possible power cut."""

@@ -92,13 +92,16 @@ class Seen:
     def note_leaders_ends(self, brokers: list[Watched], topic: str) -> None:
         """Record the high watermarks of leaders, including replicas that led at the previous check."""
         # The leaders of the previous check include replicas that were moved away since.
-        for partition in self.log_ends:
+        known = self.log_ends
+        for partition in known:
             if partition.topic == topic:
                 self.note_end(partition)
         for broker in brokers:
-            for partition in broker.replicas.of_topics(lambda held: held.topic == topic):
-                if partition.is_leader or self.replicas.get(partition, (-1, -1, -1))[2] >= 0:
-                    self.note_end(partition)
+            held = broker.replicas
+            for index in held.indexes(topic):
+                replica = held.get(topic, index)
+                if replica is not None and replica.leading is not None and replica not in known:
+                    self.note_end(replica)
 
     def note_end(self, partition: Partition) -> None:
         """Record the high watermark of a replica that leads, or led at the previous check."""

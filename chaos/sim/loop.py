@@ -236,7 +236,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 step = ready.popleft()
                 if step.is_cancelled:
                     continue
-                if step.process is None or not self._is_kept_from_running(step):
+                process = step.process
+                if (
+                    process is None
+                    or (process.is_alive and not process.is_paused)
+                    or not self._is_kept_from_running(step)
+                ):
                     try:
                         step.context.run(step.callback, *step.arguments)
                     except BaseException as error:

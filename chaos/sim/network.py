@@ -45,6 +45,7 @@ class SimulatedNetwork:
         self._cuts: dict[Way, int] = {}
         self._cut_count = 0
         self._slow: dict[Way, Slowness] = {}
+        self.has_slow_links = False
         self._dark: set[str] = set()
 
     def cut(self, one: str, other: str) -> None:
@@ -62,11 +63,13 @@ class SimulatedNetwork:
 
     def slow_down(self, one: str, other: str, slowness: Slowness) -> None:
         self._slow[one, other] = self._slow[other, one] = slowness
+        self.has_slow_links = True
 
     def heal(self, *hosts: str) -> None:
         """End all cuts and slowness, or those between these hosts. Delayed data then arrives."""
         self._cuts = {way: number for way, number in self._cuts.items() if hosts and not set(way) <= set(hosts)}
         self._slow = {way: slowness for way, slowness in self._slow.items() if hosts and not set(way) <= set(hosts)}
+        self.has_slow_links = bool(self._slow)
         for end in list(self._ends):
             end.flush()
 

@@ -23,10 +23,12 @@ class SparseContent:
         return bytes(data[:length]).ljust(length, b"\0")
 
     def write(self, content: bytes, position: int) -> None:
-        if len(self.data) < position:
-            self.data.extend(bytes(position - len(self.data)))
-        self.data[position : position + len(content)] = content
-        self.size = max(self.size, position + len(content))
+        if (lacking := position - len(self.data)) > 0:
+            self.data.extend(bytes(lacking))
+        end = position + len(content)
+        self.data[position:end] = content
+        if end > self.size:
+            self.size = end
 
     def resize(self, size: int) -> None:
         del self.data[size:]

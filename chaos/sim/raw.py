@@ -1,5 +1,6 @@
 """Raw reads of a replica's batches from its simulated disk and from the archive, without effect on the broker."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -8,10 +9,12 @@ from cordwood.archive.manifest import PartitionArchive
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
-from cordwood.storage.batch import HEADER_BYTES, check, peek
+from cordwood.storage.batch import HEADER_BYTES, BatchHeader, check, peek
 from cordwood.storage.errors import CorruptBatch
 
 NOWHERE = ""
+BATCHES_KEPT = 1024
+"""Batches whose check is kept."""
 
 
 @dataclass(slots=True)
@@ -28,6 +31,13 @@ class Cursor:
 
 
 def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int) -> Iterator[bytes]:
+    """Yield whole batches as `batches_with_headers` does."""
+    return (batch for _, batch in batches_with_headers(disk, partition, cursor, end))
+
+
+def batches_with_headers(
+    disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int
+) -> Iterator[tuple[BatchHeader, bytes]]:
     """Yield whole batches from the one at the cursor, up to offset `end`, and advance the cursor.
 
     Raises CorruptBatch where the bytes are no valid batch, and OSError where a file is missing.
@@ -42,15 +52,22 @@ def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int)
         while cursor.position < segment.size:
             size = peek(pages.seen.read(HEADER_BYTES, cursor.position)).size
             batch = pages.seen.read(size, cursor.position)
-            header = check(batch)
+            header = _checked(batch)
             if pages.is_corrupt(cursor.position, cursor.position + size):
                 raise CorruptBatch(f"a flipped bit at {cursor.position} or soon after it")
-            if header.end > end:
+            batch_end = header.end
+            if batch_end > end:
                 return
-            if header.end > cursor.offset:
-                yield batch
-                cursor.offset = header.end
+            if batch_end > cursor.offset:
+                yield header, batch
+                cursor.offset = batch_end
             cursor.position += size
+
+
+@functools.lru_cache(BATCHES_KEPT)
+def _checked(batch: bytes) -> BatchHeader:
+    """Check a batch as `check` does. Raises CorruptBatch. Replicas have the same batches."""
+    return check(batch)
 
 
 def archived(objects: Mapping[str, bytes], image: Image, partition: Partition) -> Iterator[bytes]:

@@ -17,12 +17,12 @@ class Trace:
 
     def time_passed(self, now_s: float) -> None:
         self._pending += _TIME(now_s)
-        if len(self._pending) > PENDING_BYTES_MAX:
-            self._digest()
 
     def arrived(self, host: str, data: bytes) -> None:
         self._pending += host.encode()
         self._pending += data
+        if len(self._pending) > PENDING_BYTES_MAX:
+            self._digest()
 
     def happened(self, what: str) -> None:
         """Add any other event: a synced path, a metadata index, a fault."""
