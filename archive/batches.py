@@ -74,7 +74,7 @@ class ArchiveReader:
                 raise CorruptRecords(wanted.place, damage.offset, str(damage)) from None
 
     def _look_again(self, wanted: OffsetRange, position: int, missing: ObjectMissing) -> None:
-        """Read the manifest again, after an object was gone. Raises OffsetsGone, CorruptRecords, StoreError."""
+        """Read the manifest again after an object was missing. Raises OffsetsGone, CorruptRecords, StoreError."""
         before = self.partition
         self._states.clear()
         self.partition = wait(read_partition(self._store, before.id))

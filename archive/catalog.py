@@ -51,7 +51,7 @@ class ArchivedPartitionLog:
 
 
 class DamagedObject(Exception):
-    """An object whose content is not what its commit or its state says."""
+    """An object whose content differs from its commit or its state."""
 
     def __init__(self, name: str, offset: int, what: str) -> None:
         super().__init__(f"the object {name} of the archive {what}")
@@ -59,7 +59,7 @@ class DamagedObject(Exception):
 
 
 async def read_partition(store: ObjectStore, partition: PartitionId) -> ArchivedPartitionLog:
-    """Return what the archive has of a partition. Raises StoreError, DamagedObject."""
+    """Return the archived segments of a partition. Raises StoreError, DamagedObject."""
     chain = await read_chain(store, *partition)
     segments = chain.archive.segments
     if not segments:
@@ -71,7 +71,7 @@ async def read_partition(store: ObjectStore, partition: PartitionId) -> Archived
 
 
 async def read_partitions(store: ObjectStore, partitions: Iterable[PartitionId]) -> list[ArchivedPartitionLog]:
-    """Return what the archive has of partitions. Raises as `read_partition`."""
+    """Return the archived segments of partitions. Raises as `read_partition`."""
     return await asyncio.gather(*[read_partition(store, partition) for partition in partitions])
 
 

@@ -1,4 +1,4 @@
-"""Objects that name what is in the archive: topics, and a chain of commits for each partition.
+"""Index objects of the archive: topics, and a chain of commits for each partition.
 
 Readers without brokers have only these. Commit N is change N of the partition's manifest (`PartitionArchive.sequence`):
 either the segments it has removed and added, or, from time to time, all segments. Every broker derives the same content
@@ -39,7 +39,7 @@ class ManifestCommit(NamedTuple):
     removed: tuple[UUID, ...]
     added: tuple[ArchivedSegment, ...]
     end: int
-    """End of what has ever been archived, as far as the writer knew: the log goes on there if nothing is left."""
+    """End of all records ever archived, as far as the writer knew: an empty log continues there."""
     log_start: int = 0
     """Offset below which records were deleted."""
 
@@ -63,7 +63,7 @@ class TopicObject(NamedTuple):
 class Chain:
     """Manifest of one partition as of the last commit that can be read.
 
-    `archive` has no uploads and no removed segments. `gaps` are commits that are missing or damaged: what they did is
+    `archive` has no uploads and no removed segments. `gaps` are commits that are missing or damaged: their changes are
     unknown, unless a later commit has the whole manifest.
     """
 
@@ -72,7 +72,7 @@ class Chain:
     newest: int = 0
     """Sequence of the newest commit, readable or not."""
     end: int = 0
-    """End of what has ever been archived, as far as the commits say."""
+    """End of all records ever archived, according to the commits."""
 
 
 def commit_content(topic_id: UUID, partition: int, before: PartitionArchive | None, after: PartitionArchive) -> bytes:

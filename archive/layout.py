@@ -21,7 +21,7 @@ LOG, STATE = "log", "state"
 
 
 class SegmentName(NamedTuple):
-    """What the name of a segment's object says."""
+    """The fields in the name of a segment's object."""
 
     topic_id: UUID
     partition: int
@@ -95,7 +95,7 @@ def topic_in(cluster_id: str, name: str) -> tuple[UUID, int] | None:
 
 
 def segment_in(cluster_id: str, name: str) -> SegmentName | None:
-    """Return what the name of a segment's object says; None for any other name."""
+    """Return the fields in the name of a segment's object; None for any other name."""
     prefix = segments_prefix(cluster_id)
     try:
         topic, partition, last = name.removeprefix(prefix).split("/")

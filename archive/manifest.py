@@ -1,8 +1,8 @@
 """Manifest of a partition's archive: its segments in the object store, uploads that have begun, and objects to delete.
 
 The manifest is a part of the metadata log, so one leader at a time changes it. An upload is announced before its first
-byte and committed after its last one, and a segment that is removed is listed until its objects are deleted: the store
-has no object that the manifest does not know. All functions are pure.
+byte and committed after its last one. A removed segment is listed until its objects are deleted. So the manifest lists
+every object in the store. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,16 @@ NO_LIMIT = (1 << 63) - 1
 
 
 class ManifestConflict(Exception):
-    """A change that does not fit the manifest: another leader was there before, or the caller is late."""
+    """A change that does not fit the manifest: another leader has changed it, or the caller is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSegment:
     """A segment whose objects are in the store: its batches, and the state as of its base offset.
 
-    It counts from `start_offset` on: after a change of leader, its first batches may be in the segment before it, too.
-    Sizes in bytes, `max_timestamp` in milliseconds (-1 if no record has one), checksums are CRC-32C of whole objects.
+    Its records count from `start_offset` on: after a change of leader, the previous segment may have its first batches
+    too. Sizes in bytes, `max_timestamp` in milliseconds (-1 if no record has one), checksums are CRC-32C of whole
+    objects.
     """
 
     id: UUID
@@ -145,10 +146,10 @@ def without(archive: PartitionArchive, below: int, above: int, now_ms: int) -> P
 
 
 def forgotten(archive: PartitionArchive, ids: Sequence[UUID]) -> PartitionArchive:
-    """Return the manifest without removed segments whose objects have been deleted, and with uploads given up.
+    """Return the manifest without removed segments whose objects have been deleted, and with abandoned uploads.
 
-    An upload is removed first, and forgotten the next time: while its objects are deleted, its leader cannot commit it.
-    Segments in use are kept, whatever `ids` has.
+    The first call removes an upload, and the next one forgets it: while its objects are deleted, its leader cannot
+    commit it. Segments in use are kept, whatever `ids` has.
     """
     gone = set(ids)
     return given_up(replace(archive, removed=tuple([one for one in archive.removed if one.id not in gone])), ids)

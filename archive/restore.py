@@ -1,7 +1,7 @@
 """Restoration of one partition's log from the archive: the files that a broker leaves after a clean stop.
 
-All segments are sealed, the recovery point is the log's end, and the bytes of every batch are those in the store. The
-files may be written again after a crash: what is complete is not downloaded twice.
+All segments are sealed, the recovery point is the log's end, and the bytes of every batch are those in the store. After
+a crash the restoration is repeated: complete files are not downloaded again.
 """
 
 import asyncio
@@ -144,7 +144,10 @@ async def restore_log(
 
 
 def make_directories(disk: Disk, path: str, levels: int) -> None:
-    """Make directories, and sync the entries of the last `levels`: an attempt that died may have made them. Blocks."""
+    """Make directories, and sync the entries of the last `levels`: an attempt that crashed may have made them.
+
+    Blocks.
+    """
     disk.make_directories(path)
     for _ in range(levels):
         path = path.rpartition("/")[0]
@@ -177,7 +180,7 @@ def _assumed(segments: Sequence[ArchivedSegment]) -> SegmentState:
 
 
 def _clean_end(segments: Sequence[ArchivedSegment]) -> int:
-    """Return the end of what the log cleaner had compacted."""
+    """Return the end of the records that the log cleaner had compacted."""
     end = 0
     for segment in segments:
         if not segment.is_clean:
@@ -187,7 +190,7 @@ def _clean_end(segments: Sequence[ArchivedSegment]) -> int:
 
 
 class _Damaged(Exception):
-    """An object is missing, or is not what was written."""
+    """An object is missing, or differs from what was written."""
 
 
 class _Restoring:
@@ -319,7 +322,7 @@ class _Restoring:
             sync_directory(self._disk, directory)
 
     async def _copy(self, files: Sequence[File], skipped: int) -> bool:
-        """Write the object, but its first bytes, to the files. Return whether it is what was uploaded."""
+        """Write the object, but its first bytes, to the files. Return whether its checksum is that of the upload."""
         size, crc = self._segment.size, 0
         for first in range(0, size, PIECE_BYTES * PIECES_AT_ONCE):
             starts = range(first, min(first + PIECE_BYTES * PIECES_AT_ONCE, size), PIECE_BYTES)

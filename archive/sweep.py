@@ -1,12 +1,12 @@
 """Sweep of an archive: objects that no manifest has, found by a list of the store.
 
 Brokers delete the objects that they know: those of removed segments, and of uploads that were never committed. A list
-finds what no manifest knows, for example after a restoration, and old commits and topic objects. An object counts only
-once it is older than the grace period, so that no upload and no reader loses what it works with.
+finds the objects that no manifest has, for example after a restoration, and old commits and topic objects. An object
+counts only once it is older than the grace period, so that no upload and no reader loses an object in use.
 
 Commits may be written long after the metadata have the segment, for example while the store refuses them. So an object
-of a segment counts only if a commit was written a grace period after it: that commit would have the segment. What a
-commit of the last grace period has removed may still be read.
+of a segment counts only if a commit was written a grace period after it: that commit would have the segment. Objects
+that a commit of the last grace period has removed may still be read.
 """
 
 import math
@@ -49,9 +49,9 @@ async def orphans(
 ) -> AsyncIterator[Orphan]:
     """Yield what may be deleted, the newest commit of each partition never. Raises StoreUnavailable.
 
-    `in_use` has the ids of segments and uploads that the caller knows of, by partition; brokers have them in the
-    metadata. Without it the commits alone tell what is in use: a partition with a gap in its commits is left alone, and
-    so are objects that are not older than its newest commit by the grace period.
+    `in_use` has the ids of known segments and uploads by partition; brokers have them in the metadata. Without it the
+    commits alone show what is in use. A partition with a gap in its commits is skipped then, and so are objects that
+    are not older than its newest commit by the grace period.
     """
     old = now_ms - grace_ms
     topics = {topic.id: topic for topic in await read_topics(store, cluster_id)}
@@ -114,7 +114,7 @@ async def _known(
 ) -> tuple[set[UUID], float]:
     """Return the segments of a partition that are needed, and the time in ms as of which that is known.
 
-    The time is that of the newest commit, -inf if not even that tells what is needed.
+    The time is that of the newest commit, -inf if the commits have a gap.
     """
     if topic is not None and topic.is_deleted and in_use is None:
         return set(), math.inf

@@ -1,4 +1,4 @@
-"""Verification of an archive: every commit can be read, and every object is there and is what was uploaded."""
+"""Verification of an archive: every commit can be read, and every object exists with the checksum of its upload."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -85,7 +85,7 @@ async def _partition(
 async def verify_segment(
     store: ObjectStore, names: tuple[str, str], segment: ArchivedSegment, sizes: Mapping[str, int] | None = None
 ) -> list[tuple[str, str]]:
-    """Return what is wrong with the two objects of a segment, by name. With `sizes`, reads nothing and compares them.
+    """Return the findings about the two objects of a segment, by name. With `sizes`, reads nothing and compares them.
 
     Raises StoreUnavailable.
     """

@@ -93,7 +93,7 @@ _kept: dict[BearerSource, tuple[str, float]] = {}
 
 
 def expires_at_s(token: str) -> float:
-    """Return the wall-clock time at which a token expires, as it says itself; LIFETIME_S from now if it does not."""
+    """Return the wall-clock time in a token's claim `exp`; LIFETIME_S from now if it has none."""
     try:
         payload = token.split(".")[1]
         claims: Any = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

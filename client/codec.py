@@ -161,7 +161,7 @@ class ResponseFrames:
 
 
 class ClientCodec(Generic[WaiterT]):
-    """The requests in flight on one connection, each with whatever its sender wants back with the response.
+    """The requests in flight on one connection, each with an object that its sender gets back with the response.
 
     A broker responds in the order of requests. After BadResponse the connection has to be closed.
     """
@@ -189,7 +189,7 @@ class ClientCodec(Generic[WaiterT]):
         return not self._in_flight
 
     def encode(self, request: Any, waiter: WaiterT) -> bytes:
-        """Return the frame of a kio request. `waiter` comes back with the response."""
+        """Return the frame of a kio request. `waiter` is returned with the response."""
         frame = self.encode_unanswered(request)
         self._in_flight.append((self._last_id, type(request), waiter))
         return frame

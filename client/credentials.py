@@ -22,7 +22,7 @@ HASHES = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
 
 @dataclass(frozen=True, slots=True)
 class SaslCredentials:
-    """What a client proves its identity with. Its repr has no secret.
+    """The credentials of a client. Its repr has no secret.
 
     With `is_delegation_token`, `username` and `password` are the id and the HMAC (base64) of a delegation token
     (KIP-48), for SCRAM only. `bearer_token` and `extensions` are for OAUTHBEARER.

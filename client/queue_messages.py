@@ -49,7 +49,7 @@ class AcknowledgeQueueRequest(_Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedSharePartition(_Message):
-    """What the leader of a partition knows of a share group: from `start_offset` on, not all records are finished."""
+    """The state of a share group at the leader of a partition: from `start_offset` on, not all records are finished."""
 
     __type__: ClassVar = EntityType.nested
     topic_name: str = field(metadata={"kafka_type": "string"})

@@ -1,4 +1,4 @@
-"""Archive of a replica's log, as replication uses it: its offsets, its batches, and the state of a log after them."""
+"""Archive of a replica's log, as replication uses it: offsets, batches, and the state of a log after these batches."""
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveUnavailable(OutOfResources):
-    """The archive does not answer, or this broker does not know yet what is in it. Nothing is lost."""
+    """The archive does not answer, or this broker has not loaded its manifest yet. Nothing is lost."""
 
 
 class ArchivedRange(NamedTuple):
@@ -24,7 +24,7 @@ class ArchiveView(Protocol):
     """The archive of all partitions."""
 
     def ahead_of(self, partition: "Partition") -> ArchivedRange | None:
-        """Return what is archived if a log lacks records of it, or may have others there; otherwise None."""
+        """Return the archived range if a log lacks records of it, or may have others there; otherwise None."""
         ...
 
     def end_of(self, partition: "Partition") -> int | None:
@@ -36,7 +36,7 @@ class ArchiveView(Protocol):
         ...
 
     async def beginning(self, partition: "Partition", log_start: int, offset: int) -> ArchivedBeginning:
-        """Return what a log that begins at `offset` has to know of the records from `log_start` on.
+        """Return the state of the records from `log_start` on for a log that begins at `offset`.
 
         Raises ArchiveUnavailable.
         """

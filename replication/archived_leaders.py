@@ -1,6 +1,6 @@
 """New leaders whose logs lack archived records: their logs begin again at the archive's end (archive rule 5).
 
-What the archive has is committed. After an unclean election, or after a power cut of all replicas of a topic with
+Archived records are committed. After an unclean election, or after a power cut of all replicas of a topic with
 `flush.policy=os`, a leader's log may end before the archive's end, or have other records there. If it went on from its
 own end, two histories would have the same offsets. Until its log begins at the archive's end the replica does not lead:
 clients and followers try again.

@@ -111,7 +111,7 @@ class Flusher:
         try:
             self._syncer.sync(files, self._group_flushed)
         except OSError as error:
-            # A part may be submitted already. What was taken is not synced a second time.
+            # A part may be submitted already. A failed group is not synced a second time.
             failed: OSError = SyncFailed(error.errno, error.strerror)
             self._loop.call_soon(self._group_flushed, [(file, failed) for file in files])
 
@@ -120,7 +120,7 @@ class Flusher:
         taken = []
         for replica in group:
             if replica.is_offline or replica.is_deleted or replica.flusher is not self:
-                # A replica that moves to another log directory is flushed again when it is there.
+                # A replica that moves to another log directory is flushed again after the move.
                 continue
             try:
                 taken.append((replica, replica.begin_flush()))

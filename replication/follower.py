@@ -50,8 +50,8 @@ def truncation_end(epochs: LeaderEpochs, log_end: int, leader_epoch: int, leader
 def check_follows(batches: Iterable[BatchHeader], log_end: int, *, may_have_gaps: bool = False) -> None:
     """Check that batches begin at the log end and have no gap. Raises CorruptBatch.
 
-    A missing batch would be reported as flushed together with the batches after it (rule 1). Only the leader knows that
-    no batch is missing where compaction has left a gap.
+    A missing batch would be reported as flushed together with the batches after it (rule 1). Only the leader can tell a
+    gap that compaction has left from a missing batch.
     """
     due = log_end
     for header in batches:

@@ -1,7 +1,8 @@
 """Leader's side of a follower's connection: replica streams, flow control, throttling of catch-up.
 
-The leader pushes a batch as soon as it is in memory, before its own sync, and more than one push may be in flight; the
-follower reports unasked how far it has flushed. So the disks of all replicas work at the same time (docs/adr/0012).
+The leader pushes a batch as soon as it is in memory, before its own sync. More than one push may be in flight. The
+follower reports its flushed end after each flush, without a request. So the disks of all replicas work at the same time
+(docs/adr/0012).
 """
 
 import asyncio
@@ -90,7 +91,7 @@ class ReplicaStream:
         self.connection.schedule_watermark(self)
 
     def end(self) -> None:
-        """End the stream: this broker no longer leads the partition. The follower learns that from the metadata."""
+        """End the stream: this broker no longer leads the partition. The follower gets that from the metadata."""
         self.connection.forget(self)
 
 
@@ -390,7 +391,7 @@ class FollowerConnection:
         self._soon()
 
     def retry_in(self, delay_s: float) -> None:
-        """Try again after this time to send what a limit holds back."""
+        """Send the batches that a limit holds back after this time."""
         when = self._loop.time() + delay_s
         if self._retry is None or when < self._retry_at:
             if self._retry is not None:

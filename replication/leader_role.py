@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FollowerStatus(NamedTuple):
-    """Progress of a follower, as its leader knows it; -1 if the follower has not reported in this epoch."""
+    """Progress of a follower, by its reports; -1 if the follower has not reported in this epoch."""
 
     broker_id: int
     flushed_end: int
@@ -64,7 +64,8 @@ class LeaderRole:
             self.partition.directory.flusher.touch(self.partition)
         self._advance_high_watermark()
         if self.log.local_start > self.log.log_start:
-            # A former leader has deleted what is no longer archived, or this replica has lost its log start offset.
+            # A former leader has deleted records that are no longer archived, or this replica has lost its log start
+            # offset.
             self.delete_records(self.partition.context.archive.first_kept(self.partition))
 
     def succeed(self, former: "LeaderRole") -> None:
@@ -209,7 +210,7 @@ class LeaderRole:
                 waiters.expire(now, PartitionRefused(Refusal.TIMED_OUT))
 
     def flushed(self) -> None:
-        """Complete what waits for this replica's disk alone, and then what is committed by it."""
+        """Complete the requests with acks=1, and then those that the flush has committed."""
         end = self.partition.ack_end
         if self._flush_waiters.queue:
             self._flush_waiters.reached(end)
@@ -290,7 +291,7 @@ class LeaderRole:
 
     @property
     def low_watermark(self) -> int:
-        """Offset below which no record comes back, whichever in-sync replica leads next (KIP-107)."""
+        """Offset below which records stay deleted, whichever in-sync replica leads next (KIP-107)."""
         return self.view.low_watermark(self.log.flushed_start)
 
     async def records_deleted(self, before: int) -> None:

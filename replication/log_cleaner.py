@@ -42,7 +42,7 @@ _events = structlog.get_logger("log_cleaner")
 
 
 class CleanerLimits(NamedTuple):
-    """What the log cleaner may use. Each may change at any time."""
+    """The limits of the log cleaner. Each may change at any time."""
 
     threads: int
     """Logs that are compacted at a time."""
@@ -141,7 +141,7 @@ class LogCleaner:
         return min(backoff_s, COORDINATED_BACKOFF_S) if is_coordinator else backoff_s
 
     async def _choose(self) -> Partition | None:
-        """Seal what is to be sealed, and return the dirtiest log that is due, if any."""
+        """Seal the active segments that are due, and return the dirtiest log that is due, if any."""
         now_ms = self._wall_clock()
         found: list[Partition] = []
         candidates: list[tuple[Dirtiness, LogConfig]] = []
@@ -212,7 +212,7 @@ class LogCleaner:
     async def _run_round(self, partition: Partition) -> bool:
         """Compact a log once. Return False if that was not possible, or was interrupted."""
         log, directory, epoch = partition.log, partition.directory, partition.leader_epoch
-        # The round reads only what the manifest on disk lists.
+        # The round reads only segments that the manifest on disk lists.
         await self._log_maintenance.checkpoint(partition)
         path = f"{directory.path}/{STAGING}/compaction-{partition.topic_id}-{partition.index}"
         await directory.run_blocking(log.disk.make_directories, path)
@@ -255,7 +255,7 @@ class LogCleaner:
         return CleaningRound(log, directory, end, now_ms, buffer_bytes, seed, counted, above)
 
     def _clean_end(self, partition: Partition) -> int:
-        """Return the end of what is compacted; while a cut pins the log, of what is compacted above the cut."""
+        """Return the end of the compacted records; while a cut pins the log, of those above the cut."""
         log, above = partition.log, self._above.get(partition)
         if not log.pinned.end:
             return log.clean_end
@@ -271,7 +271,7 @@ class LogCleaner:
         """Sleep to keep the rate of all workers together."""
         now = self._now()
         self._due = max(self._due, now - LATE_S) + size / self._limits().bytes_per_second
-        # Also without a limit, other work goes on in between.
+        # Also without a limit, other work runs in between.
         await asyncio.sleep(max(self._due - now, 0))
 
     def _count(self, one_round: CleaningRound) -> None:

@@ -23,7 +23,7 @@ MOVES = "moves"
 STAGING = "repair"
 """Segments that are being rebuilt. Those found when a broker starts were never finished, and are removed."""
 ARCHIVE_CACHE = "archive-cache"
-"""What was read from the archive. The cache is empty when a broker starts."""
+"""Records that were read from the archive. The cache is empty when a broker starts."""
 METADATA = "metadata"
 """Where the first log directory of a broker keeps the cluster's metadata."""
 

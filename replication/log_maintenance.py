@@ -370,7 +370,7 @@ def _log_failure(what: str, directory: LogDirectory, error: OSError | StorageErr
 
 
 def _removal_failure(remove: Callable[[str], None], path: str) -> StorageError | None:
-    """Remove `path`, in a thread. Return the error; None if the path is gone."""
+    """Remove `path`, in a thread. Return the error; None if the path does not exist any more."""
     try:
         remove(path)
     except FileNotFoundError:

@@ -124,7 +124,7 @@ def truncation_at_damage(
 
 
 def _first_damaged_offset(log: Log, damage: Sequence[DamagedLog]) -> int:
-    """Return the offset where the damage begins; the log end offset if the damage is gone."""
+    """Return the offset where the damage begins; the log end offset if there is none any more."""
     return min((_first_lost(log, damaged) for damaged in damage), default=log.log_end)
 
 

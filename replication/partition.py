@@ -44,8 +44,8 @@ class TopicIdPartition(NamedTuple):
 class Partition:
     """The replica of one partition on this broker. It leads, follows or has no role; an offline one has none.
 
-    `high_watermark` is the end of the committed records: on disk on every in-sync replica, as far as this replica
-    knows. With `flush.policy=os` a record counts as soon as the page cache has it.
+    `high_watermark` is the end of the records that are known to be committed, on disk on every in-sync replica. With
+    `flush.policy=os` a record counts as flushed as soon as it is in the page cache.
     """
 
     def __init__(self, place: TopicIdPartition, log: Log, directory: LogDirectory, context: PartitionContext) -> None:
@@ -101,7 +101,10 @@ class Partition:
         return self.leading is not None and leader_epoch == self.leader_epoch
 
     def leader_for(self, follower: int, leader_epoch: int) -> LeaderRole | None:
-        """Return the leader role, if this broker leads for `follower`; one that learns its role first asks again."""
+        """Return the leader role, if this broker leads for `follower`.
+
+        A follower whose metadata is newer asks again.
+        """
         leading = self.leading if self.leads_in(leader_epoch) else None
         return leading if leading is not None and follower in leading.view.assignment.replicas else None
 
@@ -135,7 +138,7 @@ class Partition:
         return False
 
     def lead(self, assignment: Assignment, committed_end: int = 0) -> None:
-        """Take the leader role. What the archive has, up to `committed_end`, is committed."""
+        """Take the leader role. Archived records, up to `committed_end`, are committed."""
         self.awaited, self.leading = None, LeaderRole(self, assignment)
         self.committed_to(committed_end)
         self.leading.begin()
@@ -249,18 +252,18 @@ class Partition:
                 self.context.end_of_tick.moved(self.watchers)
 
     def report_damage(self, damage: DamagedLog) -> None:
-        """Report a batch that is not what was written."""
+        """Report a batch that differs from what was written."""
         self.context.found_damage(self, damage)
 
     def begin_flush(self) -> PendingFlush:
-        """Take what the next group syncs. Raises OSError, with nothing taken."""
+        """Take the files that the next group syncs. Raises OSError, with nothing taken."""
         return self.log.begin_flush()
 
     def flushed(self, pending: PendingFlush) -> None:
         """Record that everything of `pending` is on disk. Waiters are not completed yet.
 
-        A replica that has failed meanwhile keeps the marks that it has: the next start recovers it from them. Raises
-        OSError if the flushed end cannot be written.
+        A replica that has failed meanwhile keeps its flushed offsets: the next start recovers from them. Raises OSError
+        if the flushed end cannot be written.
         """
         self.log.flushed(pending)
         if self.error is None and not self.is_deleted:

@@ -25,7 +25,7 @@ class PartitionContext:
     wants_isr_change: Callable[["Partition"], None]
     """Callback for a partition whose leader wants to propose another in-sync set."""
     found_damage: Callable[["Partition", DamagedLog], None]
-    """Callback for batches of a partition that are not what was written."""
+    """Callback for batches of a partition that differ from what was written."""
     start_moved: Callable[["Partition"], None]
     """Callback for a replica whose log start offset must be on disk soon: its leader waits for that."""
     partition_failed: Callable[["Partition"], None]

@@ -28,7 +28,7 @@ DIAL_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 10.0
 WITHOUT_STREAM = 0
 COMPACT_FIRST = 0
-"""Size in a request by which a replica learns that it is to compact its log: the requester cannot use its batches."""
+"""Size in a request that has a replica compact its log: the requester cannot use its batches before that."""
 
 Address = tuple[str, int]
 

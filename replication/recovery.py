@@ -30,8 +30,8 @@ class Recovery:
     async def run(self, wanted: Iterable[Wanted], now_ms: int) -> None:
         """Open all of these logs that have files; `Replicas.open` then finds each of them open, or its error.
 
-        After this method, also after a cancellation, no more is opened or written: it waits for the logs that are being
-        opened.
+        After this method, also after a cancellation, nothing is opened or written: the method waits for the logs that
+        are being opened.
         """
         queues: dict[LogDirectory, deque[Wanted]] = {}
         for place, config in wanted:

@@ -1,9 +1,9 @@
 """Sequence gaps caused by the partition: batches of idempotent producers that it refused, and that come again.
 
 A producer may have sent later batches before it received the refusal. They must not be appended before the refused
-batch (rule 9). They must not get OutOfOrderSequence either: after that error librdkafka raises its producer epoch, and
-sends again under the new epoch every batch without a response, batches of other partitions included, which may have
-been appended already. So they are refused with a retriable error as well.
+batch (rule 9). They must not get OutOfOrderSequence either: after that error librdkafka raises its producer epoch.
+Under the new epoch it sends every batch without a response again, also batches of other partitions, which may have been
+appended already. So they are refused with a retriable error as well.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,8 @@ class RefusedSequences:
     def is_before(self, header: BatchHeader) -> bool:
         """Return whether an earlier batch of the producer was refused, and may still come.
 
-        It has come if the log has it: perhaps another leader appended it, and it was replicated to here.
+        The batch was appended if the log has it: perhaps another leader appended it, and this replica got it from
+        there.
         """
         gap = self.by_producer.get(header.producer_id)
         if gap is None or gap.epoch != header.producer_epoch or gap.until_s < self._now():
@@ -64,5 +65,5 @@ class RefusedSequences:
         return due is None or not is_later(due, gap.sequence)
 
     def closed(self, header: BatchHeader) -> None:
-        """Remove the producer's refused batch: an append shows that it has come, or was given up."""
+        """Remove the producer's refused batch: an append shows that it was sent again, or was dropped by the producer."""
         self.by_producer.pop(header.producer_id, None)

@@ -176,7 +176,7 @@ class ReplicaMoves:
         """Copy the log up to NEAR_BYTES below its end. Return False if the move is not wanted any more."""
         partition, target, copy = move.partition, move.target, move.copy
         while move.is_wanted and self._has_left_copies(partition):
-            # It has moved before, and its files there are removed once no reader uses them.
+            # The replica has moved before, and its files there are removed once no reader uses them.
             await asyncio.sleep(RETRY_S)
         if not copy.size:
             await finished(target.run_blocking(copy.begin))

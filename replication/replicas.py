@@ -232,7 +232,9 @@ class Replicas:
         return self._names.get(topic_id)
 
     def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
-        """Return the partition if this broker leads it. The requester knows `leader_epoch` (KIP-320).
+        """Return the partition if this broker leads it.
+
+        `leader_epoch` is the newest one that the requester has seen (KIP-320).
 
         Raises PartitionRefused.
         """

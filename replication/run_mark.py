@@ -12,7 +12,7 @@ from cordwood.storage.errors import DamagedLog
 RUN_FILE = "run"
 STOPPED = b"stopped"
 LOST = b"lost"
-"""What was only in memory is lost, and the other brokers do not know yet."""
+"""Records that were only in memory are lost, and the other brokers have not been informed yet."""
 
 
 class RunMark:

@@ -1,8 +1,8 @@
 """Scrubber: background reads that verify everything on disk, to find damage before a client needs the data.
 
 It reads at a steady rate, in small pieces in a thread. A pass over a log directory begins one interval after the last
-one began, or as soon as that one is through; so data that the rate can read in an interval is verified that often, and
-more data takes as long as the rate requires.
+one began, or as soon as that one ends. So data is verified once an interval, or less often if the rate does not suffice
+for all of it.
 """
 
 import asyncio

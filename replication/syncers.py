@@ -69,7 +69,7 @@ class AioSyncer:
     """Kernel AIO: one `io_submit` for all files of a group, completion by an eventfd in the loop (Linux, x86-64)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
-        """`executor` syncs what the kernel does not take. Raises OSError if there is no kernel AIO."""
+        """`executor` syncs the files that kernel AIO refuses. Raises OSError if there is no kernel AIO."""
         if platform.machine() != "x86_64" or not hasattr(os, "eventfd"):
             raise OSError(errno.ENOSYS, "kernel AIO is not available")
         self._loop, self._executor = loop, executor

@@ -19,7 +19,7 @@ _ResultT = TypeVar("_ResultT")
 
 
 def report(message: str, error: BaseException, *, is_contained: bool = True) -> None:
-    """Pass an error to the event loop's exception handler. A contained one ends nothing beyond what has ended."""
+    """Pass an error to the event loop's exception handler. A contained one ends nothing else."""
     context = {"message": message, "exception": error, **({CONTAINED: True} if is_contained else {})}
     asyncio.get_running_loop().call_exception_handler(context)
 

@@ -1,4 +1,4 @@
-"""Replication throttle: token buckets for what a leader sends to replicas that are being added (KIP-73).
+"""Replication throttle: token buckets for the bytes that a leader sends to replicas that are being added (KIP-73).
 
 Followers that were replicas before the reassignment are never throttled, in sync or not: they would stay out of the ISR
 for longer (KIP-352). A leader enforces its own rate, and its share of the rate of each follower.
@@ -14,7 +14,7 @@ from typing import Protocol
 UNLIMITED = (1 << 63) - 1
 """Rate without a limit: the default of Kafka's configs."""
 BURST_S = 1.0
-"""What is not sent within this time is not made up for."""
+"""The allowance of this much time may be used at once; an older one is lost."""
 PIECE_S = 0.05
 PIECE_BYTES_MAX = 256 << 10
 """A sender waits until tokens for a piece of this time or size have arrived: smaller pushes would cost more."""

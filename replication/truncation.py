@@ -1,9 +1,9 @@
 """Truncation of replicas' logs: those due in a log directory at the same time share their syncs.
 
-Before a truncation, the flushed end and the recovery point of the log must be lower on disk, or a crash in between
-would look like a loss; a thread does that, with one sync of the flushed-offsets file for all. The truncation itself
-runs on the event loop, in memory and in the page cache. It has ended once a group commit has made it durable: if
-batches were appended before that, a power cut could leave some of the old ones among them.
+Before a truncation, the flushed end and the recovery point of the log must be lower on disk: a crash in between would
+look like a loss otherwise. A thread writes them, with one sync of the flushed-offsets file for all logs. The truncation
+itself runs on the event loop, in memory and in the page cache. A truncation has ended once a group commit has made it
+durable: if batches were appended before that, a power cut could leave some of the old ones among them.
 """
 
 import asyncio

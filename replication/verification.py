@@ -1,8 +1,8 @@
 """Verification of transactions on a leader: first batches that wait for the transaction coordinator (KIP-890). Pure.
 
 Without it, a batch that arrives after the end of its transaction would begin one that no coordinator ends, and hold the
-last stable offset for ever. A guard stands for one transaction on one partition, from its first batch that arrives to
-the first one that is appended, or to a marker: the coordinator's answer counts only with the guard that asked for it.
+last stable offset for ever. A guard stands for one transaction on one partition, from the arrival of its first batch
+until its first append, or a marker. The coordinator's answer counts only with the guard that asked for it.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,8 @@
 """Flow control of replication: a window of bytes in flight for each log directory of a follower. Pure.
 
 Sent bytes count until the follower reports them as flushed. A hung disk of the follower uses up the window of its own
-log directory, and the other directories go on. The stream number contains the number of the follower's log directory
-(`frames.directory_of`).
+log directory, and replication to the other directories continues. The stream number contains the number of the
+follower's log directory (`frames.directory_of`).
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ class PushWindow:
         self._on_the_way.append(self._sent)
 
     def reported(self, size: int) -> None:
-        """Record that `size` bytes are flushed, or were not wanted any more. Raises ImpossibleCredit."""
+        """Record that `size` bytes are flushed, or were discarded. Raises ImpossibleCredit."""
         if not 0 <= size <= self._sent - self._reported:
             raise ImpossibleCredit(f"{size} bytes reported, but only {self._sent - self._reported} are in flight")
         self.credit += size

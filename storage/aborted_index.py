@@ -131,7 +131,7 @@ class AbortedIndex:
         Raises DamagedLog, and NotInMemory if the disk would have to be read and `wait` is off.
         """
         if self.count:
-            # In this order: a thread must not note what it found in rows that are replaced meanwhile.
+            # In this order: a thread must not note its result in rows that are replaced meanwhile.
             least, rows = self._least, self._content(wait=wait)
             place, count = _place_of(rows, start), len(rows) // ROW_BYTES
             while place < count:

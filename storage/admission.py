@@ -49,7 +49,7 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, 
 def admit_records(
     batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget, examine: Examination = examine
 ) -> None:
-    """Raises InvalidRecord for records that are not what the header says, KeysMissing for records that need a key.
+    """Raises InvalidRecord for records that differ from the header, KeysMissing for records that need a key.
 
     The rules are Kafka's (`LogValidator`). Raises OverBudget, with no harm done, where finding out costs more than
     `budget` has.
@@ -79,7 +79,7 @@ def _unpacked(batch: Bytes, header: BatchHeader, budget: Budget) -> tuple[Conten
     try:
         content, end, _ = whole_body(batch, header, budget)
     except CorruptBatch as corrupt:
-        # Its checksum is right, so it will not be better when it is sent again.
+        # Its checksum is right: another attempt would send the same bytes.
         raise InvalidRecord(str(corrupt)) from corrupt
     return content, end
 

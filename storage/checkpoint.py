@@ -32,7 +32,10 @@ class Checkpoint(NamedTuple):
 
 
 def write(disk: Disk, path: str, payload: bytes, version: int = VERSION) -> None:
-    """Replace the file at `path`. Durable on return. Blocks. Raises OSError: the old or the new payload is there."""
+    """Replace the file at `path`.
+
+    Durable on return. Blocks. Raises OSError: the file then has the old or the new payload.
+    """
     header = _HEADER.pack(MAGIC, version, len(payload))
     checksum = _CHECKSUM.pack(crc32c(payload, crc32c(header)))
     replace_file(disk, path, (header, checksum, payload)).close()
@@ -41,8 +44,8 @@ def write(disk: Disk, path: str, payload: bytes, version: int = VERSION) -> None
 def replace_file(disk: Disk, path: str, pieces: Sequence[Bytes]) -> File:
     """Replace or create the file at `path`, and return it, open. Durable on return. Blocks.
 
-    Raises OSError: the old or the new content is there; the old one if resources are lacking, since nothing is opened
-    after the rename.
+    Raises OSError: the file then has the old or the new content; the old one if resources are lacking, since nothing is
+    opened after the rename.
     """
     with closing(disk.open_directory(_directory_of(path))) as directory:
         file = disk.open(path + STAGED, create=True)

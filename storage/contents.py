@@ -2,9 +2,9 @@
 
 The rules are Kafka's (`LogValidator`, `DefaultRecord`): as many records as the header says and nothing after them,
 offset deltas 0, 1, 2, …, and every key, value and header within its record. `record_walk.c` walks from record to
-record. Where it could not be compiled, Python does the same more slowly (ADR 27 has the figures): a run of records of
-the same shape is compared column by column, one column being the octet at one place of every record, and other records
-are walked one by one.
+record. Where it could not be compiled, Python does the same more slowly (ADR 27 has the figures). A run of records of
+the same shape is compared column by column, one column being the octet at one place of every record. Other records are
+walked one by one.
 """
 
 import functools
@@ -54,7 +54,7 @@ class Shape(NamedTuple):
     timestamp: range
     delta: range
     lengths: list[tuple[int, bytes]]
-    """Places of lengths, each with the octet that stands there."""
+    """Places of lengths, each with its octet."""
 
 
 class Paused(NamedTuple):
@@ -174,7 +174,7 @@ def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> Steps
 def _run(content: Bytes, end: int, begin: int, place: int, first: int, count: int) -> int:
     """Return how many records from `place` on, the first of them with delta `first`, have the shape of the one before.
 
-    That one lies between `begin` and `place`, and has been found to be sound.
+    That one is between `begin` and `place`, and has been verified.
     """
     shape = _shape(content, begin, place)
     # The offset delta takes more octets from 64 on, and from 8,192: then the record's length is another one, too.

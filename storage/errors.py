@@ -79,7 +79,7 @@ class TruncationUnsynced(OutOfResources):
 
 
 class DamagedLog(StorageError):
-    """Bytes on disk that are not what was written. They are never served."""
+    """Bytes on disk that differ from what was written. They are never served."""
 
     def __init__(self, path: str, position: int, what: str) -> None:
         super().__init__(f"{path} is damaged at byte {position}: {what}")
@@ -106,7 +106,7 @@ class NotInMemory(Exception):
 
 
 class Truncated(StorageError):
-    """The log was truncated after a slice of it was given out: the bytes of the slice are gone or replaced."""
+    """The log was truncated after a slice of it was given out: the bytes of the slice are removed or replaced."""
 
 
 class DiskFailed(StorageError):

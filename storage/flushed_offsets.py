@@ -100,8 +100,8 @@ class FlushedOffsets:
     def damaged_entries(self) -> Iterator[dict[tuple[UUID, int], DamagedLog]]:
         """Yield the logs whose entry is damaged and must be written again, by read of at most ENTRIES_PER_READ entries.
 
-        Each read blocks on the disk, but not for long. Entries may be changed between two of them. What has the bytes
-        that were intact before is not decoded again.
+        Each read blocks on the disk, but not for long. Entries may be changed between two of them. Entries with the
+        same bytes as before, which were intact, are not decoded again.
         """
         for number, first in enumerate(range(0, len(self._owners), ENTRIES_PER_READ)):
             owners = self._owners[first : first + ENTRIES_PER_READ]

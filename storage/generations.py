@@ -1,8 +1,8 @@
 """Generations of segments: the files that count where the manifest does not list them, or was lost.
 
-A rewritten segment is complete before its files get their names, and covers whole segments of lower generations. So
-the highest generation at a base offset counts, unless it is damaged and an older one is still there, and what it covers
-is left over from before it.
+A rewritten segment is complete before its files get their names, and covers whole segments of lower generations. So the
+highest generation at a base offset counts, unless it is damaged and an older one still exists. Other files in its range
+are left over from before it.
 """
 
 from collections.abc import Sequence

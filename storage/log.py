@@ -67,7 +67,7 @@ class Log:
         self.flushed_start = 0
         """Log start offset that a restart would find."""
         self.clean_end = self.listed_end = self.truncations = 0
-        """End of what the log cleaner has compacted, end of what the manifest on disk lists, count of truncations."""
+        """End of the compacted records, end of the segments that the manifest on disk lists, count of truncations."""
         self.replaced = ReplacedSegments()
         self._has_gaps = False
         """Whether the batches that were appended last have gaps between their offsets."""
@@ -77,7 +77,7 @@ class Log:
         self.must_roll = False
         self.recovery_point = 0
         self.uncheckpointed_bytes = 0
-        """Bytes appended since the last checkpoint: about what a restart would have to read again."""
+        """Bytes appended since the last checkpoint: about as many as a restart has to read again."""
         self._unsynced = UnsyncedEntries()
         self.is_flushing = False
         """Whether a group commit of this log's files is running."""
@@ -156,7 +156,9 @@ class Log:
             start += size
 
     def begin_flush(self) -> PendingFlush:
-        """Take what has to be synced for all appends so far. The caller owns it, and calls `flushed` afterwards.
+        """Take the files that have to be synced for all appends so far.
+
+        The caller owns it, and calls `flushed` afterwards.
 
         Raises OSError: then everything is still to be synced, with the next call.
         """
@@ -189,8 +191,8 @@ class Log:
         """Return the batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
 
         Return None if there is nothing below `end` yet. A gap in a compacted log is passed over. Raises
-        OffsetOutOfRange; NotLocal if only the archive has the batch; DamagedLog if the bytes are not what was written;
-        NotInMemory if the disk would have to be read and `wait` is off.
+        OffsetOutOfRange; NotLocal if only the archive has the batch; DamagedLog if the bytes differ from what was
+        written; NotInMemory if the disk would have to be read and `wait` is off.
         """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")

@@ -1,8 +1,8 @@
 """Log recovery: opening a log after a stop, a kill or a power cut.
 
 Segments below the recovery point are taken as they are, and verified when read. After the recovery point every batch is
-checked. The first batch that is not whole is either a torn write, which is truncated because it was provably never
-flushed, or damage, which is kept and skipped: its offsets are never given to other records (disk rule 4).
+checked. The first incomplete batch is either a torn write or damage. A torn write is truncated, because it was provably
+never flushed. Damage is kept and skipped: its offsets are never given to other records (disk rule 4).
 """
 
 from collections.abc import Sequence
@@ -68,8 +68,8 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
         log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active)
-    # Archive rule 2: what was archived must not be taken for deleted. The next leader raises the log start offset to
-    # where the archive begins.
+    # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
+    # to where the archive begins.
     opening.is_start_unknown = log.config.is_archived and recovered.is_lost
     names = log.disk.list_directory(log.directory)
     for stray in strays_of(names):
@@ -191,7 +191,8 @@ class _Opening:
         self._replay(segment)
         while (tear := scan(segment, lambda header: self._check_batch(segment, header))) is not None:
             if tear.offset == following:
-                # All its records are there: the rest is preallocated space whose removal at sealing was not synced.
+                # The segment has all its records: the rest is preallocated space whose removal at sealing was not
+                # synced.
                 segment.truncate(tear.position, tear.offset)
                 return True
             if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
@@ -292,7 +293,7 @@ class _Opening:
             producers.appended(header, base, end, self._now_ms)
 
     def _settle(self) -> None:
-        """Set the log's ends, and sync what was found past the flushed end: it counts as flushed from now on."""
+        """Set the log's ends, and sync the records past the flushed end: they count as flushed from now on."""
         log = self._log
         found = log.segments[-1].end_offset if log.segments else self._local_start
         log.log_end = max(found, log.log_start, self._flushed_end)

@@ -1,8 +1,8 @@
 """LRU cache of the open files, loaded indexes and loaded aborted indexes of a broker's sealed segments.
 
-A sealed segment holds neither its file nor its index: it asks this cache, and opens or loads what is missing. So any
-thread may evict without access to a segment, and a file closes when its last reader drops it. Active segments hold
-their own files; these are counted, since they need descriptors too.
+A sealed segment holds neither its file nor its index: the segment asks this cache, which opens or loads what is
+missing. So any thread may evict without access to a segment, and a file closes when its last reader drops it. Active
+segments hold their own files; these are counted, since they need descriptors too.
 """
 
 from collections import OrderedDict
@@ -90,7 +90,7 @@ class OpenSegments:
             _evict(self._aborted)
 
     def forget_aborted(self, index: Hashable) -> None:
-        """Remove the rows of an aborted index that has changed or is gone."""
+        """Remove the rows of an aborted index that was changed or deleted."""
         self._aborted.pop(index, None)
 
     def opened_active(self, segment: Hashable) -> None:
@@ -99,7 +99,7 @@ class OpenSegments:
         self._make_room()
 
     def forget(self, segment: Hashable) -> None:
-        """Remove a segment that is gone, or that holds its file and index itself from now on."""
+        """Remove a segment that was deleted, or that holds its file and index itself from now on."""
         self._active.pop(segment, None)
         self._files.pop(segment, None)
         self._indexes.pop(segment, None)

@@ -42,7 +42,7 @@ class UnsyncedEntries:
         self.files[path] = file
 
     def removed(self, path: str) -> None:
-        """Forget a file that is gone."""
+        """Forget a deleted file."""
         if self.files is not None:
             self.files.pop(path, None)
 

@@ -185,8 +185,8 @@ class Producers:
     def check_marker(self, producer: ProducerIdAndEpoch, marker: EndTransactionMarker, *, is_v2: bool) -> None:
         """Check whether a leader may append the marker. Raises StaleProducerEpoch, TransactionCoordinatorFenced.
 
-        In the second protocol (KIP-890) the coordinator raises the epoch before each marker: the same epoch is that of
-        a marker that was written before, if no transaction is open, and otherwise that of another transaction.
+        In the second protocol (KIP-890) the coordinator raises the epoch before each marker. A marker of the same epoch
+        is a repetition if no transaction is open; otherwise it belongs to another transaction.
         """
         known = self._by_id.get(producer.producer_id)
         if known is None:
@@ -212,7 +212,7 @@ class Producers:
         )
 
     def has_batches(self, producer_id: int) -> bool:
-        """Return whether the log knows a batch of the producer's epoch."""
+        """Return whether the log has a known batch of the producer's epoch."""
         known = self._by_id.get(producer_id)
         return known is not None and bool(known.packed)
 
@@ -230,7 +230,7 @@ class Producers:
             known.packed = (known.packed + batch)[-BATCHES_REMEMBERED * _BATCH.size :]
 
     def appended_in_transaction(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
-        """Record a batch as `appended` does: its producer's transaction begins with it, or goes on."""
+        """Record a batch as `appended` does: the batch begins or continues its producer's transaction."""
         self.appended(header, base_offset, end_offset, timestamp)
         known = self._by_id[header.producer_id]
         if known.current_transaction_first_offset == NO_TRANSACTION:

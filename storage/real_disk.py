@@ -11,7 +11,7 @@ from cordwood.storage.errors import SyncFailed
 
 LOCK_FILE = ".lock"
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
-"""Errors of file systems that do not know what is in memory. One of them is tmpfs, where everything is."""
+"""Errors of file systems that cannot tell whether a read needs the disk. One of them is tmpfs, where everything is."""
 
 
 class RealFile:

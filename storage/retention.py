@@ -38,9 +38,10 @@ def droppable(
     """Return how many of the oldest segments to delete. If the last is one of them, a new segment is rolled.
 
     A segment is deleted when all of it is below the log start offset (DeleteRecords), when it is older than
-    `retention.ms`, or when the log without it still has `retention.bytes`; never when some of it is not committed, and
-    the active segment only by age. Of an archived topic the limits are those of this disk, and only what the archive
-    has, up to `archived_end`, is deleted for them: a replica that does not know that end deletes nothing.
+    `retention.ms`, or when the log without it still has `retention.bytes`. A segment with uncommitted records is never
+    deleted, and the active segment only by age. Of an archived topic the limits are those of this disk, and only
+    records in the archive, below `archived_end`, are deleted for them. A replica that does not know that end deletes
+    nothing.
     """
     limits = _limits(config, high_watermark, archived_end)
     excess = sum(segment.size for segment in segments) - limits.size if limits.size >= 0 else 0

@@ -55,7 +55,10 @@ class Segment:
         self._max_timestamp: int | None = -1
         """Of all closed intervals. None for a segment sealed before there was a manifest, until it is truncated."""
         self._loaded_timestamp: int | None = None
-        """Used while `_max_timestamp` is None. Threads set it, and so never overwrite what the event loop sets."""
+        """Used while `_max_timestamp` is None.
+
+        Only threads set it, so that they never overwrite a value of the event loop.
+        """
         self._allocated = 0
 
     @classmethod
@@ -201,8 +204,8 @@ class Segment:
     def read(self, start: int, stop: int, *, wait: bool = True) -> Bytes:
         """Return the verified bytes from `start` to `stop`, which must be batch boundaries.
 
-        Raises DamagedLog if they are not what was written or cannot be read; NotInMemory if the disk would have to be
-        read and `wait` is off; OutOfResources; DiskFailed.
+        Raises DamagedLog if they differ from what was written or cannot be read; NotInMemory if the disk would have to
+        be read and `wait` is off; OutOfResources; DiskFailed.
         """
         assert 0 <= start <= stop <= self.size, "a read within the segment"
         if start == stop:
@@ -493,6 +496,6 @@ class Segment:
         scan_all(whole)
         whole.close_interval()
         if whole.end_offset == self.end_offset:
-            # All batches are there: the rest of the file is preallocated space that a power cut brought back.
+            # The file has all batches: the rest is preallocated space that a power cut brought back.
             self.size = whole.size
         return index

@@ -2,8 +2,9 @@
 
 The old segment is kept until the new one is complete, verified and synced. Batches of other replicas are verified by
 their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs, which have to
-be those that the log knows for these offsets. Of a compacted log they may have gaps: the other replica has removed what
-this one may still have had. It must not have what a tombstone has deleted that is gone here (`lost_offsets.py`).
+be those of the log for these offsets. Of a compacted log they may have gaps: the other replica has removed what this
+one may still have had. That replica must not have records that a tombstone has deleted which this log has lost
+(`lost_offsets.py`).
 """
 
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ class SegmentRebuild:
         self._new: Segment | None = None
         self._due = self._last_end = segment.base_offset
         self._has_gaps = log.config.compacted or segment.generation > 0
-        """Whether other replicas may have compacted what is fetched from them, or less of it than this one."""
+        """Whether other replicas may have compacted the fetched range more or less than this one."""
         self._truncations, self._has_fetched = log.truncations, False
         self._aborted: dict[Segment, list[AbortedRow]] = {}
         """Aborted transactions of this segment and of later ones, where they are others than before."""
@@ -96,7 +97,7 @@ class SegmentRebuild:
         sync_directory(log.disk, self._directory)
 
     def lost_end(self) -> int:
-        """Return the offset up to which another replica must be compacted, so that nothing deleted comes back. Blocks.
+        """Return the offset up to which another replica must be compacted, so that no deleted record returns. Blocks.
 
         Raises OutOfResources, DiskFailed.
         """

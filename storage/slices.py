@@ -33,7 +33,7 @@ class Slice:
         return segment.header_at(self.stop, wait=wait).base_offset
 
     def next_piece(self, *, wait: bool = True) -> Bytes:
-        """Return the next bytes, about 256 KiB of them, verified to be what was written.
+        """Return the next bytes, about 256 KiB of them, verified against their checksums.
 
         Raises DamagedLog if they are not; Truncated if the log was truncated meanwhile; NotInMemory, with no change, if
         the disk would have to be read and `wait` is off; OutOfResources; DiskFailed.

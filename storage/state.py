@@ -58,13 +58,13 @@ class LogState(NamedTuple):
     local_start: int = 0
     """First offset that this disk has. Records from the log start offset up to here are only in the archive."""
     clean_end: int = 0
-    """End of what the log cleaner has compacted: below it each key has one record, that of the highest offset."""
+    """End of the compacted records: below it each key has one record, that of the highest offset."""
     must_sync_names: bool = False
     """Whether the directory has to be synced before the manifest is written."""
 
 
 class ArchivedBeginning(NamedTuple):
-    """What a log without its first records has to know of them: its log start offset, leader epochs and producers."""
+    """The state of a log without its first records: log start offset, leader epochs and producers."""
 
     log_start: int
     epochs: LeaderEpochs

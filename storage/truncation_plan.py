@@ -1,4 +1,4 @@
-"""Plan of a truncation: where it begins, and what is read and written before the log is changed."""
+"""Plan of a truncation: its offset, and the reads and writes before the log is changed."""
 
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ def flushed_end_before_truncation(log: "Log", end: int) -> int:
 
 
 def producers_before_truncation(log: "Log", end: int) -> Producers | None:
-    """Return what a truncation to `end` reads from the batches, if anything. Blocks on the disk."""
+    """Return the producers that a truncation to `end` reads from the batches, if any. Blocks on the disk."""
     segment, _, end = truncation_point(log, end)
     return producers_again(log, segment, end)
 

@@ -13,7 +13,7 @@ NO_OFFSET = Offset(-1)
 NO_LEADER = -1
 """The broker id in place of the leader of a partition that has none, as in Kafka's requests."""
 NEVER_EXPIRES = -1
-"""The expiry of what is kept until it is dropped."""
+"""The expiry of an object that is kept until it is dropped."""
 NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 
 

@@ -1,7 +1,8 @@
 """Offline verification of logs on disk: every byte of a partition's directory against its checksums.
 
 Nothing is written. Bytes that the index covers are compared with the index's checksums; later batches with their own
-checksums, their order and the flushed end; the index, the checkpoints and the flushed ends with theirs.
+checksums, their order and the flushed end. The index, the checkpoints and the flushed offsets have checksums of their
+own.
 """
 
 from collections.abc import Iterator
@@ -68,7 +69,10 @@ def segments_in(disk: Disk, directory: str) -> list[SegmentFile]:
 
 
 def _losses(disk: Disk, directory: str) -> Iterator[DamagedLog]:
-    """Yield what the manifest lists and is missing or short. Damage of the manifest itself is not reported here."""
+    """Yield the segments of the manifest that are missing or short.
+
+    Damage of the manifest itself is not reported here.
+    """
     known = load_state(disk, directory)
     for row in known.segments or ():
         path = segment_path(directory, row.base_offset, row.generation)

@@ -55,8 +55,9 @@ class BatchFilter:
     ) -> None:
         """Filter the records below `end`, which is `offsets.end` unless the round is to end earlier.
 
-        What is at or above `end` stays as it is. The batch that ends at `end` stays, without records if need be. Unless
-        the log `is_whole`, tombstones and markers stay: what they delete or end may be in the part that is not here.
+        Records at or above `end` stay as they are. The batch that ends at `end` stays, without records if need be.
+        Unless the log `is_whole`, tombstones and markers stay: the part that is not here may have records that they
+        delete or end.
         """
         horizon_ms = min(now_ms + delete_retention_ms, _HORIZON_MAX_MS)
         due_ms = now_ms if is_whole else _NEVER_DUE_MS
@@ -73,10 +74,10 @@ class BatchFilter:
         self._aborted.expect(aborted)
 
     def filter(self, data: Bytes) -> bytes:
-        """Return what is left of whole batches, which the caller has verified: batches with gaps, perhaps none.
+        """Return the retained records of whole batches, which the caller has verified: batches with gaps, perhaps none.
 
         Successive calls have successive batches, in order of offsets, from the log's start on. A batch may become
-        larger than `max.message.bytes`. Raises CorruptBatch; then the round has to be given up.
+        larger than `max.message.bytes`. Raises CorruptBatch; then the round has to be aborted.
         """
         out: list[Bytes] = []
         position = 0
@@ -93,7 +94,7 @@ class BatchFilter:
         return b"".join(out)
 
     def take_aborted(self) -> list[AbortedRow]:
-        """Return the aborted transactions whose markers were seen since the last call, and whose data was not gone.
+        """Return the aborted transactions whose markers were seen since the last call, and which still had data.
 
         They are the rows of a rewritten segment's aborted index.
         """
@@ -101,7 +102,7 @@ class BatchFilter:
         return rows
 
     def _data(self, header: BatchHeader, batch: Bytes) -> Bytes:
-        """Return what is left of a batch of a transaction, or of a compressed one."""
+        """Return the retained records of a batch of a transaction, or of a compressed one."""
         rules = self._rules
         is_aborted = self._aborted.has(header)
         if header.is_transactional:

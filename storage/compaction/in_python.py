@@ -18,7 +18,7 @@ _BITS_64 = (1 << 64) - 1
 
 
 class _Frame(NamedTuple):
-    """A record by its places in the batch: those of its length, its body, what follows its timestamp, and its end."""
+    """A record by its places in the batch: its length, its body, the field after its timestamp, and its end."""
 
     begin: int
     body: int

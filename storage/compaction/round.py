@@ -23,7 +23,7 @@ from cordwood.storage.segment_files import SegmentFile
 
 OFFSETS_PER_RUN_MAX = (1 << 31) - 1
 SEGMENTS_PER_RUN_MAX = 8
-"""Full segments that are rewritten before the first swap: a round that is given up loses no more work."""
+"""Full segments that are rewritten before the first swap: an aborted round loses no more work."""
 
 
 class Rewritten(NamedTuple):
@@ -42,8 +42,8 @@ class CleaningRound:
     """One round. Iterate over `steps` in a thread, and call `swap` for each `Rewritten` before the next step.
 
     Create it, and call `swap` and `finish`, where the log is changed (the event loop); `steps` and `abort` block on the
-    disk. Between two steps it may be given up at any time: with `abort`, and never with a swap after that. What has
-    been swapped stays, and the next round begins at the log's unchanged clean end.
+    disk. The round may be aborted between any two steps, with `abort`; there must be no swap after that. Swapped
+    segments stay, and the next round begins at the log's unchanged clean end.
     """
 
     def __init__(
@@ -59,13 +59,12 @@ class CleaningRound:
     ) -> None:
         """Begin a round that leaves everything at or above `limit` as it is.
 
-        `limit` is at most the last stable offset and the high watermark, and only whole segments below
-        it that the manifest on disk lists are cleaned: a checkpoint just before the round makes it reach further.
-        `above` is the end of a pinned cut, below which nothing is rewritten, and the end of earlier rounds above it.
-        `directory` holds unfinished segments; it exists, belongs to this log alone, and is on the log's file system.
-        `buffer_bytes` limits the offset map; `seed`, of SEED_BYTES, is
-        that of its hashes. `delete.retention.ms` is taken from the log's configuration. `counted`
-        empties batches whose records replace no others.
+        `limit` is at most the last stable offset and the high watermark. Only whole segments below it that the manifest
+        on disk lists are cleaned: a checkpoint just before the round lists more of them. `above` is the end of a pinned
+        cut, below which nothing is rewritten, and the end of earlier rounds above it. `directory` holds unfinished
+        segments; it exists, belongs to this log alone, and is on the log's file system. `buffer_bytes` limits the
+        offset map; `seed`, of SEED_BYTES, is that of its hashes. `delete.retention.ms` is taken from the log's
+        configuration. `counted` empties batches whose records replace no others.
         """
         self._log, self._directory, self._config = log, directory, log.config
         self._now_ms, self._buffer_bytes, self._seed, self._counted = now_ms, buffer_bytes, seed, counted
@@ -92,8 +91,8 @@ class CleaningRound:
     def steps(self) -> Iterator[int | Rewritten]:
         """Yield the bytes read or written since the last step, or a run to swap. Blocks on the disk.
 
-        Raises DamagedLog if a segment is damaged, CorruptBatch if its batches cannot be decoded: it has to be repaired
-        before it can be cleaned. Raises OSError, OutOfResources and DiskFailed as well. After each of them: `abort`.
+        Raises DamagedLog if a segment is damaged, CorruptBatch if its batches cannot be decoded: the segment has to be
+        repaired first. Raises OSError, OutOfResources and DiskFailed as well. After each of them: `abort`.
         """
         if not self._segments:
             return
@@ -121,9 +120,9 @@ class CleaningRound:
         """Replace the old segments in the log. Return False if the log was truncated, dropped or repaired meanwhile.
 
         Not while a truncation is pending (`Partition.is_checkpoint_locked`): its checkpoint, which lists the old
-        segments, may be on its way to the disk, and is the last one before the truncation.
-        Then the round has to be given up (`abort`). A checkpoint of the log commits the swap; until then a restart
-        finds the old segments. Their files are to be deleted after that checkpoint and the delete delay, those that
+        segments, may be on its way to the disk, and is the last one before the truncation. Then the round has to be
+        aborted (`abort`). A checkpoint of the log commits the swap; until then a restart finds the old segments. Their
+        files are to be deleted after that checkpoint and the delete delay, those that
         `log.replaced.take(rewritten.old)` returns then. Raises OSError, after which the log has the old segments.
         """
         log = self._log

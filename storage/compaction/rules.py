@@ -1,4 +1,4 @@
-"""Terms of a round of the log cleaner, and what a pass over batches that are not compressed has found."""
+"""Terms of a round of the log cleaner, and the result of a pass over uncompressed batches."""
 
 from array import array
 from typing import NamedTuple, Protocol
@@ -23,7 +23,7 @@ class Rules(NamedTuple):
 
 
 class Sifted(NamedTuple):
-    """What is left of some batches. `position` is that after the last of them."""
+    """The retained records of some batches. `position` is that after the last of them."""
 
     position: int
     content: bytes

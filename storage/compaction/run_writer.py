@@ -131,7 +131,7 @@ def write_aborted(disk: Disk, segment: Segment, undecided: int, rows: Sequence[A
 def verified(segment: Segment) -> Iterator[int]:
     """Read a finished segment back, and check each batch. Yield the bytes read. Blocks on the disk.
 
-    Raises DamagedLog if it is not what was written, and CorruptBatch if that was wrong.
+    Raises DamagedLog if it differs from what was written, and CorruptBatch if that was wrong.
     """
     due = segment.base_offset
     for data in pieces_of(segment):
