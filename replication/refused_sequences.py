@@ -65,5 +65,5 @@ class RefusedSequences:
         return due is None or not is_later(due, gap.sequence)
 
     def closed(self, header: BatchHeader) -> None:
-        """Remove the producer's refused batch: an append shows that it was sent again, or was dropped by the producer."""
+        """Remove the producer's refused batch: an append shows that it was sent again, or was dropped."""
         self.by_producer.pop(header.producer_id, None)

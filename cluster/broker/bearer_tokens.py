@@ -21,7 +21,7 @@ class BearerTokens:
         """Raises OSError if the certificate authorities of the provider's address cannot be read."""
         self._reader: JwksReader | None = None
         self.validate: ValidateToken = _refuse
-        """Returns what a token says. Raises TokenRefused. It never blocks."""
+        """Returns the claims of a token. Raises TokenRefused. It never blocks."""
         if settings.sasl_oauthbearer_jwks_endpoint_url:
             self.validate = self._open(settings, environment)
             for sentence in unchecked_claims(settings):

@@ -18,7 +18,10 @@ class Credentials:
         self.bearer = BearerTokens(settings, environment)
 
     async def start(self) -> None:
-        """Load what is outside the metadata. Returns after a few seconds, even if an identity provider is down."""
+        """Load the credentials that are not in the metadata.
+
+        Returns after a few seconds, even if an identity provider is down.
+        """
         await self.bearer.start()
 
     async def close(self) -> None:

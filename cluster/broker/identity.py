@@ -69,7 +69,7 @@ def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUI
     """Check that the directory is this broker's, or claim it at its first use. Raises WrongDirectory.
 
     A damaged file is written again: all its content is known from elsewhere. `new_id` is then the directory's former
-    id, as far as the caller knows.
+    id, if the caller has it.
     """
     path = f"{directory}/{NAME}"
     damage = payload = None

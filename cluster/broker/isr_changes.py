@@ -89,7 +89,7 @@ class IsrChanges:
     def _settle(self, partition: Partition, change: IsrChange) -> None:
         """Roll back a change that was not applied: it left the partition epoch as it was.
 
-        The image has the outcome. The replica may learn of it later, and then counts on both sets until it does.
+        The image has the outcome. The replica may get the new assignment later, and counts on both sets until then.
         """
         leading, known = partition.leading, self._quorum.image.partition(change.topic_id, change.partition)
         if (

@@ -85,7 +85,7 @@ class Lifecycle:
                 # Another level was finalized at this moment.
 
     def start(self) -> None:
-        """Begin heartbeats. The broker has recovered its logs and knows its replicas."""
+        """Begin heartbeats. The broker has recovered its logs and has its assignments."""
         self._quorum.subscribe(self._follow)
         self._see_to_identity()
         self._beat()
@@ -172,7 +172,7 @@ class Lifecycle:
             await self._changed.wait()
 
     def _is_dispensable(self) -> bool:
-        """Return True if the controller knows of the shutdown and no live replica could lead a partition led here."""
+        """Return True if the controller has the shutdown and no live replica could lead a partition led here."""
         me, image = self._me, self._quorum.image
         if me is None or me.is_fenced:
             return True

@@ -45,7 +45,7 @@ def quorum_tls(settings: Settings, tls: TlsListeners | None) -> QuorumTls | None
 
     def server() -> ssl.SSLContext:
         context = own.server_context()
-        # Whatever ssl.client.auth says: both ends of a quorum connection are brokers.
+        # Independently of ssl.client.auth: both ends of a quorum connection are brokers.
         context.verify_mode = ssl.CERT_REQUIRED
         return context
 

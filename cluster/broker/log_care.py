@@ -86,7 +86,7 @@ async def close_logs(replicas: Replicas) -> None:
 def _close(partition: Partition) -> Partition | None:
     """Close a partition's log, in a thread. Return the partition if it was not closed: the next start recovers it."""
     if partition.is_offline:
-        # What a failed replica has in memory may be wrong.
+        # The memory of a failed replica may be wrong.
         return partition
     try:
         partition.close()

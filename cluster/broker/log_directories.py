@@ -60,7 +60,7 @@ def open_directories(
 
 
 class DirectoryCare:
-    """What a broker with several log directories does about them. With one directory it does nothing."""
+    """The log directories of a broker that has several of them. With one directory it does nothing."""
 
     def __init__(self, quorum: Quorum, settings: Settings, replicas: Replicas, log_maintenance: LogMaintenance) -> None:
         self._quorum, self._me, self._replicas = quorum, BrokerId(settings.node_id), replicas

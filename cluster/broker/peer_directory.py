@@ -29,7 +29,10 @@ class PeerDirectory:
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     async def is_refused(self, broker_id: int) -> bool:
-        """Return True only for a refused connection: no process listens there. A silent host says nothing."""
+        """Return True only for a refused connection: no process listens there.
+
+        A host that does not answer may still run a broker.
+        """
         address = self.address(broker_id)
         if address is None:
             return False

@@ -93,7 +93,7 @@ async def begin(quorum: AnyQuorum) -> None:
 
 
 async def scrub(quorum: AnyQuorum) -> Sequence[DamagedLog]:
-    """Scrub a voter's metadata: compare disk with memory, and rewrite what is damaged. Return the damage.
+    """Scrub a voter's metadata: compare disk with memory, and rewrite damaged entries. Return the damage.
 
     A single voter has a second copy instead, which it checks when it starts.
     """

@@ -1,4 +1,4 @@
-"""Record of the log directory that each replica of this broker lies in, for brokers with several (KIP-858).
+"""Record of the log directory of each replica of this broker, for brokers with several (KIP-858).
 
 A broker that registers without one of its directories then loses only what lay there. A replica that is not recorded
 counts as lost with any directory, so that no acknowledgement has to wait for its record.

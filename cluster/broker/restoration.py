@@ -3,7 +3,8 @@
 The directories get what brokers leave after a clean stop: logs, flushed offsets, identity, and a snapshot of the
 metadata, in which all brokers are registered and fenced. Everything in the snapshot follows from the archive and the
 brokers' ids, so that each machine can restore its own directory. The mark of `restore_mark.py` is written first and
-replaced last: a broker refuses a directory whose restoration has not ended, and a repeated one goes on where it was.
+replaced last: a broker refuses a directory whose restoration has not ended. A repeated restoration continues where the
+last one ended.
 """
 
 import asyncio
@@ -152,7 +153,7 @@ async def restore(
     """Restore the plan into the targets' directories, which are locked, and yield each partition when it is done.
 
     With `is_all_local`, local retention does not count. At the end brokers may start. Raises CannotRestore if a
-    directory is not empty, or if records are lost and that is not accepted: a repeated restoration goes on.
+    directory is not empty, or if records are lost and that is not accepted. A repeated restoration continues.
     """
     begun = [target for target in targets if _begin(disk, target.directory, wanted.id)]
     lost = False

@@ -13,7 +13,7 @@ NAME = "restore"
 
 
 class RestoreMark(NamedTuple):
-    """What is restored into the directory, and whether that has ended."""
+    """The restoration into the directory, and whether it has ended."""
 
     plan_id: str
     is_done: bool

@@ -59,7 +59,7 @@ class ShareServices:
         self.coordinator.start()
 
     async def close(self) -> None:
-        """Serve no share group any more. What is stored stays in the log."""
+        """Serve no share group any more. Stored states stay in the log."""
         await self.partitions.close()
         await self.persister.close()
         await self.coordinator.close()

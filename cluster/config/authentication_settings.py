@@ -8,7 +8,7 @@ from cordwood.cluster.metadata.config_values import integer, long, string, words
 
 @dataclass(frozen=True, kw_only=True)
 class AuthenticationSettings:
-    """How clients prove who they are, but for TLS."""
+    """Authentication of clients, except by TLS."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),

@@ -9,7 +9,7 @@ from cordwood.cluster.metadata.config_values import LONG_MAX, boolean, decimal, 
 
 @dataclass(frozen=True, kw_only=True)
 class CleanerSettings:
-    """What the log cleaner may use, and when a compacted topic is due."""
+    """Limits of the log cleaner, and when a compacted topic is due."""
 
     log_cleaner_enable: bool = setting(
         True, boolean(), "Whether logs are compacted. Without it, compacted topics only grow, internal ones too."

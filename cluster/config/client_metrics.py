@@ -61,7 +61,7 @@ CLIENT_METRICS_CONFIGS: Mapping[str, ClientMetricsConfig] = {
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What the clients that match it push, and how often."""
+    """The metrics that matching clients push, and the interval."""
 
     prefixes: tuple[str, ...]
     interval_ms: int

@@ -1,4 +1,4 @@
-"""Settings of access to HTTP: who has to log in, and how."""
+"""Settings of HTTP authentication and sessions."""
 
 from dataclasses import dataclass
 

@@ -8,7 +8,7 @@ from cordwood.cluster.config.settings import LISTENER_PREFIX, SECURITY_PROTOCOLS
 from cordwood.cluster.metadata.commands import Endpoint
 
 REQUIRED = "required"
-"""The value of settings by which clients have to prove who they are."""
+"""The value of settings that require authentication."""
 HTTP = "HTTP"
 """The name of the HTTP listener in keys such as listener.name.http.ssl.keystore.location."""
 _ADDRESS = re.compile(

@@ -195,7 +195,7 @@ def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Valu
 
 
 def describe(configs: Mapping[str, str], broker: BrokerConfig, keys: Iterable[str] = TOPIC_CONFIGS) -> list[ConfigRow]:
-    """Return the rows of a topic with these configs of its own: of every key, or of those in `keys`."""
+    """Return the rows of a topic with these own configs: all rows, or those of `keys`."""
     return [_row(key, TOPIC_CONFIGS[key], configs, broker) for key in keys]
 
 

@@ -1,7 +1,7 @@
 """Values that ongoing transactions have written to a partition of an internal topic, pending until their markers.
 
-As in Kafka, a committed value counts as written at the position of its record, not of the marker: a value that was
-written later outside the transaction, or in another one that was committed first, stays.
+As in Kafka, a committed value counts as written at the position of its record, not of the marker. A value stays if it
+was written later outside the transaction, or in another one that was committed first.
 """
 
 from collections.abc import Hashable, Iterator

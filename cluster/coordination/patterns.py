@@ -12,7 +12,7 @@ MEMORY_BYTES_MAX = 1 << 20
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """Return a function that says whether a whole text matches. Raises Refused(INVALID_REGULAR_EXPRESSION)."""
+    """Return a function that returns whether a whole text matches. Raises Refused(INVALID_REGULAR_EXPRESSION)."""
     if len(pattern) > PATTERN_CHARS_MAX:
         message = f"The pattern has {len(pattern)} characters; {PATTERN_CHARS_MAX} are allowed."
         raise Refused(ErrorCode.invalid_regular_expression, message)

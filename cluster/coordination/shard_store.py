@@ -66,7 +66,7 @@ class ShardStore(Generic[_ShardT]):
         return any(shard.readiness is Readiness.LOADING for shard in self._shards.values())
 
     def follow(self) -> None:
-        """Load, in the background, partitions that this broker has come to lead; drop those that it no longer leads."""
+        """Load, in the background, partitions that this broker leads now; drop those that it no longer leads."""
         for partition in {*range(self._topic.partition_count()), *self._shards}:
             self._follow(partition)
 

@@ -28,7 +28,7 @@ NAMED_MAX = 200
 
 
 class Act(NamedTuple):
-    """What was done to one resource, and its outcome. `detail` has no values: a config may be a secret."""
+    """An act on one resource, and its outcome. `detail` has no values: a config may be a secret."""
 
     resource: str
     code: int

@@ -98,7 +98,7 @@ class ClientConnection:
         for future in self._codec.abandon():
             if not future.done():
                 future.set_exception(HungUp("the broker closed the connection"))
-                # The caller may be gone: mark the exception as retrieved.
+                # The caller may have been cancelled: mark the exception as retrieved.
                 future.exception()
 
 

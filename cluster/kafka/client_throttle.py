@@ -144,7 +144,7 @@ class ClientThrottle:
         self.took(head, slot.connection.identity, self.measures.clock() - began)
 
     def mute(self, slot: Slot) -> None:
-        """Read no further request of a throttled client until its throttle time is over."""
+        """Read no further request of a throttled client until its throttle time has passed."""
         if slot.throttle_ms:
             self._mute(slot.connection, slot.throttle_ms / 1000)
 
@@ -185,7 +185,7 @@ class ClientThrottle:
     def mutate(self, identity: Identity, client_id: str, partitions: int, *, is_strict: bool) -> int:
         """Count created and deleted partitions. Return the throttle time in ms (KIP-599).
 
-        A client that knows the error code gets it in place of the change. Raises QuotaExceeded.
+        A client whose version has the error code gets it in place of the change. Raises QuotaExceeded.
         """
         if identity is THIS_BROKER:
             return 0
@@ -203,7 +203,8 @@ class ClientThrottle:
     def opened(self, connection: "Connection") -> bool:
         """Count a new connection. Return False if it is to be closed: its address opens far too many.
 
-        A connection beyond the rate waits for its turn. A broker's first frame shows what it is, and it does not wait.
+        A connection beyond the rate waits for its turn. A connection of a broker does not wait: its first frame
+        identifies it.
         """
         host = connection.client_host
         debt_s = self._connections.debt_s(host, "", self._now())

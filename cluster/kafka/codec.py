@@ -70,7 +70,7 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
 
 
 def decoding(api_key: int, version: int, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> Steps[Any]:
-    """Decode a request body into the class of its own version. Raises Malformed."""
+    """Decode a request body into the class of its version. Raises Malformed."""
     return reading(_request_schema(api_key, version), frame, position, items_max)
 
 

@@ -77,7 +77,7 @@ def check_broker(name: str, image: Image) -> None:
 async def alter_all(
     resources: Sequence[Any], change: Callable[[Any], Wanted], response: type[Any], call: Call, *, validate_only: bool
 ) -> tuple[Any, ...]:
-    """Alter each resource of a request as `change` says, which may raise Refused. Return one `response` for each."""
+    """Alter each resource of a request with `change`, which may raise Refused. Return one `response` for each."""
     times: Counter[tuple[int, str]] = Counter()
     async for resource in call.turns.each(resources):
         times[resource.resource_type, resource.resource_name] += 1

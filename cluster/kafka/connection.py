@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self.identity = NO_IDENTITY
         """Who the client is. The authenticator of the listener replaces it."""
         self.software = NO_SOFTWARE
-        """Name and version of the client's library, as its ApiVersions request says (KIP-511)."""
+        """Name and version of the client's library, from its ApiVersions request (KIP-511)."""
         self.must_authenticate = False
         """Whether its listener has SASL."""
         self.authenticator: Authenticator | None = None
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = str(peer[0]) if peer else ""
         self.identity = Identity(host=self.client_host)
         self.opened_at = self.last_active = self._loop.time()
-        # A limit of 0: bytes that the kernel refuses are counted, and nothing is written before they are gone.
+        # A limit of 0: bytes that the kernel refuses are counted, and nothing is written before they are sent.
         self._transport.set_write_buffer_limits(high=0)
         self._owner.opened(self)
         connected = transport.get_extra_info("socket")
@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the requests of a client that has proved its identity."""
         self.is_authenticating = False
         if not self._is_on_behalf:
-            # A broker that authenticates again goes on with the requests of its user.
+            # A broker that authenticates again continues with the requests of its user.
             self.identity = identity
         self.received.limit(self._owner.request_bytes_max, self._owner.other_bytes_max)
         self.handle_by(handle)
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
             self.wake()
 
     def put_back(self, slot: Slot) -> None:
-        """Handle the request of the last slot again, once reading goes on."""
+        """Handle the request of the last slot again, once reading resumes."""
         self.received.put_back(slot.size)
         self.answers.withdraw()
 

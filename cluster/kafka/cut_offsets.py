@@ -34,7 +34,7 @@ class CutOffsets:
         return await self._list(topics, LATEST)
 
     async def pinned_everywhere(self, cut: Cut) -> None:
-        """Wait until every broker in service knows the cut. Raises Refused."""
+        """Wait until every broker in service has applied the cut. Raises Refused."""
         request, deadline = DescribeCutsRequest(names=(cut.name,)), _now() + PATIENCE_S
         while True:
             image = self._image()

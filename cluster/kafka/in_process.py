@@ -52,7 +52,7 @@ class InProcess:
         return channel
 
     def opened(self, _connection: Connection) -> None:
-        """Do nothing: the caller of `open` has limits of its own."""
+        """Do nothing: the caller of `open` has its own limits."""
 
     def closed(self, _connection: Connection) -> None:
         """Do nothing: the client end has `on_closed`."""

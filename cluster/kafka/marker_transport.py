@@ -18,7 +18,7 @@ A broker that fails closes its connections sooner, or loses its partitions, whos
 """
 
 _V2 = 2
-"""The version of transactions in which each has an epoch of its own (KIP-890)."""
+"""The version of transactions in which each has its own producer epoch (KIP-890)."""
 
 
 WriteHere = Callable[[Sequence[MarkerRow]], Awaitable[Codes]]

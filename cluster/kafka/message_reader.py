@@ -2,7 +2,7 @@
 
 kio's native reader decodes a message in one call, which blocks the event loop, and allocates by an array's claimed
 length. Here arrays are decoded item by item; an entity without arrays is decoded by kio. The items of a long array are
-decoded once to check them, and again during iteration: all of them together would take many times their bytes.
+decoded once to check them, and again during iteration: all items in memory at once would take many times their bytes.
 """
 
 import dataclasses

@@ -7,7 +7,7 @@ from cordwood.cluster.metadata.image import Image
 
 
 class TopicRow(NamedTuple):
-    """A topic of a response. The encoder writes its name or its id, as the version has it."""
+    """A topic of a response. The encoder writes the name or the id, depending on the version."""
 
     name: str | None
     topic_id: UUID | None

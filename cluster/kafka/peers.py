@@ -66,8 +66,8 @@ class Peers:
     keep_alive = KeepAlive(idle_s=1, interval_s=1, probes=3, covers_unacknowledged=True)
     """Short intervals, so that an unreachable leader is dialled again: TCP's retransmission backoff is slower.
 
-    A report that was on its way when the network failed must not keep the connection: a broker that comes back with
-    another address would be a follower without data until TCP gives up.
+    A report that was on its way when the network failed must not keep the connection: a broker that returns with
+    another address would be a follower without data until TCP times out.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ def _read_lone(version: int, frame: memoryview, position: int) -> ProduceRequest
         return None
     position += _LONE_HEAD_BYTES
     if version >= TOPIC_IDS_FROM:
-        # What was read as a length is the first byte of the topic's id.
+        # The byte that was read as a length is the first one of the topic's id.
         position -= 1
         name_end = position + TOPIC_ID_BYTES
     elif 1 < name_length <= _LONE_NAME_MAX:

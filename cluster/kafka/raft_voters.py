@@ -35,7 +35,7 @@ def voter_address(listeners: Sequence[VoterListener]) -> tuple[str, int]:
 
 
 def directory_of(directory_id: UUID | None) -> str:
-    """Return a directory id as the metadata has it. Raises Refused."""
+    """Return a directory id as the UUID of the metadata. Raises Refused."""
     if directory_id is None:
         raise Refused(ErrorCode.invalid_request, "The request names no metadata directory of the voter.")
     return str(directory_id)

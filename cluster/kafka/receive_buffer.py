@@ -19,7 +19,7 @@ from cordwood.cluster.resources.memory import Memory
 BUFFER_BYTES_MIN = 4 << 10
 BUFFER_BYTES_USUAL = 256 << 10
 BUFFER_BYTES_GUARDED = 16 << 10
-"""Size of a buffer that its client has filled before it is authenticated, unless its request is larger."""
+"""Size of the buffer of a client that is not authenticated, unless its request is larger."""
 BUFFER_BYTES_KEPT = 16 << 20
 """Up to this size a buffer stays as large as its largest request, since allocation is slow. A larger one is freed."""
 BUFFER_BYTES_STEP = 4 << 20
@@ -116,7 +116,7 @@ class ReceiveBuffer:
         self._count(0)
 
     def resize(self) -> None:
-        """Make `room` what is reserved. It may be less than the buffer: a large one is filled in steps."""
+        """Set `room` to the reserved size. It may be less than the buffer: a large one is filled in steps."""
         self.room, self.room_wanted = self.room_wanted, 0
         if self.room > len(self.space):
             before = self.space[: self.end]

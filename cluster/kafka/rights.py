@@ -32,7 +32,7 @@ class Right(NamedTuple):
     operation: AclOperation
     resource: AclResource
     condition: str = ""
-    """When it is required, and what a client without it gets in place of an error; empty for always."""
+    """When the right is required, and the answer to a client without it in place of an error; empty for always."""
 
 
 Rights = tuple[Right, ...]

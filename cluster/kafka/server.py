@@ -223,7 +223,7 @@ class Server:
         if self.connection_count <= self._settings.max_connections:
             return None
         if self._shaking:
-            # Who has completed a handshake goes before who has not.
+            # Clients that have completed a handshake have priority over those that have not.
             self._end_handshake(next(iter(self._shaking)), self._refusal)
             return None
         return None if self._close_idle() else self._refusal

@@ -30,7 +30,7 @@ Storing = asyncio.Future[Any]
 
 
 class PartitionAcks(NamedTuple):
-    """What a request says about the records of one partition."""
+    """The acknowledgements of a request for one partition."""
 
     place: PartitionId
     batches: tuple[AcknowledgementBatch, ...]

@@ -29,7 +29,7 @@ def milliseconds(period: timedelta) -> int:
 
 
 def check_client(call: Call) -> None:
-    """Refuse clients without proof of who they are, and clients that a token itself has let in (KIP-48).
+    """Refuse clients that are not authenticated, and clients that have authenticated with a token (KIP-48).
 
     Raises Refused.
     """

@@ -57,7 +57,7 @@ Ask = Callable[[BrokerId, Any, float], Awaitable[Any]]
 
 
 class TransactionProtocol(Enum):
-    """What a client knows of transactions, by the version of its request."""
+    """The support of a client for transactions, by the version of its request."""
 
     FIRST = "it has added the partition, and does not know TRANSACTION_ABORTABLE"
     KNOWS_ABORTABLE = "it has added the partition"
@@ -183,7 +183,7 @@ class TransactionVerifier:
         for waiting in self._waiting.pop(leader, ()):
             transactional_id = waiting.verification.transactional_id
             if waiting.codes.done():
-                # Its caller has gone.
+                # Its caller was cancelled.
                 continue
             if transactional_id in taken or len(taken) == TRANSACTIONS_PER_REQUEST_MAX:
                 rest.append(waiting)
@@ -235,7 +235,7 @@ def _codes(result: AddPartitionsToTxnResult) -> Codes:
 
 
 def _for_client(code: ErrorCode, protocol: TransactionProtocol) -> ErrorCode:
-    """Return the code that the client gets: on this path it knows INVALID_PRODUCER_EPOCH, not PRODUCER_FENCED."""
+    """Return the code that the client gets: Produce has INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED."""
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if code is ErrorCode.transaction_abortable and protocol is TransactionProtocol.FIRST:

@@ -52,10 +52,10 @@ class RemoveArchived:
 
 @dataclass(frozen=True, slots=True)
 class ForgetArchived:
-    """Forget removed segments, whose objects have been deleted, and give up uploads: the next time they are forgotten.
+    """Forget removed segments, whose objects have been deleted, and abandon uploads, which the next command forgets.
 
-    Of a deleted topic all segments may be forgotten. To give up, `GiveUpUploads` takes its place from level 3 on: two
-    leaders, one of them deposed, may give up an upload together, and its objects would be forgotten without deletion.
+    Of a deleted topic all segments may be forgotten. From level 3 on, `GiveUpUploads` abandons uploads: two leaders,
+    one of them deposed, may abandon an upload together, and its objects would be forgotten without deletion.
     """
 
     KIND: ClassVar[int] = 25
@@ -66,7 +66,7 @@ class ForgetArchived:
 
 @dataclass(frozen=True, slots=True)
 class GiveUpUploads:
-    """Give up uploads that were announced long ago: their objects are deleted, then forgotten. Expects the leader."""
+    """Abandon uploads that were announced long ago: their objects are deleted, then forgotten. Expects the leader."""
 
     KIND: ClassVar[int] = 34
     LEVEL: ClassVar[int] = 3

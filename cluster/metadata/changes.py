@@ -14,7 +14,7 @@ class Cause(Enum):
     """The cause of a leader change."""
 
     RETURN = "return"
-    """The partition had no leader, and an in-sync or eligible replica has come back."""
+    """The partition had no leader, and an in-sync or eligible replica has returned."""
     FAILURE = "failure"
     """The previous leader is fenced or unregistered."""
     SHUTDOWN = "shutdown"

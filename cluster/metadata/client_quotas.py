@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 Entity = tuple[tuple[str, str | None], ...]
-"""What a quota holds for: pairs of entity type (`user`, `client-id`, `ip`) and name, sorted; None for the default."""
+"""The entity of a quota: pairs of entity type (`user`, `client-id`, `ip`) and name, sorted; None for the default."""
 
 
 ENTITIES_MAX = 10_000

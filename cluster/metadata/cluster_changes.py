@@ -32,7 +32,10 @@ def _with_quotas(image: Image, command: AlterClientQuotas) -> Mapping[Entity, Ma
 
 
 def _with_features(image: Image, command: UpdateFeatures) -> Image:
-    """Return the image with the levels. A broker whose release has no such level applies the command alike."""
+    """Return the image with the levels.
+
+    A broker whose release has no such level applies the command in the same way.
+    """
     if sorted(command.brokers) != sorted((broker.id, broker.epoch) for broker in image.brokers.values()):
         sentence = "A broker has started since the brokers were asked which levels they support: try again."
         raise CommandRefused(ErrorCode.feature_update_failed, sentence)

@@ -30,7 +30,7 @@ class UnknownCommand(Exception):
 
 
 def encode(command: Command) -> bytes:
-    """Encode a command as msgpack: its number, then its fields in the order of their declaration.
+    """Encode a command as msgpack: its number, then the fields in the order of declaration.
 
     Trailing fields that have their defaults are left out: the previous release may not know them.
     """

@@ -175,7 +175,7 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnfenceBroker:
-    """Unfence a broker that sends heartbeats, knows its assignments and has recovered their logs: it may lead again."""
+    """Unfence a broker that sends heartbeats, has its assignments and has recovered their logs: it may lead again."""
 
     KIND: ClassVar[int] = 11
     broker_id: BrokerId
@@ -193,7 +193,7 @@ class BeginControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """The in-sync set that a partition's leader proposes. Each member has the broker epoch that the leader knows."""
+    """The in-sync set that a partition's leader proposes. Each member has the broker epoch that the leader has seen."""
 
     topic_id: UUID
     partition: int
@@ -252,7 +252,7 @@ class DropReplicas:
     """Remove the broker's replicas of these partitions, which lost records, from every in-sync set and from leadership.
 
     `is_gone` is true for a failed disk, which can serve nothing, and false for damaged ranges. Where no other replica
-    is in sync, a damaged replica stays leader, and a replica that is gone leaves no leader.
+    is in sync, a damaged replica stays leader, and a lost replica leaves no leader.
     """
 
     KIND: ClassVar[int] = 16
@@ -356,7 +356,7 @@ class AssignReplicasToDirs:
 
 @dataclass(frozen=True, slots=True)
 class AddVoter:
-    """Add a voter to the metadata quorum (KIP-853). `directory_id` tells an empty disk from a known one.
+    """Add a voter to the metadata quorum (KIP-853). `directory_id` distinguishes an empty disk from a known one.
 
     The leader fills in `voters`, all voters afterwards: an entry in the log has the whole set, in force once appended.
     """

@@ -13,7 +13,10 @@ class ScramMechanism(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server stores of a password (RFC 5802, section 3). It allows guesses: its repr lacks it."""
+    """The credential that a server stores for a password (RFC 5802, section 3).
+
+    The key allows guesses, so that `repr` omits it.
+    """
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)

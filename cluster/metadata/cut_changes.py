@@ -1,4 +1,4 @@
-"""Changes of the cuts by metadata commands, and what they forbid. Pure."""
+"""Changes of the cuts by metadata commands, and the deletions that cuts forbid. Pure."""
 
 from collections.abc import Mapping
 

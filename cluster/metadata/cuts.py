@@ -32,7 +32,7 @@ class Cut:
 
 
 def pins_of(cuts: Iterable[Cut]) -> dict[tuple[UUID, int], Pin]:
-    """Return what the cuts need of each partition."""
+    """Return the pin of each partition of the cuts."""
     pins: dict[tuple[UUID, int], Pin] = {}
     for cut in cuts:
         for one in cut.partitions:

@@ -1,6 +1,7 @@
 """Changes of the log directories that brokers' replicas lie in, by metadata commands. Pure.
 
-A replica without a directory here may lie in any of its broker's: it is lost with each of them.
+A replica without a recorded directory may be in any directory of its broker: the loss of each of them loses the
+replica.
 """
 
 import re
@@ -14,7 +15,7 @@ from cordwood.cluster.metadata.image_delta import ImageDelta
 from cordwood.cluster.metadata.persistent_map import REMOVED, PersistentMap, Removed, differences
 
 UNKNOWN = ""
-"""Directory of a replica that moves: it lies in two."""
+"""Directory of a replica that moves: its log is in two."""
 _DIRECTORY_ID = re.compile(r"[0-9a-f-]{32,36}")
 
 
@@ -51,7 +52,7 @@ def without_missing(image: Image, broker_id: BrokerId, now: Collection[str]) -> 
 
 
 def without_removed(image: Image, before: TopicImage, after: TopicImage, indexes: Iterable[int]) -> Image:
-    """Forget the replicas that brokers have no more: they may return to another directory."""
+    """Forget replicas that were removed from their brokers: they may return to another directory."""
     removed: dict[BrokerId, dict[Place, Removed]] = defaultdict(dict)
     for index in indexes if image.directories else ():
         if index < len(before.partitions):

@@ -51,8 +51,8 @@ def stopping(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive, min
 def bereft(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
     """Remove a broker that lost its replica from the in-sync and eligible sets, even where no other replica is left.
 
-    A leader that stays begins a new leader epoch: what it knows of the lost replica, and may have proposed because of
-    it, is no longer valid.
+    A leader that stays begins a new leader epoch: the progress of the lost replica, and an ISR change that was proposed
+    because of it, are no longer valid.
     """
     if broker not in partition.replicas:
         return partition
@@ -80,7 +80,7 @@ def unflushed(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) ->
 
 
 def returned(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """Elect a leader for a partition without one, after a broker has come back."""
+    """Elect a leader for a partition without one, after a broker has returned."""
     if partition.leader != NO_LEADER:
         return partition
     return _settled(partition, partition.isr, partition.elr, is_alive)
@@ -115,8 +115,8 @@ def preferred(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
 def unclean(partition: PartitionImage, candidate: BrokerId | None, is_alive: IsAlive) -> PartitionImage:
     """Elect a replica that may lack committed records, as an operator asked for by name: an unclean election.
 
-    Only a partition without a leader is changed. The last in-sync replica has to catch up with the new leader. It keeps
-    its records until it truncates to the new leader's epoch (KIP-966).
+    Only a partition without a leader is changed. The last in-sync replica keeps its records until it truncates to the
+    new leader's epoch and catches up (KIP-966).
     """
     if partition.leader != NO_LEADER:
         return partition
@@ -175,8 +175,8 @@ def level_changed(partition: PartitionImage, _min_isr: int) -> PartitionImage:
 def commit_size(partition: PartitionImage, min_isr: int, level: int = NEWEST_LEVEL) -> int:
     """Return the size of the in-sync set that may commit, given the topic's min.insync.replicas.
 
-    A reassignment asks for no more than there were replicas before it, and than there will be: otherwise a partition of
-    one replica would refuse acks=all until the second one is in sync.
+    A reassignment requires at most the number of replicas before it, and after it: otherwise a partition of one replica
+    would refuse acks=all until the second one is in sync.
     """
     if level < MOVES_WAIT_FOR_ADDED or not is_moving(partition):
         return min_isr

@@ -27,7 +27,7 @@ _events = structlog.get_logger("metadata")
 
 
 class MetadataEventLog:
-    """Counters and log lines of metadata changes since this broker knows the metadata."""
+    """Counters and log lines of the metadata changes since this broker has loaded the metadata."""
 
     def __init__(self, quorum: Quorum, broker_id: BrokerId) -> None:
         self._quorum, self._broker_id = quorum, broker_id

@@ -2,7 +2,7 @@
 
 `metadata.version` numbers the formats of the metadata log. Level 1 is that of release 0.1: commands 1 to 27. A command
 of a later level is proposed only once that level is finalized, because an older broker cannot read it. Level 3 has
-configs of groups, uploads that a leader gives up (GiveUpUploads), and a leader epoch that begins with each removal of a
+configs of groups, uploads that a leader abandons (GiveUpUploads), and a leader epoch that begins with each removal of a
 replica.
 """
 
@@ -51,8 +51,7 @@ SUPPORTED = Levels(FIRST_LEVEL, NEWEST_LEVEL)
 class UpdateFeatures:
     """Finalize feature levels. `brokers` has the id and epoch of each registered broker, all of which support them.
 
-    It expects that no other broker has registered since they were asked, and none of them again: it may now run
-    another release.
+    The command is refused if any broker has registered since they were asked: that broker may run another release.
     """
 
     KIND: ClassVar[int] = 28

@@ -187,7 +187,7 @@ class Image:
         return broker is not None and not broker.is_fenced
 
     def min_isr(self, topic: TopicImage) -> int:
-        """Return the smallest in-sync set of `topic` that may commit, computed alike by every broker.
+        """Return the smallest in-sync set of `topic` that may commit. Every broker computes the same value.
 
         A broker's static configuration may require more, never less: eligible leader replicas are chosen by this
         number.
@@ -202,7 +202,7 @@ class Image:
 
 
 def _min_isr(text: str | None) -> int | None:
-    """Return the number, or None if it is unset or invalid. Every broker ignores invalid text alike."""
+    """Return the number, or None if it is unset or invalid. Every broker ignores invalid text."""
     value = None if text is None else _MIN_ISR_TYPE.read(text)
     return value if isinstance(value, int) else None
 
@@ -233,5 +233,5 @@ def by_id(topics: Mapping[UUID, TopicImage]) -> PersistentMap[UUID, TopicImage]:
 
 
 def by_place(replicas: Mapping[Place, V]) -> PersistentMap[Place, V]:
-    """Return what is kept for partitions as a persistent map; itself if it is one."""
+    """Return values of partitions as a persistent map; itself if it is one."""
     return replicas if isinstance(replicas, PersistentMap) else PersistentMap(bits_of_place, replicas.items())

@@ -95,8 +95,8 @@ class ImageBuilder:
         """Apply one command. Raises only CommandRefused; then nothing but the index has changed.
 
         The index counts refused commands too. A command that breaks an invariant is refused with UNKNOWN_SERVER_ERROR
-        and its cause. Every broker refuses it alike. If the error were raised, no broker could apply the entries after
-        it, now or after any restart.
+        and its cause. Every broker refuses the same commands. If the error were raised, no broker could apply the
+        entries after it, now or after any restart.
         """
         at_once(self.in_steps(command, index))
 
@@ -325,7 +325,7 @@ class ImageBuilder:
         self._delta.put_topic(replace(topic, partitions=topic.partitions + added))
 
     def _new_partitions(self, assignments: tuple[Assignment, ...]) -> tuple[PartitionImage, ...]:
-        # Partitions that start alike share one object: a thousand on one broker cost a thousand pointers.
+        # Partitions with the same initial state share one object: a thousand on one broker cost a thousand pointers.
         is_alive = self._delta.is_alive
         alike = {replicas: elections.new_partition(replicas, is_alive) for replicas in dict.fromkeys(assignments)}
         return tuple(alike[replicas] for replicas in assignments)
@@ -351,7 +351,7 @@ class ImageBuilder:
         return propose
 
     def _fits(self, change: IsrChange, partition: PartitionImage, leader: BrokerImage) -> bool:
-        """Compare the epochs. Admit a new member only if alive in the incarnation that the leader knows (rule 6)."""
+        """Compare the epochs. Admit a new member only if alive in the incarnation that the leader has seen (rule 6)."""
         return (
             partition.leader == leader.id
             and partition.leader_epoch == change.leader_epoch

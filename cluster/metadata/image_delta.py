@@ -45,7 +45,7 @@ class ImageDelta:
         self._changes_in_part = 0
 
     def mark(self) -> None:
-        """Set the point that `undo` goes back to."""
+        """Set the point to which `undo` returns."""
         self._rest_at_mark = self.rest
         self._topics_since_mark.clear()
 

@@ -1,7 +1,7 @@
 """Repair of the two copies of a single broker's metadata: each is checked, and the sound one replaces the other.
 
 A command counts once both copies have it on disk. So either copy alone, if it is sound, has every command that was
-answered. The longer copy has in addition at most the writes that were in flight when the broker died.
+answered. The longer copy has in addition at most the writes that were in flight when the broker crashed.
 """
 
 from bisect import bisect_right

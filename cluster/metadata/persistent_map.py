@@ -1,8 +1,8 @@
 """Persistent map: a change makes a new map that shares all but the changed part with the old one (docs/adr/0053).
 
-A trie over the bits of a key, with dicts as leaves. A change copies a leaf and the branches above it; the difference of
-two maps is found without a look at what they share. Leaves of dicts keep reads fast, and their order the same in every
-process: the bits are those of `bits`, never of `hash`, which differs between processes.
+A trie over the bits of a key, with dicts as leaves. A change copies a leaf and the branches above it; a comparison of
+two maps skips their shared parts. Leaves of dicts keep reads fast, and their order the same in every process: the bits
+are those of `bits`, never of `hash`, which differs between processes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
@@ -39,7 +39,7 @@ class PersistentMap(Mapping[K, V]):
     __slots__ = ("_count", "_root", "bits")
 
     def __init__(self, bits: Callable[[K], int], items: Iterable[tuple[K, V]] = ()) -> None:
-        """`bits` returns the bits of a key, alike in every process, and different for most keys."""
+        """`bits` returns the bits of a key, the same in every process, and different for most keys."""
         self.bits = bits
         self._root: _Node = _leaf_or_branch(dict(items), bits, 0)
         self._count = sum(map(len, _leaves(self._root)))

@@ -1,7 +1,7 @@
 """The metadata quorum: commands are written to disk, committed, and applied in the same order on every broker.
 
-`SingleVoter` is a quorum of one voter, with the same journal and snapshots as a Raft quorum. It keeps a second copy of
-its files, since it has no peers to repair from (docs/adr/0005).
+`SingleVoter` is a quorum of one voter, with the same journal and snapshots as a Raft quorum. A single voter keeps a
+second copy of its files, since there are no peers to repair from (docs/adr/0005).
 """
 
 import asyncio
@@ -171,7 +171,9 @@ class Quorum(Protocol):
         ...
 
     async def propose(self, command: Command) -> Image:
-        """Commit and apply a command. Return this broker's image, which includes it. A majority has it on disk by then.
+        """Commit and apply a command.
+
+        Return this broker's image, which includes it. By then it is on the disks of a majority.
 
         Raises CommandRefused if the command changed nothing; QuorumUnavailable if the outcome is not known in time, and
         the command may be proposed again; QuorumFailed if the quorum has failed and the outcome is unknown.
@@ -334,7 +336,8 @@ class SingleVoter:
                 if self._journal.end > self._options.snapshot_interval_bytes:
                     await self._take_snapshot()
         except Exception as error:
-            # A broken disk and a broken invariant end alike: after a failed write nothing more may be written.
+            # A broken disk and a broken invariant both end the quorum: after a failed write nothing more may be
+            # written.
             self._fail(f"the metadata in {self._directory} cannot be written: {error}", batch)
         finally:
             self._writing = None
@@ -358,7 +361,7 @@ class SingleVoter:
         self._journal.synced(end, index + len(batch) - 1)
         for (_, outcome), refusal in zip(batch, await self._apply(batch, index), strict=True):
             if outcome.done():
-                # The proposer has gone away; the command counts nevertheless.
+                # The proposer was cancelled; the command counts nevertheless.
                 continue
             if refusal is None:
                 outcome.set_result(self._image)
@@ -429,7 +432,7 @@ def _formatted(journal: Journal, image: Image, options: QuorumOptions) -> Image:
 
 
 def attempt(builder: ImageBuilder, command: Command, index: int) -> CommandRefused | None:
-    """Apply a command. Return the refusal, if any: every broker refuses it alike."""
+    """Apply a command. Return the refusal, if any: it is the same on every broker."""
     return at_once(attempt_in_steps(builder, command, index))
 
 

@@ -1,7 +1,7 @@
 """Changes of the metadata quorum's voters (KIP-853), one voter at a time. Pure.
 
 A proposal names one voter. The leader checks it against the image that has its whole log, and fills in all voters after
-the change: the entry is then valid wherever it is applied, and a voter reads the set without the entries before.
+the change. The entry is then valid wherever it is applied, and a voter reads the set without earlier entries.
 """
 
 from collections.abc import Mapping

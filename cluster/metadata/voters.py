@@ -8,7 +8,7 @@ from cordwood.cluster.metadata.commands import BrokerId, VoterRow
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A voter: the id of its metadata directory, which tells an empty disk from a known one, and its address."""
+    """A voter: the id of its metadata directory, by which an empty disk is recognized, and its address."""
 
     directory_id: str
     host: str

@@ -1,7 +1,7 @@
 """AcknowledgeQueue (515): acknowledges records that this broker handed out over HTTP, by their receipts.
 
-Any broker takes receipts from HTTP clients. It passes them on to the broker whose member of the share group holds the
-records, on behalf of its client.
+Any broker takes receipts from HTTP clients. A broker sends it on behalf of an HTTP client, to the broker whose share
+group member holds the records.
 """
 
 from kio.schema.errors import ErrorCode

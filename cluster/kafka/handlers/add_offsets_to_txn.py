@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (25): the offsets of a consumer group become part of a transaction, before they are sent.
 
-Version notes: 2 knows PRODUCER_FENCED. Clients of the second version of the protocol (KIP-890) do not send it.
+Version notes: 2 adds PRODUCER_FENCED. Clients of the second version of the protocol (KIP-890) do not send it.
 """
 
 from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): partitions that a transaction writes to, before the first write to each.
 
 Version notes: up to 3 a client names the partitions of its transaction; from 4 on, brokers ask for several transactions
-at once (KIP-890): they verify that a partition is in its transaction, or add it for a client that does not. 2 knows
+at once (KIP-890): they verify that a partition is in its transaction, or add it for a client that does not. 2 adds
 PRODUCER_FENCED.
 """
 
@@ -70,7 +70,7 @@ async def handle(request: AddPartitionsToTxnRequest, call: Call) -> AddPartition
         return await _result(transaction, call)
 
     if len(request.transactions) == 1:
-        # A client's request, on the way of each of its transactions: no task of its own.
+        # A client's request for one transaction is handled in this task.
         results = [await one(transaction) for transaction in request.transactions]
     else:
         results = await call.turns.gather(one, request.transactions)

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34): replica moves between the log directories of the broker (KIP-113).
 
-A move goes on after the response: DescribeLogDirs shows its copy as a future replica. The replica's current directory
+A move continues after the response: DescribeLogDirs shows its copy as a future replica. The replica's current directory
 cancels it. A directory for a replica that is not here yet is remembered for when it comes. Below metadata.version 2 a
 move is refused with INVALID_REQUEST; the response has no message field, so the broker logs the reason.
 """

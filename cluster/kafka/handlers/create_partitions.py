@@ -1,6 +1,6 @@
 """CreatePartitions (37): adds partitions to topics. Internal topics are refused, as in CreateTopics.
 
-Version notes: 3 knows THROTTLING_QUOTA_EXCEEDED (KIP-599).
+Version notes: 3 adds THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from collections import Counter

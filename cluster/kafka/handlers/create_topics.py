@@ -1,9 +1,9 @@
 """CreateTopics (19): creates topics with their partitions, replica assignments and configs.
 
-Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates them itself on first use, with the
-partition count and the cleanup policy that they need.
+Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates them on first use, with their partition
+count and cleanup policy.
 
-Version notes: 5 returns the topic's configs (KIP-525); 6 knows THROTTLING_QUOTA_EXCEEDED (KIP-599).
+Version notes: 5 returns the topic's configs (KIP-525); 6 adds THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from collections import Counter

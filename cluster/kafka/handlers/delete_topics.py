@@ -3,8 +3,8 @@
 Internal topics are refused with INVALID_TOPIC_EXCEPTION. Kafka deletes them, and with `__consumer_offsets` every group
 loses its committed offsets.
 
-Version notes: 3 adds TOPIC_DELETION_DISABLED in place of INVALID_REQUEST (KIP-322); 5 knows
-THROTTLING_QUOTA_EXCEEDED (KIP-599); 6 takes topics by id (KIP-516).
+Version notes: 3 adds TOPIC_DELETION_DISABLED in place of INVALID_REQUEST (KIP-322); 5 adds THROTTLING_QUOTA_EXCEEDED
+(KIP-599); 6 takes topics by id (KIP-516).
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ async def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsRespon
                 call.require(DESCRIBE, TOPIC, topic.name)
             found = _find(topic, call.services.quorum.image)
             if not (may_delete_all or call.may(DELETE, TOPIC, found.name)):
-                # A topic of which the client knows only the id gets no name, and one of which it knows the name no id.
+                # A topic that the client names by id gets no name, and one that it names by name no id.
                 known = found if topic.name is None and call.may_see(DESCRIBE, TOPIC, found.name) else None
                 raise refusal_of(TOPIC)
             known = found

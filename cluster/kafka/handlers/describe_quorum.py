@@ -1,8 +1,8 @@
 """DescribeQuorum (55): leader, voters and observers of the metadata log, and log ends (KIP-595, KIP-836, KIP-853).
 
 Kafka exposes the metadata log as a topic. Entry n of Cordwood's log has offset n-1 there, as in KRaft, so that the
-index of the last entry is the log end offset. Only the quorum leader knows the log ends of all voters; another broker
-returns what it knows.
+index of the last entry is the log end offset. Only the quorum leader has the log ends of all voters; another broker
+returns those that it has.
 """
 
 from itertools import islice

@@ -83,7 +83,7 @@ class _Page:
             if start + len(page) < len(known.partitions):
                 cursor = Cursor(topic_name=name, partition_index=start + len(page))
                 break
-        # As in Kafka, nothing tells whether the topics that the client may not describe exist.
+        # As in Kafka, the response does not show whether the topics that the client may not describe exist.
         topics += [_topic(name, ErrorCode.topic_authorization_failed, None, ()) for name in self._hidden]
         return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
 

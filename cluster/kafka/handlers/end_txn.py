@@ -1,7 +1,7 @@
 """EndTxn (26): commits or aborts a transaction. The response means that the decision is durable; markers follow.
 
-Version notes: 2 knows PRODUCER_FENCED; 5 is the second version of the protocol (KIP-890): each transaction has an epoch
-of its own, and the response has the producer id and epoch of the next one.
+Version notes: 2 adds PRODUCER_FENCED; 5 is the second version of the protocol (KIP-890): each transaction has its own
+producer epoch, and the response has the producer id and epoch of the next one.
 """
 
 from kio.schema.end_txn.v5 import EndTxnRequest, EndTxnResponse

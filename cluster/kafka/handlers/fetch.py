@@ -320,7 +320,10 @@ class DelayedFetch:
         return self._size >= self._bytes_min
 
     def _attempt(self, is_enough: bool, may_wait: bool) -> Steps[None]:
-        """Answer if there are enough bytes, a row has an error, or the wait is over. Otherwise watch the partitions."""
+        """Answer if there are enough bytes, a row has an error, or the wait has ended.
+
+        Otherwise watch the partitions.
+        """
         while True:
             self._has_missed = False
             try:
@@ -356,7 +359,7 @@ class DelayedFetch:
             partition.watchers[spot] = None
             self._watched.append(spot)
             if number % PARTITIONS_PER_STEP == 0:
-                # A partition may have changed after it was read and before it was watched: read all of them again.
+                # A partition may have changed between its read and its watch: read all of them again.
                 self._has_missed = True
                 yield
 
@@ -467,7 +470,7 @@ class DelayedFetch:
         return rows, size
 
     def _end_with_transactions(self, partition: Partition, row: Row) -> int:
-        """Return the end of what the client may read, and complete the row."""
+        """Return the end of the records that the client may read, and complete the row."""
         stable = partition.last_stable_offset
         row.last_stable = min(stable, row.high_watermark)
         return stable if self._is_read_committed else partition.high_watermark

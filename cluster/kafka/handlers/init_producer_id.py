@@ -3,7 +3,7 @@
 A transactional producer gets its transactional id's producer id with a new epoch, which fences all producers with an
 earlier one.
 
-Version notes: 3 adds the current id and epoch of a producer that goes on after an error (KIP-360); 4 knows
+Version notes: 3 adds the current id and epoch of a producer that recovers from an error (KIP-360); 4 adds
 PRODUCER_FENCED. Version 6 (KIP-939, two-phase commit) is not stable in Kafka.
 """
 

@@ -79,7 +79,7 @@ def _asked(request: ListOffsetsRequest) -> Iterator[tuple[str, Iterable[ListOffs
 async def _find(
     topic: str, wanted: ListOffsetsPartition, call: Call, *, debugs: bool, is_read_committed: bool
 ) -> Found | ErrorCode:
-    """Return what the request asks for, or an error code: `none` if there is no such offset."""
+    """Return the requested offset, or an error code: `none` if there is no such offset."""
     timestamp = wanted.timestamp
     if not call.may(DESCRIBE, TOPIC, topic):
         return ErrorCode.topic_authorization_failed

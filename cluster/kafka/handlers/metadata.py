@@ -1,7 +1,7 @@
 """Metadata (3): the brokers, and the leader, replicas and in-sync replicas of each partition of the requested topics.
 
 A missing topic is created if both the request and `auto.create.topics.enable` allow it; the same response has its
-leaders. Internal topics are not created here: the group coordinator creates them when it needs them.
+leaders. Internal topics are not created here: their coordinators create them on first use.
 
 Version notes: in 0 an empty topic list means all topics; 6 adds LISTENER_NOT_FOUND in place of LEADER_NOT_AVAILABLE; 8
 to 10 have the authorized operations of the cluster (KIP-430); 12 takes topics by id (KIP-516).

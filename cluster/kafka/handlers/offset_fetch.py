@@ -104,7 +104,10 @@ async def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse
 
 
 class _Access:
-    """What the client of one request may describe. Each group and topic is decided once: the response is lazy."""
+    """The groups and topics that the client of one request may describe.
+
+    Each group and topic is decided once: the response is lazy.
+    """
 
     def __init__(self, call: Call) -> None:
         self.call = call

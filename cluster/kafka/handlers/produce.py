@@ -1,7 +1,7 @@
 """Produce (0): record batches appended to partition logs, acknowledged after a flush, a commit, or not at all (acks).
 
 Version notes: 0 to 2 are advertised and refused; 3 brings transactional ids; 8 error messages (KIP-467); 9 is flexible;
-10 names the current leader where another broker leads (KIP-951); 11 knows TRANSACTION_ABORTABLE, and 12 adds its
+10 names the current leader where another broker leads (KIP-951); 11 adds TRANSACTION_ABORTABLE, and 12 adds its
 partitions to the transaction (KIP-890); 13 names topics by id (KIP-516).
 """
 

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): commits a group's offsets in a transaction. They are pending until the transaction ends.
 
-Version notes: 2 knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296); 3 names the member, its generation and its instance,
-which fences former members (KIP-447); 4 knows TRANSACTION_ABORTABLE, and 5 adds the group to the transaction (KIP-890).
+Version notes: 2 adds COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296); 3 names the member, its generation and its instance,
+which fences former members (KIP-447); 4 adds TRANSACTION_ABORTABLE, and 5 adds the group to the transaction (KIP-890).
 """
 
 from collections.abc import Container

@@ -1,7 +1,7 @@
 """UpdateFeatures (57): finalizes the level of metadata.version, once every broker supports it (KIP-584, KIP-778).
 
 Version notes: 1 replaces the flag for downgrades by their type, and adds validate only; 2 has no results for each
-feature. The level never goes back: a broker of an older release cannot read what was written since.
+feature. A level is never lowered: a broker of an older release cannot read newer records.
 """
 
 from collections.abc import Mapping

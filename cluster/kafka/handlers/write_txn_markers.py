@@ -1,7 +1,7 @@
 """WriteTxnMarkers (27): appends the markers that end transactions to partitions that this broker leads (KIP-98).
 
 The transaction coordinator sends it, or an administrator who aborts a hanging transaction (KIP-664). All markers of a
-request are appended before the first is awaited: a marker counts once every in-sync replica has it.
+request are appended before the first one is awaited. A marker counts once it is committed.
 
 Version notes: 2 adds the transaction version. In version 2 of transactions each marker has a new epoch (KIP-890).
 """

@@ -88,7 +88,7 @@ class RaftConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.peer is not None:
-            # Before the handshake is over, received bytes do not extend the idle timeout.
+            # Before the end of the handshake, received bytes do not extend the idle timeout.
             self.heard_at_s = self._loop.time()
         try:
             self._buffer += data if self._tls is None else self._decrypted(data, self._tls)
@@ -122,7 +122,7 @@ class RaftConnection(asyncio.Protocol):
             self._owner.ended(self, reason)
 
     def abort(self) -> None:
-        """Close the connection without sending the buffered bytes: the peer is gone, or has a newer connection."""
+        """Close the connection without sending the buffered bytes: the peer is down, or has a newer connection."""
         self._transport.abort()
         self.close()
 
@@ -133,7 +133,7 @@ class RaftConnection(asyncio.Protocol):
         self._transport.write(data if self._tls is None else self._tls.encrypt(data))
 
     def _decrypted(self, data: bytes, tls: TlsStream) -> bytes:
-        """Take bytes for TLS, and return what they decrypt to. An incoming connection may turn out to be without."""
+        """Take bytes for TLS, and return the decrypted ones. An incoming connection may turn out to be without."""
         is_first, self._is_first = self._is_first, False
         if is_first and self.dialled is None and data[:1] != FIRST_BYTE and self._owner.may_be_plaintext():
             self._tls = None

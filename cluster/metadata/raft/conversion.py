@@ -17,7 +17,7 @@ _events = structlog.get_logger("quorum")
 
 
 def convert(disk: Disk, directory: str, options: QuorumOptions) -> None:
-    """Convert the metadata of a single voter, if it is there. Blocks. Raises as SingleVoter.open, and OSError."""
+    """Convert the metadata of a single voter, if there is any. Blocks. Raises as SingleVoter.open, and OSError."""
     copy = copy_of(directory)
     if not disk.exists(copy):
         return

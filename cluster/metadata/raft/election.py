@@ -83,8 +83,8 @@ class Elector(Library):
             self.put_off_election()
             if self.may_vote and self._may_stand:
                 self._ask_who_is_willing()
-        # The library reads the clock again: a deadline that passes in between must not make a candidate of a voter that
-        # has not asked who is willing, or that may not vote.
+        # The library reads the clock again: a deadline that passes in between must not make a candidate of a voter
+        # without a pre-vote, or that may not vote.
         deadline_s, self.deadline_s = self.deadline_s, float("inf")
         self.doTick(0.0)
         self.deadline_s = deadline_s
@@ -123,7 +123,7 @@ class Elector(Library):
             self._shall_stand = True
 
     def on_pre_vote_request(self, sender: BrokerId, request: PreVoteRequest) -> None:
-        """Grant a pre-vote if this voter would vote for the log, and hears from no leader either."""
+        """Grant a pre-vote if this voter would vote for the log, and has no leader that sends messages."""
         is_granted = (
             self.may_vote
             and self.role is not Role.LEADER
@@ -178,7 +178,7 @@ class Elector(Library):
     def leader_hung_up(self) -> None:
         """React to the end of the leader's connection: begin a pre-vote soon, unless the leader reconnects.
 
-        This is always safe: voters that still hear from the leader grant no pre-vote.
+        This is always safe: voters that still get the leader's messages grant no pre-vote.
         """
         self._leader_heard_at_s = float("-inf")
         soon = self._host.now_s() + self._rng.uniform(*HUNG_UP_S)

@@ -55,7 +55,7 @@ class Follower(Elector):
         """Continue after an installed image, which is on disk."""
         assert index > self.commit_index, "an image never takes us back"
         if self.log.term_at(index) == term:
-            # The entries after it may be the leader's; if they are not, the leader's appends replace them.
+            # Entries after the snapshot may be the leader's; otherwise the leader's appends replace them.
             self.log.drop_before(index, index)
         else:
             self.log.restart_behind(index, term)

@@ -64,7 +64,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """This broker's own identity, and the voters that it knows. An unknown cluster id is empty."""
+    """This broker's identity, and the voters in its metadata. An unknown cluster id is empty."""
 
     broker_id: BrokerId
     role: PeerRole
@@ -72,7 +72,7 @@ class Membership:
     voters: Collection[BrokerId]
     secret: bytes
     level: int = FIRST_LEVEL
-    """The finalized metadata.version, as far as this broker knows."""
+    """The finalized metadata.version in this broker's metadata."""
     are_configured: bool = True
     """Whether the voters are those of controller.quorum.voters. Otherwise they are in the metadata log, and change."""
 
@@ -183,9 +183,9 @@ class Handshake:
             raise MalformedMessage(f"role {role}") from None
 
     def _has_place(self, broker_id: int, role: int, cluster_id: str) -> bool:
-        """Return whether the voters that this broker knows leave room for a peer in this role.
+        """Return whether the voters in this broker's metadata allow a peer in this role.
 
-        The voters of a formed cluster change, and either side may lag: each has to learn of the change from the other.
+        The voters of a formed cluster change, and either side may lag: each may have to get the change from the other.
         """
         me, is_voter = self._me, broker_id in self._me.voters
         match role:

@@ -78,7 +78,7 @@ class _Outbox:
 
 
 class Library(syncobj.SyncObj):  # type: ignore[misc]
-    """PySyncObj's node with public names. The name of each override says which method of the library it replaces."""
+    """PySyncObj's node with public names. Each override has the name of the library's method that it replaces."""
 
     def __init__(self, options: QuorumOptions, log: RaftLog, applied: int) -> None:
         """Call this on the event loop whose clock the node is to use."""
@@ -186,7 +186,10 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self._SyncObj__raftLeader = None
 
     def heard_from_follower(self, follower: BrokerId) -> None:
-        """Record that the leader heard from a follower. Without a majority for `fallback_s`, the leader steps down."""
+        """Record that the leader got a message of a follower.
+
+        Without a majority for `fallback_s`, the leader steps down.
+        """
         self._SyncObj__lastResponseTime[self._node_of(follower)] = _loop_time()
 
     def peer_connected(self, peer: BrokerId) -> None:

@@ -30,7 +30,10 @@ class Standing(IntEnum):
     MEMBER = 3
     """A voter with its votes and its log."""
     AMNESIAC = 4
-    """A voter that lost its votes or log: it takes entries, and neither votes nor counts until it is readmitted."""
+    """A voter that lost its votes or log.
+
+    It takes entries; it has no vote, and does not count for a majority, until it is readmitted.
+    """
 
     @property
     def may_vote(self) -> bool:
@@ -208,7 +211,7 @@ class VotersAre:
 
     KIND: ClassVar[int] = 16
     LEVEL: ClassVar[int] = 2
-    """The metadata.version from which on every broker knows the message."""
+    """The metadata.version from which on every broker has the message."""
     index: int
     rows: bytes
 

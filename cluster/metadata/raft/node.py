@@ -60,7 +60,7 @@ class RaftNode(Follower):
         return self._progress.get(follower) if self.is_leader else None
 
     def is_caught_up(self, follower: BrokerId, missing_max: int) -> bool:
-        """Return whether a connected follower counts, and lacks no more entries than these. Only for a leader."""
+        """Return whether a connected follower counts, and lacks at most this many entries. Only for a leader."""
         progress = self.progress_of(follower)
         is_connected = progress is not None and follower in self._connected
         return is_connected and progress is not None and self.log.end - progress.counted <= missing_max
@@ -73,7 +73,7 @@ class RaftNode(Follower):
     def tick(self) -> None:
         super().tick()
         if not self.is_voter and self.is_leader and self.log.voter_log.index <= self.commit_index:
-            # The removal is committed. The others learn this with the next leader's first entry at the latest.
+            # The removal is committed. The others get this with the next leader's first entry at the latest.
             self.replicate()
             self.resign()
             self.stop_leading()
@@ -237,7 +237,7 @@ class RaftNode(Follower):
             self._readmit(sender, reply.end)
 
     def _readmit(self, amnesiac: BrokerId, stored: int) -> None:
-        """Readmit an amnesiac once it has a barrier entry that a majority without it committed after it came back."""
+        """Readmit an amnesiac once it has a barrier entry that a majority of the others committed after its return."""
         if amnesiac not in self._barriers:
             self.append(NO_OP)
             self._barriers[amnesiac] = self.log.end

@@ -37,7 +37,7 @@ from cordwood.cluster.metadata.raft.transport import Transport
 from cordwood.storage.steps import Steps, run_step
 
 PATIENCE_S = 2.0
-"""The time after which an observer leaves a voter that is silent or knows no leader."""
+"""The time after which an observer leaves a voter that is silent or has no leader."""
 
 _events = structlog.get_logger("quorum")
 

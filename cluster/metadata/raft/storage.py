@@ -156,7 +156,10 @@ def _check_whole(disk: Disk, directory: str) -> tuple[Standing | None, Snapshot 
 
 
 def _log(written: Journal, known: Snapshot | None) -> RaftLog:
-    """Return the log. Its base is the entry before the journal's first, or the first one if the snapshot has it."""
+    """Return the log.
+
+    The base of the log is the entry before the journal's first, or the first one if the snapshot has it.
+    """
     if known is None:
         return RaftLog(written)
     voter_log = VoterLog(known.image.index, known.image.voters)

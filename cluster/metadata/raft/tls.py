@@ -14,7 +14,7 @@ FIRST_BYTE = b"\x16"
 
 
 class RaftTlsFailed(Exception):
-    """The TLS handshake failed, or a record is invalid. The peer has got an alert, or is not one that speaks TLS."""
+    """The TLS handshake failed, or a record is invalid. TLS has failed: the peer got an alert, or does not use TLS."""
 
 
 class CertificateRefused(Exception):
@@ -34,14 +34,14 @@ class TlsStream:
             self._received, self._unsent, server_side=is_incoming, server_hostname=dialled_host
         )
         self.is_ready = False
-        """Whether the TLS handshake is over and the peer's certificate is accepted."""
+        """Whether the TLS handshake has ended and the peer's certificate is accepted."""
 
     def begin(self) -> None:
         """Begin the handshake of the dialling side. Raises TlsFailed."""
         self._shake_hands()
 
     def receive(self, data: bytes) -> bytes:
-        """Take received bytes, and return what they decrypt to. Raises TlsFailed and CertificateRefused."""
+        """Take received bytes, and return the decrypted ones. Raises TlsFailed and CertificateRefused."""
         self._received.write(data)
         if not self.is_ready and not self._shake_hands():
             return b""
@@ -61,11 +61,11 @@ class TlsStream:
         return self.take_unsent()
 
     def take_unsent(self) -> bytes:
-        """Return what the handshake has to send."""
+        """Return the bytes that the handshake has to send."""
         return self._unsent.read()
 
     def _shake_hands(self) -> bool:
-        """Go on with the handshake. Return whether it is over."""
+        """Go on with the handshake. Return whether it has ended."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:

@@ -321,7 +321,7 @@ class RaftQuorum:
         """Run `step`. Any error stops this voter, because its Raft state may be inconsistent.
 
         Raises MalformedMessage: a malformed message only ends the connection. Where resources are lacking, the step
-        ends before it has changed or answered what it could not write: to the others the message was lost.
+        ends before it changes or answers anything that was not written: to the others the message was lost.
         """
         if self._failure is not None:
             return
@@ -366,7 +366,7 @@ class Leadership:
             self._announce(is_active)
 
     def end(self) -> None:
-        """Announce that this voter no longer takes part."""
+        """Announce that this voter leaves the quorum."""
         if self._was_leader:
             self._announce(False)
 

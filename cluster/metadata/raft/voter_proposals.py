@@ -1,4 +1,4 @@
-"""Proposed changes of the voters, as the leader takes them: one at a time, once it has applied its whole log."""
+"""Proposed changes of the voters at the leader: one at a time, once its whole log is applied."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ class _Waiting:
 class VoterProposals:
     """The proposed changes that this leader has not decided yet, in their order.
 
-    A change is appended only while the image has every entry of the log: what the image accepts then is what every
-    broker accepts, and no other change of the voters is uncommitted. The leader has then committed an entry of its own
-    term, without which two leaders could change the same set in different ways.
+    A change is appended only while the image has every entry of the log: a change that the image accepts then is
+    accepted by every broker, and no other change of the voters is uncommitted. The leader has then committed an entry
+    of its own term, without which two leaders could change the same set in different ways.
     """
 
     def __init__(self, node: RaftNode, configured: Mapping[BrokerId, tuple[str, int]], decline: Decline) -> None:
@@ -68,7 +68,7 @@ class VoterProposals:
         self._waiting.clear()
 
     def decide(self, image: Image, now_s: float) -> None:
-        """Append or refuse the first proposal, if the time has come."""
+        """Append or refuse the first proposal, once the image has the whole log."""
         for tag, waiting in list(self._waiting.items()):
             lags = self._lags(waiting.change)
             if lags and now_s - waiting.since_s < CATCH_UP_S:
@@ -88,7 +88,7 @@ class VoterProposals:
         """Append the completed change. Raises CommandRefused."""
         tag, after, _ = entry_format.decode(waiting.entry)
         if tag in image.recent:
-            # An earlier leader has appended it, and its proposer gets the outcome from its own image.
+            # An earlier leader has appended the change, and the proposer gets the outcome from its image.
             return
         if after is None or is_late(after, self._node.log.end + 1):
             raise CommandRefused(ErrorCode.request_timed_out, "The change of the voters arrived too late: try again.")
