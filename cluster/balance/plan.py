@@ -68,7 +68,7 @@ class Evenness:
 
 @dataclass(frozen=True, slots=True)
 class BalancePlan:
-    """The moves of a plan, in the order in which they begin, and what they lead to.
+    """The moves of a plan, in the order in which they begin, and the resulting loads.
 
     `problems` are hard goals that cannot be met and partitions that stay where they are, one sentence each.
     """

@@ -1,8 +1,8 @@
 """The planner of a balance: hard goals first, then few moves that even out bytes, replicas, leaders and traffic.
 
-Hard goals: a partition has a broker once, its replicas are in as many racks as possible, and a disk has room for what
-it gets. A move never breaks one of them. The search is greedy: each step moves one replica between the broker that is
-furthest from the mean and one that gains by it, and every step lowers a sum of squares, so the search ends.
+Hard goals: a partition has a broker once, its replicas are in as many racks as possible, and a disk has room for its
+new replicas. A move never breaks one of them. The search is greedy: each step moves one replica between the broker that
+is furthest from the mean and one that gains by it. Every step lowers a sum of squares, so the search ends.
 """
 
 from collections.abc import Iterable, Set

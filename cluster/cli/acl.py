@@ -194,7 +194,7 @@ def remove(
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
-    """Remove ACLs. The options are those of `add`; what is left out matches every ACL.
+    """Remove ACLs. The options are those of `add`; an omitted one matches every ACL.
 
     With the options of an earlier `add`, its ACLs are removed.
     """

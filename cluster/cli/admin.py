@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 5_000
 PATIENCE_S = 20.0
-"""Time for all requests together. Requests are retried meanwhile: the client may ask a broker that is gone."""
+"""Time for all requests together. Requests are retried meanwhile: the client may ask a broker that is down."""
 PAUSE_S = 0.05
 
 

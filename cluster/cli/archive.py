@@ -1,4 +1,4 @@
-"""`cordwood archive`: what is in an archive, its verification and sweep, and the restoration of a cluster from it.
+"""`cordwood archive`: the contents of an archive, its verification and sweep, and the restoration of a cluster from it.
 
 These commands read the object store itself and need no broker.
 """

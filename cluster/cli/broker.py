@@ -29,7 +29,10 @@ def broker() -> None:
 def list_brokers(
     as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS, command_config: CommandConfig = None
 ) -> None:
-    """List the registered brokers with what they hold. FREE is the free space of their log directories together."""
+    """List the registered brokers with their replicas and disks.
+
+    FREE is the free space of their log directories together.
+    """
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.cluster_load import cordons_of, is_cordoned
     from cordwood.cluster.cli.cluster_view import view_of

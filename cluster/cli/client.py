@@ -118,7 +118,7 @@ def _why_not_authenticated(address: tuple[str, int], security: ClientSecurity) -
 
 
 def _wanted_protocol(address: tuple[str, int]) -> str:
-    """Return the security.protocol that a broker seems to want, since it closes a connection without; empty if none."""
+    """Return the security.protocol that a broker seems to require, since it closes others; empty if none."""
     from kio.schema.api_versions.v0.request import ApiVersionsRequest
     from kio.schema.metadata.v4.request import MetadataRequest
 

@@ -1,4 +1,4 @@
-"""The load of a cluster, collected by a client: what a balance is planned from."""
+"""The load of a cluster, collected by a client: the input of a balance."""
 
 import time
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ Sizes = Mapping[tuple[str, int], int]
 def load_of(admin: "KafkaAdminClient", traffic_s: float = 0.0) -> ClusterLoad:
     """Return the cluster's load. Raises KafkaError.
 
-    Traffic is what the partitions grow by within `traffic_s`; 0 leaves it out. A leader sends what it gets to its
-    followers, and to one reader.
+    Traffic is the growth of the partitions within `traffic_s`; 0 leaves it out. A leader sends the bytes that it gets
+    to its followers, and to one reader.
     """
     view = view_of(admin)
     moving = answer_of(admin.list_partition_reassignments, time.monotonic() + PATIENCE_S)

@@ -62,7 +62,7 @@ def upgrade(
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
-    """Finalize metadata.version, once every broker runs the new release: it allows what is new in that release.
+    """Finalize metadata.version, once every broker runs the new release: its new features need the new level.
 
     There is no way back: brokers of an older release can then no longer join the cluster.
     """

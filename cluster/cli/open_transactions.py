@@ -64,7 +64,7 @@ def searched(admin: "KafkaAdminClient", topic: str | None, partition: int | None
 
 
 def producers_of(admin: "KafkaAdminClient", place: TopicPartition, broker: int) -> "Sequence[ProducerState]":
-    """Return the producers that a replica knows. Raises Failure."""
+    """Return the producers in the state of a replica. Raises Failure."""
     from kafka.errors import NodeNotReadyError, NotLeaderForPartitionError
 
     _check_broker(admin, broker)
@@ -148,7 +148,7 @@ def _brokers(admin: "KafkaAdminClient") -> list[int]:
 
 
 def _check_broker(admin: "KafkaAdminClient", broker: int) -> None:
-    """Raise Failure unless the broker is there."""
+    """Raise Failure unless the broker is registered."""
     if broker not in _brokers(admin):
         raise Failure(f"broker {broker} is not there: see `cordwood status`.")
 

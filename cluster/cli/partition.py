@@ -173,8 +173,8 @@ def throttle(
 ) -> None:
     """Limit the rate at which moves copy replicas, or show the limit.
 
-    It counts for each broker, both for what it sends and for what it receives. Replicas that were there before
-    a move are never limited.
+    The limit applies to each broker, both to sent and to received bytes. Replicas that were there before a move are
+    never limited.
     """
     from cordwood.cluster.cli.moves import parse_rate, set_throttle, throttle_of
 

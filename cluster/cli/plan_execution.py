@@ -78,7 +78,7 @@ def way_back(admin: "KafkaAdminClient", moves: Sequence[ReplicaMove]) -> tuple[l
 
 
 def execute(admin: "KafkaAdminClient", target: Target, moves: Sequence[ReplicaMove], throttle: int | None) -> None:
-    """Make the moves under a replication throttle. Raises Failure for moves that did not take place, KeyboardInterrupt.
+    """Make the moves under a replication throttle. Raises Failure for moves that were not made, KeyboardInterrupt.
 
     After Ctrl-C or SIGTERM the moves that run are cancelled; those that have ended stay.
     """
@@ -187,7 +187,7 @@ def _cancel(admin: "KafkaAdminClient", run: Execution) -> int:
 
 
 def _report(admin: "KafkaAdminClient", run: Execution) -> None:
-    """Compare the replicas with what was wanted. Raises Failure."""
+    """Compare the replicas with the plan. Raises Failure."""
     now = _replicas_now(admin, {move.topic for move in run.ended})
     places = {(move.topic, move.index): move for move in run.ended}
     other = [move.name for place, move in places.items() if place in now and now[place] != move.after]
@@ -214,7 +214,7 @@ def _deadline() -> float:
 
 @contextmanager
 def _throttled(target: Target, rate: int | None) -> Iterator[None]:
-    """Set the replication throttle, and restore what it was before."""
+    """Set the replication throttle, and restore the former one."""
     from cordwood.cluster.cli.moves import set_throttle, throttle_of
 
     if rate is None:

@@ -129,7 +129,7 @@ def _voter(quorum: "PartitionData", broker: int) -> "ReplicaState":
 
 
 def _leader_of(target: Target) -> Target:
-    """Return the leader of the quorum: only the leader knows how far the others are. Without one, return `target`."""
+    """Return the leader of the quorum: only the leader has the log ends of the others. Without one, return `target`."""
     leader = _described(target).leader_id
     if leader == UNKNOWN:
         return target

@@ -84,7 +84,7 @@ def remove(
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
-    """Remove limits. A throttled client goes on at once, or with the next quota that holds for it."""
+    """Remove limits. A throttled client continues at once, or under the next quota that applies to it."""
     entity = _entity(user, client_id, ip, default_user, default_client_id, default_ip)
     found = dict(_quotas(servers, command_config)).get(entity)
     if found is None:

@@ -81,7 +81,7 @@ def _watch(target: Target, all_partitions: bool, as_json: bool) -> None:
 
 
 def _looks(target: Target) -> "Iterator[ClusterView | Failure]":
-    """Yield the cluster's state every two seconds, or the failure to get it, which may be gone the next time."""
+    """Yield the cluster's state every two seconds, or the failure to get it, which may be temporary."""
     parse_servers(target.servers)
     while True:
         try:

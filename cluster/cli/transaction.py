@@ -139,7 +139,7 @@ def describe_producers(
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show the producers that a partition knows, and the first offsets of their open transactions."""
+    """Show the producers of a partition, and the first offsets of their open transactions."""
     place = TopicPartition(topic, partition)
     with cluster_admin(target_of(servers, command_config)) as admin:
         leader = leader_of(admin, place)
@@ -241,7 +241,7 @@ def abort(
 ) -> None:
     """Abort a hanging transaction in one partition, by an abort marker that no coordinator writes.
 
-    A transaction that its coordinator still knows is refused: the coordinator ends it, at the latest after its timeout.
+    A transaction is refused if its coordinator still has it: the coordinator ends it, at the latest after its timeout.
     """
     if start_offset is None and producer_id is None:
         raise Failure(

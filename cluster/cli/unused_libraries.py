@@ -11,7 +11,7 @@ UNUSED = {
     "structlog.dev": ("rich", "better_exceptions"),
     "pysyncobj.encryptor": ("cryptography",),
 }
-"""By module: what it tries to import for strategies of tests, tracebacks in color, and an encryption that is off."""
+"""By module, the optional imports: for strategies of tests, tracebacks in color, and an encryption that is off."""
 
 
 def leave_out() -> None:

@@ -1,7 +1,7 @@
-"""Any group: what the coordinator needs of a group, of whichever kind.
+"""Interface of a group of any kind to the coordinator.
 
-A group is a state machine without clock and network. It is called with the present time, and returns what has to be
-done as effects (`exchange.py`). The coordinator shell has the timers, the writes and the waiting requests.
+A group is a state machine without clock and network. Methods take the present time, and return effects for the
+coordinator to execute (`exchange.py`). The coordinator shell has the timers, the writes and the waiting requests.
 """
 
 from abc import ABC, abstractmethod
@@ -66,7 +66,10 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def take_effects(self) -> Steps[list[Effect]]:
-        """Handle what has come, and return the effects to execute, in order. The state changes in these steps only."""
+        """Handle the pending events, and return the effects to execute, in order.
+
+        The state changes in these steps only.
+        """
 
     @abstractmethod
     def next_deadline(self) -> int | None:
@@ -74,7 +77,7 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def tick(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Handle the deadlines that are due."""
 
     @abstractmethod
     def begin_sessions(self, now_ms: int) -> None:

@@ -1,7 +1,7 @@
 """Records of a group that has one for each member: which of them have to be written, and their keys in the log.
 
 The state in memory is the truth: a change notes the keys of the records that show it, and a write encodes their present
-values. A record that could not be written is noted again, and goes with the next write.
+values. A record that could not be written is noted again, and is part of the next write.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

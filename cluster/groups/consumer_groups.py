@@ -90,7 +90,7 @@ class ConsumerGroups:
     async def _converted(self, shard: Shard, classic: ClassicGroup) -> ConsumerGroup:
         """Make a consumer group of a classic one, in turns. It has not taken its place yet.
 
-        Raises Refused, with COORDINATOR_LOAD_IN_PROGRESS if the classic group has changed meanwhile, or is gone.
+        Raises Refused, with COORDINATOR_LOAD_IN_PROGRESS if the classic group has changed or was deleted meanwhile.
         """
         group_id = classic.group_id
         if classic in self._converting:

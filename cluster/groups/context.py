@@ -28,7 +28,7 @@ def topics_in(image: Image) -> TopicMap:
 
 @dataclass(frozen=True, slots=True)
 class GroupContext:
-    """What the groups of a broker know of their surroundings. All of it is in memory."""
+    """The environment of the groups of a broker. All of it is in memory."""
 
     settings: GroupSettings = field(default_factory=GroupSettings)
     topics: Callable[[], TopicMap] = lambda: NO_TOPICS

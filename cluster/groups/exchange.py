@@ -203,7 +203,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Become:
-    """The result of a conversion: the group goes on as a group of another kind, `successor`, with the same id.
+    """The result of a conversion: a group of another kind, `successor`, with the same id.
 
     `contents` delete the records of the former group. `saved` is the record of a classic successor, if it has one,
     which is written before them: from then on a new coordinator has the classic group.
@@ -219,7 +219,8 @@ class Become:
 class Convert:
     """The effect of a conversion to another kind in time slices beside the requests of other groups.
 
-    Requests that change this group wait until it is over, and so do its deadlines and the results of its computations.
+    Requests that change this group wait until the conversion has ended, and so do deadlines and results of
+    computations.
     """
 
     steps: Callable[[], Steps[Become]]

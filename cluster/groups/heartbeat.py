@@ -22,7 +22,7 @@ SUBSCRIBED_NAMES_MAX = 5_000
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """The reply to a heartbeat of either protocol. The assignment is None while the member knows it."""
+    """The reply to a heartbeat of either protocol. The assignment is None if the member has confirmed it."""
 
     code: ErrorCode
     message: str | None = None

@@ -71,7 +71,7 @@ class Context:
 
     @property
     def access(self) -> Access:
-        """What the request may do."""
+        """The rights of the request."""
         assert self._access is not None, "the context of a request is under its access"
         return self._access
 

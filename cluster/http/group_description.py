@@ -59,7 +59,10 @@ class ShareState(NamedTuple):
 
 
 async def find_group(group_id: str, coordinator: int, context: Context) -> tuple[FoundGroup, ErrorCode, str | None]:
-    """Describe a group, whatever type it has. Return it with the error of its coordinator, if it does not exist."""
+    """Describe a group, whatever type it has.
+
+    Return the group with the error of its coordinator, if there is no such group.
+    """
     for kind, request in (
         (GroupKind.CONSUMER, ConsumerGroupDescribeRequest(group_ids=(group_id,), include_authorized_operations=False)),
         (GroupKind.SHARE, ShareGroupDescribeRequest(group_ids=(group_id,), include_authorized_operations=False)),
@@ -93,7 +96,10 @@ async def share_states(group_id: str, coordinator: int, context: Context) -> dic
 async def records_in_flight(
     group_id: str, places: Iterable[TopicPartition], context: Context
 ) -> dict[TopicPartition, DescribedSharePartition]:
-    """Return what the leaders of partitions know of a share group. A leader that does not answer is left out."""
+    """Return the states of a share group at the leaders of its partitions.
+
+    A leader that does not answer is left out.
+    """
     leaders = {
         leader async for place in context.turns.each(places) if (leader := leader_of(place, context.image)) is not None
     }

@@ -56,7 +56,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers of every response that does not set them itself: no page may keep, run, frame or embed it."""
+"""Default headers of all responses: no page may keep, run, frame or embed a response."""
 
 _ID = web.RequestKey("_ID", str)
 _ACCESS = web.RequestKey("_ACCESS", Access)
@@ -198,7 +198,10 @@ class HttpServer:
         return server()
 
     def _make_room(self) -> None:
-        """Abort the oldest connections above CONNECTIONS_MAX. Strangers go first: they cut off no streams of users."""
+        """Abort the oldest connections above CONNECTIONS_MAX.
+
+        Clients without a login are closed first, so that they cut off no streams of users.
+        """
         connections = self._connections()
         self._proved.intersection_update(connections)
         count = max(0, len(connections) + 1 - CONNECTIONS_MAX)

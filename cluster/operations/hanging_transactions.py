@@ -7,7 +7,7 @@ from cordwood.storage.types import TopicPartition
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that a partition's leader knows as undecided."""
+    """A transaction that is undecided in the state of a partition's leader."""
 
     place: TopicPartition
     producer_id: int
@@ -20,7 +20,7 @@ class OpenTransaction(NamedTuple):
 
 
 class CoordinatedTransaction(NamedTuple):
-    """The transaction of a producer id, as its coordinator knows it."""
+    """The transaction of a producer id in the state of its coordinator."""
 
     transactional_id: str
     state: str
@@ -38,7 +38,7 @@ def is_expected(found: OpenTransaction, known: CoordinatedTransaction | None) ->
 def why_hanging(
     found: OpenTransaction, known: CoordinatedTransaction | None, now_ms: int, max_timeout_ms: int
 ) -> str | None:
-    """Return why a transaction hangs, in words; None if it does not. `known` is what its coordinator knows, if any."""
+    """Return why a transaction hangs, in words; None if it does not. `known` is the coordinator's state, if any."""
     if now_ms - found.last_timestamp_ms <= max_timeout_ms:
         return None
     if known is None:

@@ -24,7 +24,7 @@ class MoveProgress:
 def progress_of(replicas: Iterable[int], adding: Collection[int], sizes: Mapping[int, int]) -> MoveProgress:
     """Return the progress of a reassignment, given the sizes of its replicas by broker.
 
-    The largest replica that was there before counts as complete.
+    The largest replica that existed before counts as complete.
     """
     complete = max((sizes[replica] for replica in replicas if replica not in adding and replica in sizes), default=None)
     if complete is None:
@@ -36,12 +36,12 @@ def progress_of(replicas: Iterable[int], adding: Collection[int], sizes: Mapping
 
 @dataclass(slots=True)
 class MoveRates:
-    """Rates of reassignments, from what was left of each at earlier times."""
+    """Rates of reassignments, from the remaining bytes of each at earlier times."""
 
     _seen: dict[Place, deque[tuple[float, int]]] = field(default_factory=dict)
 
     def observe(self, left: Mapping[Place, int | None], now: float) -> dict[Place, float | None]:
-        """Record what is left now, of all reassignments. Return the bytes per second of each; None at its first time.
+        """Record the remaining bytes of all reassignments. Return the bytes per second of each; None at its first time.
 
         `now` is in seconds of any monotonic clock.
         """

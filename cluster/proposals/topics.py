@@ -115,7 +115,7 @@ def place(
     Leaders go round the brokers; followers do too, one step further in each round. So every broker leads as many
     partitions as the next, and a lost broker's load is spread over all others. The replicas of a partition are in as
     many racks as possible (KIP-36); if any broker has no rack, each broker counts as its own rack. Where too few racks
-    have a live broker, the replicas of the others are placed on brokers that are down: one host, which is a rack, never
+    have a live broker, replicas are placed on brokers of the others that are down: one host, which is a rack, never
     gets two replicas of a partition while there are enough hosts.
     """
     registered = sorted(brokers, key=lambda broker: broker.id)

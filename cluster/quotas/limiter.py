@@ -24,7 +24,7 @@ class Limiter:
         self._windows: dict[LimitedClients, Window] = {}
 
     def follow(self, quotas: Quotas) -> None:
-        """Apply changed quotas. What has been used stays counted."""
+        """Apply changed quotas. The use until now stays counted."""
         self._quotas = quotas
         self._found.clear()
 
@@ -53,7 +53,7 @@ class Limiter:
         return self.charge(user, client_id, 0.0, now)
 
     def at_once(self, user: str, client_id: str) -> float | None:
-        """Return what a client of an idle group may use at once; None without a limit."""
+        """Return the amount that a client of an idle group may use at once; None without a limit."""
         limit = self.limit_of(user, client_id)
         return None if limit is None else limit.rate * WINDOW_S
 

@@ -1,4 +1,4 @@
-"""The use of one limit: an allowance that fills at the limit's rate, and the debt of what was used beyond it."""
+"""Token bucket of one limit: an allowance that fills at the limit's rate, and the debt of use beyond it."""
 
 WINDOW_S = 1.0
 """Use of this much time may come at once: the allowance of a client that was idle."""
@@ -16,7 +16,7 @@ class Window:
         self._rate, self._allowance, self._at = rate, rate * WINDOW_S, now
 
     def change(self, rate: float, now: float) -> None:
-        """Go on at another rate. What was used beyond the former one stays owed."""
+        """Continue at another rate. The debt from the former rate stays."""
         if rate != self._rate:
             self._fill(now)
             self._rate, self._allowance = rate, min(self._allowance, rate * WINDOW_S)

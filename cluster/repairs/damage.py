@@ -115,7 +115,7 @@ def is_counted_on(partition: PartitionImage, me: BrokerId) -> bool:
 def may_be_cut(partition: PartitionImage, me: BrokerId, found_in_epoch: int) -> bool:
     """Return True if a damaged replica may cut records: another one leads, and this one is in neither ISR nor ELR.
 
-    The leader epoch must be newer than the damage: a new epoch's leader knows no earlier flushed end of this replica.
+    The leader epoch must be newer than the damage: a new epoch's leader has no earlier flushed end of this replica.
     """
     return (
         partition.leader != NO_LEADER and partition.leader_epoch > found_in_epoch and not is_counted_on(partition, me)

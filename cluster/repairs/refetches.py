@@ -22,7 +22,7 @@ REST_S = 2.0
 REST_MAX_S = 60.0
 """Seconds between two tries: doubled after each failure, up to the maximum."""
 TRIES_IN_VAIN_MAX = 3
-"""Failed tries after which a segment with uncommitted records is given up: no replica may have those records."""
+"""Failed tries after which a segment with uncommitted records is left damaged: no replica may have those records."""
 
 _events = structlog.get_logger("repairs")
 
@@ -122,7 +122,7 @@ class Refetches:
         sources: Sequence[int],
         reader: RangeReader,
     ) -> bool:
-        """Return True if the damage is gone. Raises RangeUnavailable, StorageError, OSError."""
+        """Return True if the damage is repaired. Raises RangeUnavailable, StorageError, OSError."""
         if stem_of(damage) not in pending.copied:
             place = await quarantine_segment(partition, damage)
             pending.copied.add(stem_of(damage))

@@ -129,7 +129,7 @@ class Repairs:
     async def declared(self) -> None:
         """Return once the cluster counts on no damaged replica, or after DECLARE_S. All replicas have been opened.
 
-        After DECLARE_S no better replica has come, and this broker may lead with its own.
+        After DECLARE_S without a better replica, this broker may lead with its own.
         """
         self._has_begun = True
         self._look()
@@ -141,7 +141,7 @@ class Repairs:
             _events.warning("replicas.damaged", partitions=len(self._pending_repairs), waited_s=DECLARE_S)
 
     async def close(self) -> None:
-        """Cancel the repairs. The next start finds what is still damaged."""
+        """Cancel the repairs. The next start finds the remaining damage."""
         await self._tasks.close()
 
     def _to_repair(self, partition: Partition, damage: DamagedLog) -> None:

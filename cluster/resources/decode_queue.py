@@ -19,7 +19,7 @@ from cordwood.storage.steps import Steps
 SEARCH_BYTES = 16 << 20
 """Memory counted for reading and searching a log. Only batches made for it decompress to more."""
 SMALL_BYTES = 2 << 20
-"""Work that need not wait in order: it goes on in the room that is too little for the first in the queue.
+"""Work that need not wait in order: it runs in the room that is too little for the first in the queue.
 
 More than that would delay it again and again. It is not the pool's own room, which has to hold SEARCH_BYTES.
 """

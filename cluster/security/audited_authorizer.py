@@ -1,4 +1,4 @@
-"""An authorizer that takes note of every refusal."""
+"""An authorizer that records every refusal in the audit log."""
 
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.security.audit.event import AuditEvent
@@ -11,7 +11,10 @@ DENIED = "DENIED"
 
 
 class AuditedAuthorizer:
-    """The decisions of another authorizer. Refusals are audit events; what is left out of a list is not refused."""
+    """The decisions of another authorizer.
+
+    Refusals are audit events; entries that are left out of a list are not refused.
+    """
 
     def __init__(self, authorizer: Authorizer, audit: AuditSink) -> None:
         self._authorizer, self._audit = authorizer, audit

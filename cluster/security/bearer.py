@@ -12,7 +12,7 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must claim. Empty audiences and an empty issuer are not compared."""
+    """The claims that a token must have. Empty audiences and an empty issuer are not compared."""
 
     audiences: Sequence[str] = ()
     issuer: str = ""
@@ -32,7 +32,7 @@ class BearerToken:
 
 
 ValidateToken = Callable[[str], BearerToken]
-"""Returns what a token says. Raises TokenRefused. It never blocks."""
+"""Returns the claims of a token. Raises TokenRefused. It never blocks."""
 
 
 def rules_of(settings: Settings) -> TokenRules:

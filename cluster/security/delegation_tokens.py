@@ -24,7 +24,7 @@ class DelegationTokens:
         self._key, self._image, self._wall_clock = secret_key.encode(), image, wall_clock
         self._seen: Mapping[str, DelegationToken] = {}
         self._ids: dict[bytes, str] = {}
-        """Token ids by the digest of their secret: how long a search takes says nothing about another secret."""
+        """Token ids by the digest of their secret: the time of a search reveals nothing about another secret."""
         self._digests: dict[str, bytes] = {}
 
     @property

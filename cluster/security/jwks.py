@@ -18,7 +18,7 @@ KEYS_MAX = 100
 RSA_BITS_MIN, RSA_BITS_MAX = 2048, 16384
 
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"})
-"""Members of a private or shared key: a key that is published with them is known to everybody."""
+"""Members of a private or shared key: a key that is published with them is no secret."""
 
 
 class UnusableKeys(Exception):

@@ -48,7 +48,7 @@ class KeySource(Protocol):
 
 
 def validate(token: str, keys: KeySource, rules: TokenRules, now_ms: int) -> BearerToken:
-    """Return what a token says. Raises TokenRefused unless its signature, times, issuer and audience are right."""
+    """Return the claims of a token. Raises TokenRefused unless its signature, times, issuer and audience are right."""
     if len(token) > TOKEN_CHARS_MAX:
         raise TokenRefused(f"the token is longer than {TOKEN_CHARS_MAX} characters")
     parts = token.split(".")

@@ -44,4 +44,7 @@ class Identity:
 
 NO_IDENTITY = Identity()
 THIS_BROKER = Identity(Principal("Broker", "itself"))
-"""The broker itself, for its own requests to itself: they may do everything. Compare with `is`: no client has it."""
+"""The identity of the broker for its requests to itself, which may do everything.
+
+Compare with `is`: no client has this identity.
+"""

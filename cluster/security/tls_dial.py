@@ -43,7 +43,7 @@ async def connect(
     *,
     timeout_s: float,
 ) -> tuple[TlsTransport, asyncio.BaseProtocol]:
-    """Connect with TLS. The certificate is checked for `host` if the context says so. Raises OSError."""
+    """Connect with TLS. The certificate is checked for `host` if the context requires it. Raises OSError."""
     dial, protocol = _Dial(context, f"{host}:{port}"), factory()
     loop = asyncio.get_running_loop()
     transport: TlsTransport

@@ -113,7 +113,7 @@ class TlsListener:
             self._next_start = self._loop.call_later(took_s * (1 / share - 1), self._start_next)
 
     def _end_late(self) -> None:
-        """Refuse the handshakes whose time is over, and look again when the next one's is."""
+        """Refuse the handshakes whose time has passed, and look again when that of the next one has."""
         now = self._loop.time()
         self._deadline = None
         for transport, since in list(self._since.items()):

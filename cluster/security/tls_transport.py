@@ -210,7 +210,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     # Reading.
 
     def _feed(self, data: memoryview) -> None:
-        """Decrypt. What the protocol does not take stays in the buffer of OpenSSL until it reads on."""
+        """Decrypt. Bytes that the protocol does not take stay in the buffer of OpenSSL until reading resumes."""
         self._received += len(data)
         step = BULK_BYTES if self._received > BULK_FROM_BYTES else RECORD_BYTES
         for start in range(0, len(data), step):
@@ -307,7 +307,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if not self._is_plain_paused:
             self._send()
         if self._backlog:
-            # The caller may change what is not readonly after the call.
+            # The caller may change buffers that are not readonly after the call.
             self._backlog = deque(data if memoryview(data).readonly else bytes(data) for data in self._backlog)
             self._pace_app()
 

@@ -1,1 +1,1 @@
-"""Client telemetry (KIP-714): which metrics clients push to their brokers, and what they pushed."""
+"""Client telemetry (KIP-714): subscriptions of client instances, and the metrics that they push."""

@@ -16,7 +16,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.storage.batch import Compression
 
 INSTANCES_MAX = 10_000
-"""Beyond it, the instance that was heard of least recently is forgotten: its next push begins anew."""
+"""Beyond it, the instance with the oldest request is forgotten: its next push begins anew."""
 
 ACCEPTED_COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 
@@ -60,7 +60,7 @@ class ClientInstances:
     def subscribed(self, instance_id: UUID, client: Mapping[str, str], now_s: float) -> WantedMetrics:
         """Return what an instance is to push. `client` has the values of the selectors.
 
-        Raises Refused(THROTTLING_QUOTA_EXCEEDED) for an instance that asks again before its interval is over.
+        Raises Refused(THROTTLING_QUOTA_EXCEEDED) for an instance that asks again before its interval has passed.
         """
         instance = self._instance(instance_id, client)
         last_s = max(instance.asked_at_s, instance.pushed_at_s)

@@ -24,7 +24,7 @@ class Sample(NamedTuple):
     value: float
     is_delta: bool
     attributes: str = ""
-    """What tells the number from others of the metric, such as `node.id=1`."""
+    """The attributes that distinguish the number from others of the metric, such as `node.id=1`."""
 
 
 def read(data: bytes) -> list[Sample]:

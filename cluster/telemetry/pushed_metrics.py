@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class ClientLabels(NamedTuple):
-    """What a scrape says of a client."""
+    """The labels of a client in a scrape."""
 
     client_id: str
     instance: str
@@ -55,7 +55,7 @@ class PushedMetrics:
         until_s: float,
         now_s: float,
     ) -> None:
-        """Take the samples of one push. A delta is added to what the instance has pushed before."""
+        """Take the samples of one push. A delta is added to the values that the instance has pushed before."""
         self.pushes += 1
         self._expire(now_s)
         pushed = self._by_instance.get(instance_id)

@@ -29,7 +29,7 @@ _events = structlog.get_logger("archive")
 
 
 class Outside(Protocol):
-    """What a broker's environment has for its archive."""
+    """The part of a broker's environment for its archive."""
 
     @property
     def open_store(self) -> Callable[[], ObjectStore] | None: ...
@@ -40,7 +40,7 @@ class Outside(Protocol):
 
 
 class NoStore(NoArchive):
-    """The archive of a broker without a store. It knows from the metadata what a leader's log must have."""
+    """The archive of a broker without a store. The metadata have the range that a leader's log must have."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -50,7 +50,7 @@ class NoStore(NoArchive):
 
 
 class Archiver:
-    """What a broker does for the archive, and reads there. Without a store it warns of topics that need one."""
+    """A broker's uploads to the archive, and its reads from there. Without a store it warns of topics that need one."""
 
     def __init__(self, outside: Outside, quorum: Quorum, settings: Settings) -> None:
         """Raises StoreError if the store's URL or credentials cannot be used. Sends nothing."""
@@ -87,7 +87,10 @@ class Archiver:
         return NOTHING_MEASURED if self._uploader is None else self._uploader.measures
 
     async def close(self) -> None:
-        """Cancel what is under way. The next leader, and the next controller, go on with the manifests as they are."""
+        """Cancel all uploads and reads.
+
+        The next leader, and the next controller, go on with the manifests as they are.
+        """
         for part in (self._uploader, *(self._keepers or ()), self.reads):
             if part is not None:
                 await part.close()

@@ -14,7 +14,10 @@ class Backlog(NamedTuple):
 
 
 def backlog_of(log: Log, archive: PartitionArchive) -> Backlog:
-    """Return the backlog of a partition, as its leader has it. Segments that still wait for a reason count, too."""
+    """Return the backlog of a partition in the state of its leader.
+
+    Segments that still wait for a reason count, too.
+    """
     if not log.config.is_archived:
         return Backlog(0, 0)
     begin = max(archive.end or 0, log.log_start)

@@ -1,7 +1,7 @@
 """Disk cache of chunks that were read from the archive, of all log directories together. The least recently used go.
 
 A chunk is in the log directory of its partition, so that a slow disk delays only its own partitions. A reader that has
-begun with a chunk goes on after it is removed: the chunk holds its file.
+begun with a chunk continues after its removal: the chunk holds its file.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class ChunkKey(NamedTuple):
 
 
 class CacheEntry(NamedTuple):
-    """A chunk on disk, in a directory of its own below that of its log directory."""
+    """A chunk on disk, in the cache directory of a log directory."""
 
     written: WrittenChunk
     directory: LogDirectory
@@ -82,7 +82,7 @@ class ChunkCache:
         return gone
 
     def remove(self, key: ChunkKey) -> list[CacheEntry]:
-        """Remove a chunk. Return it, for the caller to delete its file; nothing if it is not cached."""
+        """Remove a chunk. Return the chunk, for the caller to delete its file; nothing if it is not cached."""
         entry = self._entries.pop(key, None)
         self._open.pop(key, None)
         if entry is None:

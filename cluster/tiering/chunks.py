@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
 
 
 class SegmentContents:
-    """What a reader of an archived segment needs of its state: index, chunks, and aborted transactions."""
+    """The state of an archived segment for its readers: index, chunks, and aborted transactions."""
 
     __slots__ = ("_latest", "aborted", "base_offset", "chunks", "index", "undecided")
 
@@ -84,7 +84,7 @@ class SegmentContents:
 
 
 def contents_of(segment: ArchivedSegment, state_object: bytes, chunk_bytes: int) -> SegmentContents:
-    """Return what a reader needs of a state object, in chunks of about this size. Raises DamagedDownload."""
+    """Return the contents of a state object for readers, in chunks of about this size. Raises DamagedDownload."""
     return SegmentContents(segment, state_of(segment, state_object), chunk_bytes)
 
 
@@ -99,7 +99,10 @@ def state_of(segment: ArchivedSegment, state_object: bytes) -> SegmentState:
 
 
 class CachedChunk(Segment):
-    """A chunk on disk. It holds its own file and index, so that its reader can go on after the file is removed."""
+    """A chunk on disk.
+
+    The segment holds its own file and index, so that its reader can continue after the file is removed.
+    """
 
     __slots__ = ()
 
@@ -127,7 +130,10 @@ class WrittenChunk(NamedTuple):
         return self.row.size + self.index_size
 
     def open(self) -> CachedChunk:
-        """Open the chunk. Blocks on the disk. Raises OSError, and DamagedLog if the index is not what was written."""
+        """Open the chunk.
+
+        Blocks on the disk. Raises OSError, and DamagedLog if the index differs from what was written.
+        """
         with closing(self.disk.open(path := segment_path(self.directory, *_file_of(self.row)))) as file:
             rows = file.pread(self.index_size, self.row.size)
         if crc32c(rows) != self.index_crc:
@@ -141,7 +147,7 @@ def _file_of(row: SealedSegment) -> SegmentFile:
 
 
 def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
-    """Return the index of a downloaded chunk. Raises DamagedDownload if a batch is not what was archived."""
+    """Return the index of a downloaded chunk. Raises DamagedDownload if a batch differs from the archived one."""
     intervals, view = [], memoryview(batches)
     if len(batches) != chunk.size:
         raise DamagedDownload(f"{len(batches)} of {chunk.size} bytes of a chunk")

@@ -14,7 +14,7 @@ from cordwood.storage.epochs import EpochStart
 
 
 def ahead_of(partition: Partition, archive: PartitionArchive | None) -> ArchivedRange | None:
-    """Return what is archived if the log lacks records of it, or may have others there; otherwise None."""
+    """Return the archived range if the log lacks records of it, or may have others there; otherwise None."""
     if archive is None or archive.start is None or archive.end is None:
         return None
     log = partition.log

@@ -61,7 +61,7 @@ _events = structlog.get_logger("archive")
 
 @dataclass(frozen=True, slots=True)
 class ArchiveContext:
-    """What the archivers of all partitions share."""
+    """The dependencies that the archivers of all partitions share."""
 
     quorum: Quorum
     store: ObjectStore
@@ -78,7 +78,7 @@ class ArchiveContext:
 
 
 class _Postponed(Exception):
-    """The step cannot be taken now; what has led to this is logged."""
+    """The step cannot be taken now; the cause is logged."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The next step of a partition's archive, as its leader decides it: upload, commit, replace, remove or delete. Pure.
 
-A step is decided from what is known now, and the next one from what it has led to. A leader that takes over, and one
-that restarts, therefore go on where another has stopped.
+A step is decided from the present situation, and the next one from its result. A leader that takes over, and one that
+restarts, therefore go on where another has stopped.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -28,7 +28,7 @@ REPLACED_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the leader of a partition knows. Offsets are half-open, times in milliseconds since 1970."""
+    """The situation of a partition at its leader. Offsets are half-open, times in milliseconds since 1970."""
 
     archive: PartitionArchive
     config: LogConfig
@@ -52,12 +52,12 @@ class Situation:
     pinned: Pin = NOT_PINNED
     """Start and end of the offsets that cuts need."""
     in_progress: frozenset[UUID] = frozenset()
-    """Uploads of this leader that it has announced, and goes on with."""
+    """Uploads that this leader has announced, and continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseLogStart:
-    """Delete the records below `offset`, on disk and in the archive: the topic's retention is over for them."""
+    """Delete the records below `offset`, on disk and in the archive: they exceed the topic's retention."""
 
     offset: int
 
@@ -78,7 +78,7 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Give up uploads that were announced long ago: they can no longer be committed then."""
+    """Abandon uploads that were announced long ago: they can no longer be committed then."""
 
     ids: tuple[UUID, ...]
 
@@ -148,7 +148,7 @@ def store_step(situation: Situation) -> StoreStep | None:
     if archive.sequence > situation.committed_sequence and (archive.sequence or archive.segments):
         return WriteCommit()
     if situation.config.is_archived:
-        # One upload of a partition at a time: a former one of this leader is completed or given up first.
+        # One upload of a partition at a time: a former one of this leader is completed or abandoned first.
         if new := tuple(_limited(_new_segments(situation))):
             return UploadSegments(new)
         if situation.config.compacted and (found := _replacement(situation)) is not None:
@@ -158,7 +158,7 @@ def store_step(situation: Situation) -> StoreStep | None:
 
 
 def due_for_deletion(archive: PartitionArchive, now_ms: int, grace_ms: int) -> tuple[RemovedSegment, ...]:
-    """Return the removed segments whose grace period is over: no reader uses their objects any more."""
+    """Return the removed segments whose grace period has passed: no reader uses their objects any more."""
     due = (one for one in archive.removed if one.removed_ms + grace_ms <= now_ms)
     return tuple(islice(due, DELETIONS_AT_ONCE))
 

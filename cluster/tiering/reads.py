@@ -1,8 +1,8 @@
 """Reads of records that only the archive has: for consumers, lookups, and replicas that begin after them.
 
-A read is answered from the cache. What the cache lacks is downloaded in the background, once for all readers, and the
-partition's watchers are woken: a store that is slow or fails delays only those who read there. Sequential readers find
-the next chunks downloaded before they ask for them.
+A read is answered from the cache. Missing chunks are downloaded in the background, once for all readers, and the
+partition's watchers are woken: a store that is slow or fails delays only readers of archived records. Sequential
+readers find the next chunks downloaded before they ask for them.
 """
 
 import asyncio
@@ -161,9 +161,9 @@ class ArchiveReads:
         return batches
 
     def _batches(self, place: _Place, cached: CachedChunk, wanted: WantedRange) -> Batches:
-        """Return as `read` what a cached chunk has; an empty slice if that is nothing.
+        """Return the records of a cached chunk as `read`; an empty slice if there are none.
 
-        Raises DamagedLog if it is not what was written, and NotInMemory.
+        Raises DamagedLog if it differs from what was written, and NotInMemory.
         """
         offset, bytes_max, end, with_aborted, wait, may_load = wanted
         found = _slice(cached, offset, bytes_max, end, wait=wait)
@@ -224,7 +224,7 @@ class ArchiveReads:
         raise ArchiveUnavailable("the archive does not answer in time")
 
     async def beginning(self, partition: Partition, log_start: int, offset: int) -> ArchivedBeginning:
-        """Return what a log that begins at `offset` has to know of the records from `log_start` on.
+        """Return the state of the records from `log_start` on for a log that begins at `offset`.
 
         Raises ArchiveUnavailable, OutOfResources.
         """
@@ -303,7 +303,7 @@ class ArchiveReads:
         return sorted(found, key=lambda transaction: transaction.first_offset)
 
     def _read_ahead(self, place: _Place, contents: SegmentContents, chunk: Chunk) -> None:
-        """Download what a sequential reader reads next; of another reader, only the next chunk."""
+        """Download the next chunks of a sequential reader; for another reader, only one."""
         before = ChunkKey(place.segment.id, chunk.number - 1)
         is_sequential = chunk.number == 0 or before in self.cache or before in self._loading
         room = min(READ_AHEAD_BYTES, self.cache.bytes_max // 4) if is_sequential else 1
@@ -316,7 +316,7 @@ class ArchiveReads:
                 try:
                     following = self._contents_of(place, may_load=True)
                 except ArchiveUnavailable:
-                    # The reader gets the error when it is there.
+                    # The reader gets the error when it reads the chunk.
                     return
                 if following is None:
                     return

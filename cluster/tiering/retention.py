@@ -56,7 +56,7 @@ def retained_from(
 
 
 def _stretches(archive: PartitionArchive, segments: Sequence[LocalSegment], config: LogConfig) -> Iterator[_Stretch]:
-    """Yield archived and local segments in order, without what is in both.
+    """Yield archived and local segments in order, each range once.
 
     A segment that begins within the one before it counts as empty: how many of its bytes are new is not known, and
     retention by size must not delete too early.
@@ -67,5 +67,5 @@ def _stretches(archive: PartitionArchive, segments: Sequence[LocalSegment], conf
     for local in segments:
         if local.end_offset > archived_end:
             size = local.size if local.base_offset >= archived_end else 0
-            # Without an archive of its own, retention of the log itself deletes what is on disk.
+            # For a topic without an archive, retention of the log deletes segments on disk.
             yield _Stretch(local.end_offset, size, local.max_timestamp, local.is_sealed and config.is_archived)

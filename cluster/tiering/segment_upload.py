@@ -36,11 +36,10 @@ async def prepare(
     producers_at_end: bytes | None,
     run_blocking: RunBlocking,
 ) -> PreparedSegment:
-    """Read a sealed segment, and return what the store gets. Raises DamagedLog, OutOfResources, DiskFailed.
+    """Read a sealed segment, and return its objects for the store. Raises DamagedLog, OutOfResources, DiskFailed.
 
-    It counts in the archive from `start_offset` on, and `producers_before` are those as of there.
-    `producers_at_end` are known already if the segment replaces others: the log cleaner removes batches of producers,
-    and not what they have sent.
+    It counts in the archive from `start_offset` on, and `producers_before` are those as of there. `producers_at_end` is
+    given if the segment replaces others: the log cleaner removes batches, and the state of their producers stays.
     """
     state = await run_blocking(segment_state.state_of, segment, epochs, producers_before, start_offset)
     if producers_at_end is not None:

@@ -1,4 +1,4 @@
-"""Situation of a partition, as its leader has it in memory: the input of `plan.py`."""
+"""Situation of a partition in its leader's memory: the input of `plan.py`."""
 
 from uuid import UUID
 

@@ -144,7 +144,7 @@ def wanted_objects(image: Image, settings: Settings) -> Iterator[TopicObject]:
 
 
 def is_up_to_date(known: TopicObject | None, wanted: TopicObject, *, is_first: bool) -> bool:
-    """Return whether the newest object of a topic says all that it must.
+    """Return whether the newest object of a topic is up to date.
 
     Only the first topic's object always has the newest producer id, which changes often: a restored cluster begins at
     the largest of all objects.

@@ -53,7 +53,7 @@ class Uploader:
         self._archivers: dict[Partition, PartitionArchiver] = {}
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self._looked: dict[Partition, tuple[object, float]] = {}
-        """What the last look at a partition has found, and when."""
+        """The result and the time of the last look at a partition."""
         self._recheck_s = min(RECHECK_S, settings.log_retention_check_interval_ms / 1000)
         self._tasks = Tasks()
 
@@ -61,7 +61,7 @@ class Uploader:
         self._tasks.repeat(self._look, "uploads to the archive")
 
     async def close(self) -> None:
-        """Cancel the uploads under way. The next leader goes on with the manifest as it is."""
+        """Cancel the uploads under way. The next leader continues with the manifest as it is."""
         await self._tasks.close()
 
     async def _look(self) -> None:

@@ -82,7 +82,7 @@ class TransactionCoordinator:
     """All transactional ids of this broker.
 
     Methods raise Refused for an id that is not, not yet or no longer served here. `connection` is the number of the
-    client's connection, which rises with each accepted one; 0 if it is unknown. `is_v2` says that the client speaks the
+    client's connection, which rises with each accepted one; 0 if it is unknown. `is_v2` is true of clients with the
     second version of the protocol (KIP-890).
     """
 
@@ -378,7 +378,7 @@ class TransactionCoordinator:
         """Complete a transaction, all of whose markers are committed.
 
         The record can wait: the producer's next transaction writes it along, and where it is lost, the next coordinator
-        writes the same markers again. A write of its own would delay that of the next transaction.
+        writes the same markers again. A separate write would delay that of the next transaction.
         """
         decided = shard.transactions[transactional_id]
         if decided.is_commit:

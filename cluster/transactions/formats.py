@@ -1,8 +1,8 @@
 """Record formats of `__transaction_state`: Kafka's own, so that its tools can read the topic.
 
-TransactionLogKey 0 and TransactionLogValue 1 are written; value 0 is read as well. Two tagged fields are Cordwood's:
-the client's last epoch, without which a repeated request after a failover looks like a fenced producer's, and the topic
-ids, without which a topic that is created again gets the markers of the deleted one.
+TransactionLogKey 0 and TransactionLogValue 1 are written; value 0 is read as well. Two tagged fields are Cordwood's.
+Without the client's last epoch, a repeated request after a failover looks like a fenced producer's. Without the topic
+ids, a topic that is created again gets the markers of the deleted one.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """Markers of decided transactions: which are still to be written, and their sender.
 
-A marker goes to the leader of each partition of the transaction, and again until it is committed there; to the new
-leader if the partition has moved. The partitions of a deleted topic need none. Markers for one broker share requests.
+A marker is sent to the leader of each partition of the transaction until it is committed there, and to the new leader
+after a change. The partitions of a deleted topic need none. Markers for one broker share requests.
 """
 
 import asyncio
@@ -172,7 +172,7 @@ class MarkerQueue:
         return self._completed(decision for decision, _ in parked)
 
     def leaders_changed(self) -> list[Decided]:
-        """Queue again what was queued for, or sent to, a broker that does not lead the partition any more."""
+        """Queue markers again that were queued for, or sent to, a broker that does not lead the partition any more."""
         touched: list[Decided] = []
         for broker, unsent in list(self._unsent.items()):
             for decision, partitions in list(unsent.items()):
@@ -204,7 +204,7 @@ class MarkerQueue:
             self._parked.append(MarkerRow(decision, parked))
 
     def _completed(self, decisions: Iterable[Decided]) -> list[Decided]:
-        """Remove and return those of the decisions that need no more markers, and are not cancelled."""
+        """Remove and return the decisions whose markers are all committed, and that are not cancelled."""
         completed = []
         for decision in decisions:
             if not decision.missing and decision in self._decisions:
@@ -234,7 +234,7 @@ class MarkerSender:
         self._flush()
 
     def cancel(self, owner: object) -> None:
-        """Forget the decisions of an owner, which coordinates them no more."""
+        """Forget the decisions of a former coordinator."""
         self.queue.cancel(owner)
 
     def leaders_changed(self) -> None:
@@ -285,7 +285,7 @@ class MarkerSender:
 
 
 def is_acknowledged(code: ErrorCode | None) -> bool:
-    """Return True if a partition needs this marker no more. None stands for no answer.
+    """Return True if a partition does not need this marker any more. None stands for no answer.
 
     With INVALID_PRODUCER_EPOCH it has a newer epoch of the producer, which begins only after all markers of this
     transaction; so another coordinator, or an operator, has ended it there.

@@ -83,7 +83,7 @@ class TransactionShard(CoordinatorShard):
         self._wake(transactional_id)
 
     def complete(self, transactional_id: str, completed: Transaction) -> None:
-        """Apply a completion before it is written: the markers are all that it says."""
+        """Apply a completion before it is written: it only states that the markers are committed."""
         self.put(transactional_id, completed)
         self._unwritten[transactional_id] = None
         self._wake(transactional_id)
@@ -105,7 +105,7 @@ class TransactionShard(CoordinatorShard):
     def settled(self, transactional_id: str) -> "asyncio.Future[None]":
         """Return a future that is done once no transition is being written and no marker of a decision is missing.
 
-        It is shared: wait for it without cancelling it.
+        The future is shared: wait for it without cancelling it.
         """
         future = self._settled.get(transactional_id)
         if future is None:

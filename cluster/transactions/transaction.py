@@ -51,7 +51,7 @@ class Transaction(NamedTuple):
     producer_id: int
     epoch: int
     last_epoch: int
-    """The epoch that the client had before, if it raised the epoch itself: its repeated request is recognized by it."""
+    """The previous epoch, if the client raised the epoch itself: a repeated request is recognized by it."""
     previous_producer_id: int
     """The producer id before the last rotation."""
     next_producer_id: int
@@ -95,7 +95,7 @@ class Transaction(NamedTuple):
     def initialize(
         self, timeout_ms: int, expected: ProducerIdAndEpoch | None, now_ms: int, spare_id: int | None = None
     ) -> "Transaction":
-        """Begin a new producer, or an epoch of the producer that knows `expected` (KIP-360).
+        """Begin a new producer, or an epoch of the producer that sends `expected` (KIP-360).
 
         An ongoing transaction is fenced and aborted instead: the client repeats its request once that is complete.
         Raises ProducerIdNeeded if there is no `spare_id` and the epochs are exhausted.
@@ -224,7 +224,7 @@ class Transaction(NamedTuple):
         return self._to(_S.DEAD, partitions=())
 
     def counted_from(self, now_ms: int) -> "Transaction":
-        """Return the transaction begun at `now_ms` at the latest: a clock that goes back does not prolong it."""
+        """Return the transaction begun at `now_ms` at the latest: a clock that is set back does not prolong it."""
         return self._replace(start_ms=now_ms) if self.start_ms > now_ms else self
 
     def is_timed_out(self, now_ms: int) -> bool:
@@ -235,7 +235,7 @@ class Transaction(NamedTuple):
 
     @property
     def _last(self) -> ProducerIdAndEpoch | None:
-        """The producer id and epoch that the client had before it raised the epoch itself; None if it did not."""
+        """The producer id and epoch before the client raised the epoch itself; None if it did not."""
         if self.last_epoch == NO_PRODUCER_EPOCH:
             return None
         return ProducerIdAndEpoch(self.producer_id if self.epoch else self.previous_producer_id, self.last_epoch)

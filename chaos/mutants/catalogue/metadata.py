@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "unclean-elections-under-a-leader",
         "cluster/metadata/elections.py",
-        'new leader\'s epoch and catches up (KIP-966).\n    """\n    if partition.leader != NO_LEADER:\n        return partition\n',
-        'new leader\'s epoch and catches up (KIP-966).\n    """\n',
+        'and catches up (KIP-966).\n    """\n    if partition.leader != NO_LEADER:\n        return partition\n',
+        'and catches up (KIP-966).\n    """\n',
         "An unclean election requires a partition without a leader.",
         "All acknowledged records are lost.",
         Scenario.QUORUM,

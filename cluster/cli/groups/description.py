@@ -165,7 +165,7 @@ def _decoded(assignment: bytes) -> tuple[TopicPartition, ...]:
     try:
         decoded, _ = entity_reader(ConsumerProtocolAssignment)(memoryview(assignment), VERSION_BYTES)
     except (SerialError, ValueError, struct.error, IndexError):
-        # Members write what they like.
+        # Members may write any bytes.
         return ()
     return tuple(
         TopicPartition(str(topic.topic), int(index))

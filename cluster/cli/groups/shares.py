@@ -50,7 +50,7 @@ def share_offsets(client: GroupRequests, group: str) -> dict[TopicPartition, Sha
 def in_flight(
     client: GroupRequests, group: str, places: Iterable[TopicPartition]
 ) -> dict[TopicPartition, DescribedSharePartition]:
-    """Return what the leaders know of the partitions. A leader that does not answer is left out."""
+    """Return the states of the partitions at their leaders. A leader that does not answer is left out."""
     leaders = client.leaders(sorted({place.topic for place in places}))
     found: dict[TopicPartition, DescribedSharePartition] = {}
     for address in sorted(set(leaders.values())):

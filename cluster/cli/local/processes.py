@@ -31,7 +31,7 @@ def start(member: LocalBroker, first_users: Path | None = None) -> "subprocess.P
 
     `first_users` is a file with the users of a cluster that this broker may have to found.
 
-    The broker reads its configuration file only: CORDWOOD_* variables would apply to all brokers alike.
+    The broker reads its configuration file only: CORDWOOD_* variables would apply to all brokers.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
     users = [] if first_users is None else ["--add-scram", f"@{first_users}"]
@@ -122,7 +122,7 @@ class Awaited:
 
 
 def wait_until_usable(brokers: Iterable[Awaited], security: ClientSecurity = OPEN) -> None:
-    """Return once each broker answers, sees all the others and knows a controller.
+    """Return once each broker answers, sees all the others and has a controller.
 
     Raises Failure, with the end of its log, for a broker that ended or is not usable within USABLE_S.
     """

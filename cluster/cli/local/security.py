@@ -45,11 +45,11 @@ class LocalSecurity:
         return path if path.exists() else None
 
     def client(self) -> ClientSecurity:
-        """Return how clients connect: as client.properties says, or without security. Raises Failure."""
+        """Return how clients connect: by client.properties, or without security. Raises Failure."""
         return target_of(DEFAULT_SERVERS, self.client_file).security if self.client_file.exists() else OPEN
 
     def provide(self, members: Iterable[LocalBroker]) -> None:
-        """Write what a closed cluster needs and lacks, and replace certificates that end soon. Raises Failure."""
+        """Write the missing files of a closed cluster, and replace certificates that expire soon. Raises Failure."""
         closed = [member for member in members if layout.is_secure(member.settings)]
         if not closed:
             return

@@ -14,7 +14,7 @@ from cordwood.storage.steps import Steps, portions, same_items
 
 
 class AssignmentInput(NamedTuple):
-    """A group at one epoch. The mappings are copies, and what they hold never changes."""
+    """A group at one epoch. The mappings are copies, and their values never change."""
 
     epoch: int
     assignor: str

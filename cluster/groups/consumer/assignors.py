@@ -1,8 +1,8 @@
 """Assignors: who reads which partition, computed in steps.
 
-These are Kafka's two assignors on the broker, and as of Kafka 4.0 neither of them looks at racks. `uniform` keeps what
-a member has, up to its share. `range` gives each member of a topic a range, the static ones first in the order of
-their instance ids, so that a static member which comes back has the same range.
+These are Kafka's two assignors on the broker, and as of Kafka 4.0 neither of them looks at racks. `uniform` keeps the
+partitions of a member, up to its share. `range` gives each member of a topic a range, the static ones first in the
+order of their instance ids, so that a static member has the same range after its return.
 """
 
 import heapq
@@ -24,7 +24,7 @@ BALANCE_ROUNDS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as an assignor sees it: the topics that it reads and that exist, and what it has."""
+    """A member as the input of an assignor: its existing topics, and its partitions."""
 
     id: str
     instance_id: str | None
@@ -192,7 +192,7 @@ def _uniform_by_topic(group: GroupToAssign) -> Steps[Assigned]:
 
 
 def _keep_target(member: Subscriber, counts: Mapping[UUID, int], owners: dict[UUID, dict[int, str]]) -> Steps[int]:
-    """Note what a member has and may keep. Return the number of these partitions."""
+    """Note the partitions of a member that it may keep. Return the number of these partitions."""
     kept = 0
     for portion in portions(member.target.items()):
         for topic_id, indexes in portion:
@@ -227,7 +227,7 @@ def _give_free(count: int, readers: Sequence[str], owned: dict[int, str], load: 
 
 
 def _even_out(readers: Sequence[str], owned: dict[int, str], load: dict[str, int]) -> Steps[int]:
-    """Move partitions of one topic from its busiest to its idlest readers, while that makes them more equal."""
+    """Move partitions of one topic from its busiest to its idlest readers, while the difference shrinks."""
     least = min(load[member_id] for member_id in readers)
     busy = {member_id for member_id in readers if load[member_id] > least + 1}
     yield

@@ -1,8 +1,8 @@
 """Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of members that are not upgraded.
 
-To such a member each target epoch is a generation. Its heartbeat is answered with REBALANCE_IN_PROGRESS when it has to
-revoke partitions or may have others; it joins again with the partitions that it still owns, and SyncGroup returns what
-it has then. When the last member with the consumer protocol leaves, the group becomes a classic one.
+To such a member each target epoch is a generation. A heartbeat of the member gets REBALANCE_IN_PROGRESS when the member
+has to revoke partitions or may get others. The member joins again with the partitions that it still owns, and SyncGroup
+returns its new assignment. When the last member with the consumer protocol leaves, the group becomes a classic one.
 """
 
 from collections.abc import Sequence
@@ -194,7 +194,7 @@ class ClassicMembers(ConsumerGroupState):
             return ErrorCode.inconsistent_group_protocol
         if request.protocol not in (None, member.classic.protocols[0].name):
             return ErrorCode.inconsistent_group_protocol
-        # A member that has to revoke partitions learns that from the assignment without them.
+        # A member revokes the partitions that are missing in its new assignment.
         is_behind = member.epoch < self.group_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS
         return ErrorCode.rebalance_in_progress if is_behind else ErrorCode.none
 
@@ -211,7 +211,7 @@ class ClassicMembers(ConsumerGroupState):
         return ErrorCode.none if generation == member.epoch else ErrorCode.illegal_generation
 
     def _has_to_rejoin(self, member: ConsumerMember) -> bool:
-        """Return whether a classic member has something to revoke, or may have what it waits for."""
+        """Return whether a classic member has partitions to revoke, or may get those that it waits for."""
         if member.epoch < self.group_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
             return True
         return member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(member)

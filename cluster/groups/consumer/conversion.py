@@ -127,8 +127,8 @@ def _of_classic(
 def as_classic(group: "ConsumerGroupState", topics: TopicMap) -> Steps[SavedGroup]:
     """Return a consumer group of classic members alone as a classic group, with its targets as assignments.
 
-    Its generation is that of the newest members, not the group epoch: they learn from REBALANCE_IN_PROGRESS that they
-    have to join again, and what they commit before that counts.
+    The generation is that of the newest members, not the group epoch: REBALANCE_IN_PROGRESS has the members join again,
+    and their commits before that count.
     """
     protocol = _common_protocol(group)
     generation = max(member.epoch for member in group.members) or group.group_epoch

@@ -20,7 +20,7 @@ PartitionsByName = Mapping[str, frozenset[int]]
 
 
 class EmbeddedSubscription(NamedTuple):
-    """What a classic member subscribes to, and what it owns."""
+    """Subscription and owned partitions of a classic member."""
 
     version: int
     topics: frozenset[str]

@@ -47,7 +47,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """True if the request has all that a member knows, so that the reply must have its assignment."""
+        """True if the request has all fields of a member, so that the reply must have its assignment."""
         has_subscription = self.topics is not None or self.regex is not None
         has_all = self.rebalance_timeout_ms != UNCHANGED and has_subscription and self.owned is not None
         return self.member_epoch == JOIN_EPOCH or has_all

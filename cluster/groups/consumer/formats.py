@@ -1,7 +1,7 @@
 """Record formats of consumer groups in `__consumer_offsets`: Kafka's own (KIP-848).
 
-The key of a record begins with an int16 that says which record it is, and names the group and what the record is about:
-a member or a regular expression. A value begins with its int16 version, 0, and has compact fields.
+The key of a record begins with an int16, the type of the record, and names the group and the record's subject: a member
+or a regular expression. A value begins with its int16 version, 0, and has compact fields.
 """
 
 from collections.abc import Iterable
@@ -263,7 +263,7 @@ def _classic(classic: ClassicProtocols) -> bytes:
         encode_compact_string(protocol.name) + encode_compact_bytes(protocol.metadata) + NO_TAGS
         for protocol in classic.protocols
     ]
-    # A nullable structure begins with a byte that says whether it is there.
+    # A nullable structure begins with a byte: whether it is null.
     return encode_uvarint(1) + INT.pack(classic.session_timeout_ms) + encode_compact_array(protocols) + NO_TAGS
 
 

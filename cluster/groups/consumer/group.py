@@ -61,7 +61,7 @@ class ConsumerGroup(ClassicMembers):
             yield
 
     def tick(self, now_ms: int) -> None:
-        """Remove the members whose session, or whose time to revoke, join or sync, is over.
+        """Remove the members whose session, or whose time to revoke, join or sync, has ended.
 
         Of many members some are left for the next tick, which is then due.
         """
@@ -242,7 +242,7 @@ class ConsumerGroup(ClassicMembers):
         self._answers.append(HeartbeatAnswer(request_id, reply))
 
     def _leave_for_a_while(self, member: ConsumerMember) -> Steps[None]:
-        """Keep the partitions of a static member until it comes back, or its session ends."""
+        """Keep the partitions of a static member until it returns, or its session ends."""
         self._refuse_held(member.id, ErrorCode.unknown_member_id, "The member has left.")
         self._deadlines.remove(TimerKey(Timer.REVOCATION, member.id))
         left = replace(
@@ -259,7 +259,7 @@ class ConsumerGroup(ClassicMembers):
     def _reply(
         self, member: ConsumerMember, before: ConsumerMember, owned: Partitions | None, *, is_full: bool
     ) -> HeartbeatReply:
-        """Return the reply to a member, with its assignment until the member has shown that it knows it."""
+        """Return the reply to a member. The reply has the assignment until the member has confirmed it."""
         if is_full or (member.assigned is not before.assigned and member.assigned != before.assigned):
             self._unconfirmed.add(member.id)
         elif owned is not None:

@@ -31,7 +31,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """What a member with the classic protocol has sent with JoinGroup."""
+    """The JoinGroup request of a member with the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]
@@ -59,7 +59,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     revoking: Partitions = field(default_factory=lambda: NO_PARTITIONS)
-    """Partitions that the member has to give up, and may still consume."""
+    """Partitions that the member has to revoke, and may still consume."""
     assignment_epochs: AssignmentEpochs = field(default_factory=lambda: NO_EPOCHS)
     """Of the assigned and revoking partitions, and of no others (KIP-1251)."""
 

@@ -1,7 +1,7 @@
-"""Reconciliation of one member with its target assignment: revoke first, then advance, then take what is free.
+"""Reconciliation of one member with its target assignment: revoke first, then advance, then take free partitions.
 
-A member keeps its epoch until it has revoked what is not its own any more. It then advances to the target epoch, and
-gets the partitions that no other member holds; it waits for the others (KIP-848).
+A member keeps its epoch until it has revoked the partitions that are not in its target. It then advances to the target
+epoch, and gets the partitions that no other member holds; it waits for the others (KIP-848).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ def reconcile(
 ) -> Steps[ConsumerMember]:
     """Return the member's next state, or the same object if it cannot advance.
 
-    `owned` are the partitions that the member says it has; None if it does not say.
+    `owned` are the partitions in the member's request; None if the request has none.
     """
     match member.state:
         case MemberState.STABLE if member.epoch == target_epoch:

@@ -77,7 +77,7 @@ class ConsumerState(Enum):
 
 
 class Timer(Enum):
-    """What a member has a deadline for."""
+    """The deadlines of a member."""
 
     SESSION = "the next heartbeat"
     REVOCATION = "the revocation of partitions"
@@ -161,7 +161,7 @@ class ConsumerGroupState(ClassicMembership):
         """New ids of static members that came back while an assignment is computed."""
         self._encoded_targets: dict[str, bytes] = {}
         self._unconfirmed: set[str] = set()
-        """Members that were sent their assignment, and have not shown that they know it."""
+        """Members that were sent their assignment, and have not confirmed it."""
         self._may_describe: Callable[[str], bool] = lambda _: True
         self._conversion: Callable[[], Steps[Become]] | None = None
         self._events: deque[Steps[None]] = deque()
@@ -215,7 +215,7 @@ class ConsumerGroupState(ClassicMembership):
         answers = tuple(self._answers)
         self._answers.clear()
         if self._conversion is not None:
-            # The records stay noted: if the change of kind cannot be written, this group goes on.
+            # The records stay noted: if the change of kind cannot be written, this group continues.
             self._effects.append(Convert(self._conversion, answers, is_large=len(self.members) > FREE_STEPS))
             self._conversion = None
         elif answers or _WRITE_AGAIN not in self._deadlines:
@@ -254,7 +254,7 @@ class ConsumerGroupState(ClassicMembership):
         return self.topics.reads(topic)
 
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:
-        """Take a result, start what has to be computed next, and reply to the requests that waited for it."""
+        """Take a result, start the next computation, and reply to the requests that waited for the result."""
         self._events.append(self._handle_result(compute, result, now_ms))
 
     def _handle_result(self, compute: Compute, result: object, now_ms: int) -> Steps[None]:
@@ -306,7 +306,7 @@ class ConsumerGroupState(ClassicMembership):
         self.records.change(RecordKey(kind, of))
 
     def _advance(self) -> Steps[None]:
-        """Compute what is missing: the topics of regular expressions first, and then the target assignment."""
+        """Compute missing results: the topics of regular expressions first, and then the target assignment."""
         while self._computing is None:
             if self.topics.unresolved:
                 is_large = self.topics.resolution_is_large
@@ -381,7 +381,7 @@ class ConsumerGroupState(ClassicMembership):
         self._reconciled.clear()
 
     def _release_held(self, now_ms: int) -> Steps[None]:
-        """Reply to the requests whose assignment is there. Of many, leave some for the next `tick`, which is due."""
+        """Reply to the requests whose assignment is computed. Of many, leave some for the next `tick`, which is due."""
         if not self._may_release:
             return
         due = [member_id for member_id, held in self._held.items() if self._is_due(member_id, held)]
@@ -415,7 +415,7 @@ class ConsumerGroupState(ClassicMembership):
         """Bring a member as near to its target as it can go now."""
         member = self.members.by_id[member_id]
         if self.group_epoch == self.assignment_epoch and member.is_reconciled_to(self.group_epoch):
-            # It has its target. A change of what it subscribes to would have begun a new group epoch.
+            # It has its target. A change of its subscription would have begun a new group epoch.
             return member
         target = self.targets.get(member_id, NO_PARTITIONS)
         is_subscribed = partial(self._is_subscribed, member)
@@ -492,7 +492,7 @@ class ConsumerGroupState(ClassicMembership):
         self._effects.append(Rebalancing(reason))
 
     def _bump_after_departure(self, reason: str) -> None:
-        """Bump the group epoch. As in Kafka, the assignment of no member is there at once."""
+        """Bump the group epoch. As in Kafka, the empty assignment of a group without members needs no computation."""
         self._bump(reason)
         if not self.members:
             self.assignment_epoch = self.group_epoch

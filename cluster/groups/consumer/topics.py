@@ -1,4 +1,4 @@
-"""Topics that a consumer group reads: by name and by regular expression, and a hash of what they are.
+"""Topics that a consumer group reads, by name and by regular expression, and a hash of them.
 
 A group that reads other topics, or whose topics have changed, needs a new assignment: the hash shows that, also to the
 next coordinator. Regular expressions match whole names; the coordinator resolves them (KIP-848).
@@ -129,7 +129,7 @@ class ReadTopics:
     def refresh(self, regexes: Iterable[str], now_ms: int) -> Steps[None]:
         """Follow the changes of topics. Have the group's expressions resolved again if that is due.
 
-        That is after topics have come or gone, and from time to time: rights may change.
+        That is after topics were created or deleted, and from time to time: rights may change.
         """
         changed, self._changed = self._changed, set()
         self._is_stale |= self._must_refresh_all or bool(changed)

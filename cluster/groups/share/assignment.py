@@ -11,7 +11,7 @@ from cordwood.storage.steps import Steps, portions, same_items
 
 
 class ShareAssignmentInput(NamedTuple):
-    """A share group at one epoch. The mappings are copies, and what they hold never changes."""
+    """A share group at one epoch. The mappings are copies, and their values never change."""
 
     epoch: int
     members: list[ShareMember]

@@ -1,6 +1,6 @@
 """The simple assignor of share groups, as in Kafka: several members may share a partition, and none is without one.
 
-Each partition gets as many members as are needed for every member to have one. Members keep what they have where the
+Each partition gets as many members as are needed for every member to have one. Members keep their partitions where the
 balance allows it. If all members subscribe to the same topics, the balance is over all of them, else over each topic.
 """
 
@@ -122,7 +122,7 @@ def _shares(members: int, places: int) -> Iterable[int]:
 def _fill(places: Sequence[_Place], room: dict[SharePartitionId, int]) -> Steps[bool]:
     """Give each member the partitions that it lacks, from a circle of those with room. Return False if one lacks some.
 
-    The cost is that of what the members have and lack.
+    The cost is proportional to the partitions that the members have and lack.
     """
     left = yield from kept(partition for partition, count in room.items() if count)
     circle = deque((yield from in_order(left, lambda partition: -room[partition])))

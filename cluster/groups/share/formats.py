@@ -1,7 +1,7 @@
 """Record formats of share groups in `__consumer_offsets`: Kafka's own (KIP-932).
 
-The key of a record begins with an int16 that says which record it is, and names the group and, of records of members,
-the member. A value begins with its int16 version, 0, and has compact fields.
+The key of a record begins with an int16, the type of the record, and names the group and, in records of members, the
+member. A value begins with its int16 version, 0, and has compact fields.
 """
 
 from collections.abc import Mapping

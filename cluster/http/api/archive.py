@@ -1,4 +1,4 @@
-"""The archive over HTTP: what it has of each partition, and what this broker still has to upload."""
+"""The archive over HTTP: the archived range of each partition, and the backlog of this broker."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ class ArchiveQuery(msgspec.Struct, frozen=True):
 
 
 class ArchivedPartition(msgspec.Struct, frozen=True):
-    """What the archive has of a partition. Offsets are half-open: an end is the next offset."""
+    """The archived range of a partition. Offsets are half-open: an end is the next offset."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class ArchivedPartition(msgspec.Struct, frozen=True):
 
 
 class ArchiveStatus(msgspec.Struct, frozen=True):
-    """The archive, as this broker's metadata have it, and this broker's part in it since its start."""
+    """The archive in this broker's metadata, and this broker's uploads since its start."""
 
     broker_id: int
     has_archive: bool

@@ -16,7 +16,7 @@ MINUTE_S = 60
 
 
 class BalanceQuery(Struct, frozen=True):
-    """What the expected time is computed with."""
+    """The rate for the expected time."""
 
     bytes_per_second: int = 50_000_000
     """What each broker sends and receives for the moves."""

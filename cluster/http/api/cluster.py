@@ -30,7 +30,7 @@ class QuorumDescription(msgspec.Struct, frozen=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """The cluster as this broker knows it."""
+    """The cluster in this broker's metadata."""
 
     cluster_id: str
     controller: int | None

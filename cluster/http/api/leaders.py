@@ -95,7 +95,7 @@ class OngoingMove(msgspec.Struct, frozen=True):
     bytes_total: int | None
     """The size of the added replicas once they are complete; null if no broker reports it."""
     bytes_left: int | None
-    """What is still to be copied."""
+    """The bytes that are still to be copied."""
     bytes_per_second: float | None
     """The rate since this broker was asked before, over at most 30 s; null at the first time."""
     minutes_left: float | None

@@ -26,7 +26,7 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionDescription(msgspec.Struct, frozen=True):
-    """The sender of a request, as the broker knows it."""
+    """The sender of a request, as the broker has identified it."""
 
     principal: str
     mechanism: str

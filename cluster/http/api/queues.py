@@ -123,9 +123,8 @@ class _Outcome(NamedTuple):
 async def take_records(asked: ApiRequest[Nothing, Taking]) -> TakenRecords:
     """Take records, which are locked for the client until it acknowledges them, or the lock ends.
 
-    The group is a share group, which the first request creates. A new group begins where its config
-    `share.auto.offset.reset` says. Ask for the same topics in each request: each set of topics is a member of the
-    group.
+    The group is a share group, which the first request creates. A new group begins at its config
+    `share.auto.offset.reset`. Ask for the same topics in each request: each set of topics is a member of the group.
     """
     context, wanted, group_id = asked.context, asked.body, asked.path["group"]
     for topic in dict.fromkeys(wanted.topics):
@@ -232,7 +231,7 @@ async def _ask(
 
 def _outcome(code: ErrorCode) -> _Outcome:
     if code is ErrorCode.not_leader_or_follower:
-        # The new leader knows no locks: it delivers the records again.
+        # The new leader has no locks: it delivers the records again.
         code = ErrorCode.invalid_record_state
     return _Outcome(code, NOT_LOCKED if code is ErrorCode.invalid_record_state else sentence_of(code))
 

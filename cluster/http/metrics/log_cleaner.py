@@ -1,4 +1,4 @@
-"""Metrics of the log cleaner: its work since the broker started, and what is dirty."""
+"""Metrics of the log cleaner: its work since the broker started, and the dirty logs."""
 
 from cordwood.cluster.http.metrics.family import Family, counter, gauge
 

@@ -1,6 +1,6 @@
 """The rate limit of failed logins, by address and by address and user. Pure.
 
-No limit is by user alone: a stranger who guesses at one address must not lock out the user at another.
+No limit is by user alone: an attacker who guesses at one address must not lock out the user at another.
 """
 
 from collections import OrderedDict

@@ -51,7 +51,7 @@ class Sessions:
         self._lifetime_s, self._credentials_of, self._random_bytes = lifetime_s, credentials_of, random_bytes
         self._sessions_max = sessions_max
         self._sessions: OrderedDict[bytes, LoginSession] = OrderedDict()
-        """By the hash of the secret, so that the time of a look-up says nothing; the least recently used first."""
+        """By the hash of the secret, so that the time of a look-up reveals nothing; the least recently used first."""
         self._of_principal: dict[Principal, list[LoginSession]] = {}
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from cordwood.cluster.security.principal import Identity
 
 DETAIL_CHARS_MAX = 500
 AUTHENTICATE = "AUTHENTICATE"
-"""The action of an event about a client that proves who it is, or fails to."""
+"""The action of an event about an authentication, successful or not."""
 SUCCEEDED = "NONE"
 """The outcome without an error. Others are names of Kafka's error codes, or HTTP statuses."""
 FAILED = "SASL_AUTHENTICATION_FAILED"

@@ -14,7 +14,7 @@ _NAME = re.compile(r"audit-(\d{16})\.jsonl")
 
 
 class AuditFiles:
-    """The newest file of one directory, open for appending. Continues the chain of the lines that are there."""
+    """The newest file of one directory, open for appending. Continues the chain of the existing lines."""
 
     def __init__(self, disk: Disk, directory: str, file_bytes_max: int, files_max: int) -> None:
         """Open the newest file. Raises OSError."""

@@ -27,7 +27,7 @@ ALIKE_PER_INTERVAL = 5
 """Kinds that become free again in each interval: a client that fails under ever new names must not fill the files, of
 which the oldest are removed. One GiB lasts for more than a day of that."""
 INTERVAL_S = 1.0
-"""The interval in which refusals that are alike are counted together."""
+"""The interval in which equal refusals are counted together."""
 BATCH_MAX = 1_000
 RETRY_S = 1.0
 
@@ -118,7 +118,7 @@ class AuditLog:
             await self._run_blocking(self._files.close)
 
     def note(self, event: AuditEvent) -> None:
-        """Take note of an event. The first refusal of an interval is a line of its own, the rest are counted."""
+        """Take note of an event. The first refusal of an interval gets its own line, the rest are counted."""
         if event.is_refusal:
             alike = event.alike
             if alike in self._alike:

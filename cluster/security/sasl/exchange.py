@@ -7,7 +7,7 @@ from cordwood.cluster.security.principal import Principal
 
 
 class AuthenticationFailed(Exception):
-    """The client is not who it claims to be, or the exchange is malformed.
+    """The proof of the client is wrong, or the exchange is malformed.
 
     The message is for the client (SASL_AUTHENTICATION_FAILED): it does not say whether the user exists. `detail` is for
     the audit log, and has no secret either.
@@ -32,7 +32,7 @@ class SaslExchange(Protocol):
 
     mechanism: str
     outcome: Authenticated | None
-    """None while the exchange goes on."""
+    """None while the exchange is in progress."""
 
     def step(self, message: bytes) -> bytes:
         """Take a message of the client, and return the reply, even with an outcome. Raises AuthenticationFailed."""

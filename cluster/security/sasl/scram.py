@@ -96,7 +96,7 @@ class ScramSaslServer:
         return reply
 
     def _find(self, extensions: dict[str, str]) -> ScramCredential:
-        """Return the credential of the user, or of the token if the client says by extension or name that it has one.
+        """Return the credential of the user, or of the token if the client names one by extension or user name.
 
         A token id alone is no user, so that a mistaken client does not use a token as a password.
         """
