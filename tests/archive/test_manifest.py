@@ -72,7 +72,14 @@ def test_a_run_of_segments_is_replaced_by_one_of_the_same_offsets() -> None:
     replaced = with_replaced(known, [UUID(int=1), UUID(int=2)], [segment(4, 0, 20)], NOW_MS)
     assert [one.id for one in replaced.segments] == [UUID(int=4), UUID(int=3)]
     assert [one.removed_ms for one in replaced.removed] == [NOW_MS, NOW_MS]
-    for old, new in [([1, 3], (0, 20)), ([1], (0, 20)), ([1, 2], (0, 19)), ([], (0, 20)), ([9], (0, 10))]:
+    for old, new in [
+        ([1, 3], (0, 20)),
+        ([1], (0, 20)),
+        ([1, 2], (0, 19)),
+        ([], (0, 20)),
+        ([9], (0, 10)),
+        ([1, 3, 2], (0, 30)),
+    ]:
         with pytest.raises(ManifestConflict):
             with_replaced(known, [UUID(int=one) for one in old], [segment(4, *new)], NOW_MS)
 

@@ -75,4 +75,13 @@ MUTANTS = (
         "The dynamic config of one broker is set for all brokers.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "only-the-first-partitions-are-elected",
+        "cluster/kafka/handlers/elect_leaders.py",
+        "for start in range(0, len(needed), AT_ONCE_MAX):",
+        "for start in range(0, min(len(needed), 1), AT_ONCE_MAX):",
+        "All requested partitions get an election.",
+        "Partitions stay without a leader.",
+        Scenario.BROKERS,
+    ),
 )

@@ -210,4 +210,13 @@ MUTANTS = (
         "A log that is restored from the archive has deleted records again.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "replaced-segments-come-in-any-order",
+        "archive/manifest.py",
+        "if first < 0 or tuple(ids[first : first + len(old)]) != tuple(old):",
+        "if first < 0 or set(ids[first : first + len(old)]) != set(old):",
+        "Segments are replaced as the run that they are.",
+        "A request that does not fit the manifest is accepted.",
+        Scenario.BROKERS,
+    ),
 )

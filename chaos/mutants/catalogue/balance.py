@@ -75,4 +75,12 @@ MUTANTS = (
         "A broker receives and sends few replicas at a time.",
         "Clients wait while every partition is copied at the same time.",
     ),
+    Mutant(
+        "brokers-that-are-down-get-leaders",
+        "cluster/balance/planner.py",
+        "if each.is_alive and each.broker_id not in leaving}",
+        "if each.broker_id not in leaving}",
+        "A broker that is down is not made a leader.",
+        "A plan does not even out the leaders that are there.",
+    ),
 )

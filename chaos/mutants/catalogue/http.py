@@ -1,6 +1,6 @@
 """Mutants of access to HTTP: who sends a request, and what it may do."""
 
-from cordwood.chaos.mutants.mutant import Mutant
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 ACCESS, SESSIONS, ATTEMPTS = (f"cluster/http/security/{name}.py" for name in ("access", "sessions", "attempts"))
 STRANGER = "A client without valid credentials is served."
@@ -114,5 +114,24 @@ MUTANTS = (
         "        for oldest in connections[:count]:\n",
         "A new connection takes the place of a stranger's before that of a user.",
         "A stranger ends the streams of users by connecting.",
+    ),
+    Mutant(
+        "streams-go-on-after-their-token",
+        "cluster/http/security/access.py",
+        "return self._proved(given).principal == proved.principal",
+        "return True",
+        "A stream ends with the token that opened it.",
+        "Records are sent to a client whose token is removed.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "streams-go-on-after-the-end-of-their-token",
+        "cluster/http/security/access.py",
+        "        if proved.expires_at_ms is not None and self._wall_clock() >= proved.expires_at_ms:\n"
+        "            return False\n",
+        "",
+        "A stream ends with the token that opened it.",
+        "Records are sent to a client whose token has expired.",
+        Scenario.BROKERS,
     ),
 )

@@ -340,4 +340,13 @@ MUTANTS = (
         "A producer gets no id although some are left.",
         Scenario.QUORUM,
     ),
+    Mutant(
+        "pauses-of-a-controller-count-as-silence",
+        "cluster/metadata/liveness.py",
+        "_Sign(min(sign.at_s + still_s, now_s), sign.heartbeat)",
+        "_Sign(sign.at_s, sign.heartbeat)",
+        "Sessions are extended by a pause of the controller.",
+        "A healthy broker is fenced after a pause of another.",
+        Scenario.QUORUM,
+    ),
 )

@@ -115,4 +115,22 @@ MUTANTS = (
         "One address that guesses passwords keeps all other clients out.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "names-are-unescaped-twice",
+        "cluster/security/sasl/scram.py",
+        'name.replace("=2C", ",").replace("=3D", "=")',
+        'name.replace("=3D", "=").replace("=2C", ",")',
+        "A name is unescaped once.",
+        "A user is authenticated under another name, or not at all.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "tokens-shadow-users",
+        "cluster/security/sasl/scram.py",
+        "(self._name.startswith(TOKEN_USER) and not found.is_real)",
+        "self._name.startswith(TOKEN_USER)",
+        "A user is authenticated as itself, whatever its name.",
+        "A user cannot log in.",
+        Scenario.BROKERS,
+    ),
 )

@@ -341,7 +341,8 @@ class DelayedFetch:
                 return
             if self._timer is None:
                 yield from self._watch(rows)
-            if not self._has_missed and not self._is_last_chance:
+            if not self._has_missed:
+                # Without a missed change `_watch` has not paused, so that the wait is not over either.
                 self._is_busy = False
                 return
         self._leave()

@@ -98,6 +98,13 @@ def test_a_cordoned_broker_gives_leaders_and_gets_no_replica_for_them() -> None:
     assert all(5 not in move.adding for move in plan.moves)
 
 
+def test_a_broker_that_is_down_gets_no_leader() -> None:
+    brokers = tuple(BrokerLoad(broker, is_alive=broker != 1) for broker in (1, 2, 3))
+    partitions = tuple(PartitionLoad("t", number, (2, 1, 3), 2, MIB) for number in range(12))
+    plan = at_once(balance(ClusterLoad(brokers, partitions)))
+    assert sorted(move.after[0] for move in plan.moves) == [3] * 6
+
+
 @given(clusters(), st.sets(st.integers(1, 7), max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_a_drain_breaks_no_hard_goal(cluster: ClusterLoad, leaving: set[int]) -> None:

@@ -198,6 +198,15 @@ def test_the_silence_before_it_stood_still_counts(voter: Voter) -> None:
     assert voter.until(3 * TICK_S) == [fence(voter, 2)]
 
 
+def test_a_broker_that_is_heard_last_after_a_pause_is_not_fenced(voter: Voter) -> None:
+    voter.now_s += 10 * SESSION_S
+    voter.silent = {3}
+    voter.tick()
+    assert voter.decide() == []
+    voter.silent = set()
+    assert voter.until(10) == []
+
+
 def test_short_pauses_are_no_excuse(voter: Voter) -> None:
     voter.silent = {2}
     decided = []

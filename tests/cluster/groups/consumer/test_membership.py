@@ -4,7 +4,7 @@ import pytest
 from consumer_group_scenario import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, ConsumerGroupScenario
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.consumer.state import WRITE_AGAIN_MS, ConsumerState
+from cordwood.cluster.groups.consumer.state import RELEASED_AT_ONCE_MAX, WRITE_AGAIN_MS, ConsumerState
 
 ALL = {("flights", index) for index in range(6)}
 FLIGHTS = [("flights", 0)]
@@ -295,6 +295,20 @@ def test_requests_wait_for_a_large_assignment_and_share_it(group: ConsumerGroupS
     group.finish_computations()
     assert len(group.replies) == 2
     assert group.consumers.group_epoch == group.consumers.assignment_epoch == 2
+
+
+def test_of_many_waiting_requests_some_are_answered_after_the_others(group: ConsumerGroupScenario) -> None:
+    group.holds_computations = True
+    group.change_topic("flights", 1000)
+    fields = {"rebalance_timeout_ms": REBALANCE_MS, "topics": frozenset({"flights"}), "owned": {}}
+    for number in range(RELEASED_AT_ONCE_MAX + 1):
+        group.send(f"m{number}", **fields)
+    group.holds_computations = False
+    group.finish_computations()
+    assert len(group.replies) == RELEASED_AT_ONCE_MAX
+    assert group.consumers.next_deadline() == group.now_ms
+    group.pass_time(1)
+    assert len(group.replies) == RELEASED_AT_ONCE_MAX + 1
 
 
 def test_a_member_that_leaves_while_its_assignment_is_computed_is_refused(group: ConsumerGroupScenario) -> None:

@@ -93,3 +93,36 @@ def test_a_static_member_that_comes_back_during_a_computation_has_what_was_compu
     group.clients["anna"].epoch = group.consumers.members.by_id["id-anna-again"].epoch
     group.settle()
     assert group.counts() == {"anna": 500, "ben": 500}
+
+
+def test_a_static_member_that_comes_back_twice_during_a_computation_has_what_was_computed_for_it(
+    group: ConsumerGroupScenario,
+) -> None:
+    group.holds_computations = True
+    group.change_topic("flights", 1000)
+    group.send("ben")
+    end = group.run_computation()
+    fields = {"rebalance_timeout_ms": 1000, "topics": frozenset({"flights"}), "owned": {}}
+    for again in ("id-anna-2", "id-anna-3"):
+        group.leave("anna", -2)
+        group.clients["anna"].id = again
+        group.send("anna", member_epoch=0, instance_id="rack-a", **fields)
+        group.clients["anna"].epoch = group.consumers.members.by_id[again].epoch
+    end()
+    group.holds_computations = False
+    group.finish_computations()
+    assert group.consumers.targets.keys() == {"id-anna-3", "id-ben"}
+    group.clients["anna"].epoch = group.consumers.members.by_id["id-anna-3"].epoch
+    group.settle()
+    assert group.counts() == {"anna": 500, "ben": 500}
+
+
+def test_a_static_member_that_leaves_while_it_waits_for_its_assignment_is_away(group: ConsumerGroupScenario) -> None:
+    group.holds_computations = True
+    group.change_topic("flights", 1000)
+    assert group.send("anna", topics=frozenset({"flights", "planes"})) is None
+    group.leave("anna", -2)
+    codes = [reply.code for reply in list(group.replies.values())[-2:]]  # type: ignore[union-attr]
+    assert codes == [ErrorCode.unknown_member_id, ErrorCode.none]
+    group.finish_computations()
+    assert group.consumers.members.by_id["id-anna"].epoch == -2

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 import pytest
@@ -20,7 +21,7 @@ from cordwood.cluster.http.server import CONNECTIONS_MAX
 from cordwood.cluster.security.audit.log import NO_AUDIT
 from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.security.principal import USER, Principal
-from cordwood.cluster.security.sasl.exchange import Authenticated
+from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
 
 
 @pytest.mark.parametrize(
@@ -256,9 +257,11 @@ def test_strangers_do_not_cut_off_the_connections_of_users() -> None:
     run(story())
 
 
-def control_of(settings: Settings) -> AccessControl:
+def control_of(
+    settings: Settings, checks: Checks | None = None, wall_clock: Callable[[], int] = lambda: 0
+) -> AccessControl:
     return AccessControl(
-        settings, OPEN_ACCESS, Checks(), lambda _: None, lambda: True, NO_AUDIT, lambda: 0.0, lambda: 0,
+        settings, OPEN_ACCESS, checks or Checks(), lambda _: None, lambda: True, NO_AUDIT, lambda: 0.0, wall_clock,
         random.Random(1).randbytes,
     )  # fmt: skip
 
@@ -296,3 +299,24 @@ def test_under_tls_the_cookie_is_this_hosts_alone() -> None:
     assert control_of(REQUIRED).cookie_name(forwarded) == "cordwood-1"
     assert not control_of(REQUIRED).has_tls(forwarded)
     assert control_of(Settings(http_login_without_tls=True)).has_tls(forwarded)
+
+
+@pytest.mark.parametrize("is_token", [False, True])
+def test_access_by_a_token_ends_with_the_token(is_token: bool) -> None:
+    now_ms, known = [0], {"good": Authenticated(ALICE, is_token=is_token, expires_at_ms=1000)}
+
+    def token(secret: str) -> Authenticated:
+        if secret not in known:
+            raise AuthenticationFailed("there is no such token")
+        return known[secret]
+
+    checks = Checks(bearer=token, token=lambda _id, secret: token(secret))
+    control = control_of(REQUIRED, checks, lambda: now_ms[0])
+    given = basic("id", "good") if is_token else "Bearer good"
+    access = control.of(request_from(LOOPBACK, has_tls=False, headers={"Authorization": given}))
+    for now_ms[0], is_valid in ((999, True), (1000, False), (5000, False), (0, True)):
+        assert access.is_valid() is is_valid
+    known["good"] = Authenticated(Principal(USER, "bob"), is_token=is_token, expires_at_ms=1000)
+    assert access.is_valid() is not is_token, "a delegation token is looked up again"
+    known.clear()
+    assert access.is_valid() is not is_token

@@ -8,6 +8,7 @@ from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import elect_leaders
+from cordwood.cluster.kafka.handlers.elect_leaders import AT_ONCE_MAX
 from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId, CreateTopic, IsrChange
 
 PREFERRED, UNCLEAN = 0, 1
@@ -92,6 +93,17 @@ def test_a_request_for_all_lists_those_that_needed_an_election(admin: AdminFixtu
     (result,) = response.replica_election_results
     rows = [(row.partition_id, row.error_code) for row in result.partition_result]
     assert rows == [(0, ErrorCode.none), (1, ErrorCode.preferred_leader_not_available)]
+
+
+def test_more_partitions_than_fit_in_one_command_are_elected(admin: AdminFixture) -> None:
+    admin.propose(CreateTopic(UUID(int=2), "large", ((ONE, TWO),) * (AT_ONCE_MAX + 1)))
+    led_by_the_other(admin, in_sync=False)
+    admin.fence(2)
+    response = admin.ask(elect_leaders, 2, election_type=UNCLEAN, topic_partitions=None)
+    assert response.error_code is ErrorCode.none
+    codes = [row.error_code for result in response.replica_election_results for row in result.partition_result]
+    assert codes == [ErrorCode.none] * (AT_ONCE_MAX + 3)
+    assert {partition.leader for topic in admin.image.topics_by_name.values() for partition in topic.partitions} == {1}
 
 
 def test_unknown_topics_are_reported(admin: AdminFixture) -> None:

@@ -19,6 +19,7 @@ from cordwood.cluster.metadata.raft.messages import (
     Vote,
     VoteRequest,
 )
+from cordwood.cluster.metadata.raft.node import IMAGE_TIMEOUT_S
 
 
 @pytest.fixture
@@ -371,3 +372,48 @@ def test_the_successor_of_a_leader_that_resigns_stands_at_once(raft: NodeFixture
     raft.sent.clear()
     raft.tick()
     assert {type(message) for _, message in raft.sent} == {PreVoteRequest}
+
+
+def test_a_leader_of_an_earlier_term_learns_of_the_later_one(raft: NodeFixture) -> None:
+    raft.follow(TWO, 3, 1)
+    for late in (Append(2, 1, 1, 0), Install(2, 7, 1, b"image")):
+        assert raft.receive(THREE, late) == [AppendReply(3, 0, True)]
+    assert (raft.node.leader, raft.installing) == (TWO, [])
+
+
+def test_a_leader_is_not_willing(raft: NodeFixture) -> None:
+    raft.elected().tick(0.9)
+    assert raft.receive(THREE, PreVoteRequest(1, 5, 9, 9)) == [PreVote(1, 5, False)]
+
+
+def test_an_unwilling_voter_of_a_later_term_ends_the_earlier_one(raft: NodeFixture) -> None:
+    raft.tick(2.0)
+    raft.receive(TWO, PreVote(5, raft.last(PreVoteRequest).nonce, False))
+    assert raft.node.term == 5
+
+
+def test_pre_votes_count_for_one_attempt_and_not_under_a_leader(raft_of_five: NodeFixture) -> None:
+    raft = raft_of_five.tick(2.0)
+    first = raft.last(PreVoteRequest).nonce
+    raft.receive(TWO, PreVote(0, first, True))
+    raft.tick(2.0)
+    assert raft.last(PreVoteRequest).nonce != first
+    for voter in (TWO, THREE):
+        raft.receive(voter, PreVote(0, first, True))
+    assert raft.tick().node.term == 0, "these are answers to the first attempt"
+    raft.receive(TWO, PreVote(0, raft.last(PreVoteRequest).nonce, True))
+    raft.receive(FOUR, Append(0, 0, 0, 0))
+    raft.receive(THREE, PreVote(0, raft.last(PreVoteRequest).nonce, True))
+    assert raft.tick().node.term == 0, "there is a leader"
+
+
+def test_an_image_that_is_not_confirmed_is_sent_again(raft: NodeFixture) -> None:
+    raft.elected().node.append(b"a")
+    raft.flush().confirm(THREE, end=2).tick()
+    raft.log.drop_before(2, 2)
+    raft.node.connected(TWO)
+    assert raft.receive(TWO, AppendReply(1, 0, True, 2)) == [Install(1, 2, 1, b"image")]
+
+    for _ in range(round(2 * IMAGE_TIMEOUT_S) + 1):
+        raft.tick(0.5).confirm(THREE, end=2)
+    assert raft.receive(TWO, AppendReply(1, 0, True, 2)) == [Install(1, 2, 1, b"image")]

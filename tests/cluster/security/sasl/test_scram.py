@@ -6,14 +6,20 @@ import hmac
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scramp import ScramClient
 
 from cordwood.cluster.metadata.credentials import ScramCredential, ScramMechanism
 from cordwood.cluster.security.principal import Principal
 from cordwood.cluster.security.sasl.exchange import Authenticated, AuthenticationFailed
-from cordwood.cluster.security.sasl.scram import ScramSaslServer, TokenCredential, needs_thread, no_tokens
+from cordwood.cluster.security.sasl.scram import (
+    TOKEN_USER,
+    ScramSaslServer,
+    TokenCredential,
+    needs_thread,
+    no_tokens,
+)
 from cordwood.cluster.security.sasl.scram_keys import MECHANISM_NAMES, credential_of
 from cordwood.cluster.security.sasl.users import Users
 
@@ -77,6 +83,8 @@ def test_the_oracle_is_authenticated_and_authenticates_the_server(kind: ScramMec
 
 
 @settings(max_examples=20, deadline=None)
+@example("a=2C", "=3D")
+@example("=3D2C,", ",")
 @given(
     st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1),
     st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1),
@@ -230,6 +238,22 @@ def test_a_user_is_no_delegation_token() -> None:
     client = Client(exchange(), "n,,n=alice,r=theirs,tokenauth=true")
     client.begin()
     refusal(client.server, client.final())
+
+
+def test_a_user_with_the_name_of_a_token_is_a_user() -> None:
+    name = f"{TOKEN_USER}token-1"
+    of_token = credential_of("hmac", SALT, ITERATIONS, SHA_256)
+    token = TokenCredential(of_token, Principal("User", "owner"), 5000)
+    known = {(name, SHA_256): credential_of(PASSWORD, SALT, ITERATIONS, SHA_256)}
+    for credentials, password, outcome in (
+        (known, PASSWORD, Authenticated(Principal("User", name))),
+        ({}, "hmac", Authenticated(Principal("User", "owner"), is_token=True, expires_at_ms=5000)),
+    ):
+        server = ScramSaslServer(SHA_256, users(credentials), "OURS", lambda *_: token)
+        client = Client(server, f"n,,n={name},r=theirs", password)
+        client.begin()
+        server.step(client.final())
+        assert server.outcome == outcome
 
 
 def test_other_extensions_are_ignored() -> None:
