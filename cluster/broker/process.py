@@ -30,6 +30,7 @@ from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.broker.identity import WrongDirectory
 from cordwood.cluster.broker.log_lines import LogLimit, processors_of
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.kafka.imports import import_all, imports
 from cordwood.cluster.metadata.command_codec import UnknownCommand
 from cordwood.cluster.metadata.commands import ScramUpsertion
 from cordwood.cluster.metadata.image import CommandRefused
@@ -73,6 +74,10 @@ class CannotStart(Exception):
 def run(settings: Settings, first_users: Sequence[ScramUpsertion] = ()) -> int:
     """Serve until SIGTERM or SIGINT. Return the exit code. Raises CannotStart."""
     _configure_logging(settings)
+    _keep_objects()
+    # Garbage collection scans new objects in portions of 50,000, which take 10 ms each.
+    gc.set_threshold(10_000, 5, 400)
+    gc.enable()
     heap.keep_large_blocks_apart()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     disk = RealDisk(settings.log_dir_headroom_bytes)
@@ -129,19 +134,27 @@ async def _serve(
     for listener in starting.result():
         _events.info(listener.announcement())
     _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
-    # Objects made during start-up live as long as the process: garbage collection need not scan them again. It scans
-    # new objects in portions of 50,000, which take 10 ms each.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 5, 400)
+    _keep_objects()
     tasks = Tasks()
     tasks.repeat(_trim_heap, "heap")
+    tasks.spawn(_import_rest(environment.run_blocking), "imports")
     await stopping.wait()
     await tasks.close()
     if not broker.failure.done():
         await broker.stop()
         _events.info("broker.stopped", node=settings.node_id)
     return _exit_code(broker)
+
+
+def _keep_objects() -> None:
+    """Spare garbage collection the objects made so far: those of imports and the start live as long as the process."""
+    gc.collect()
+    gc.freeze()
+
+
+async def _import_rest(run_blocking: RunBlocking) -> None:
+    await import_all(imports(), run_blocking)
+    gc.freeze()
 
 
 async def _trim_heap() -> None:

@@ -1,5 +1,6 @@
 """`cordwood serve` and `cordwood ready`: one broker in the foreground, and its health check over HTTP."""
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -111,10 +112,13 @@ def serve(
     Settings come from the file, then from CORDWOOD_* in the environment (CORDWOOD_LOG_DIRS is log.dirs), then from
     --set. With none of them the broker listens on 127.0.0.1:9092 and keeps its data in ./cordwood-data.
     """
+    # Hardly anything that is made by imports is garbage. The broker enables garbage collection.
+    gc.disable()
     unused_libraries.leave_out()
     settings = settings_of(config, overrides)
     users = first_users_of(add_scram or [])
     if processes > 1:
+        gc.enable()
         _serve_host(settings, config, overrides or [], add_scram or [], processes)
         return
     from cordwood.cluster.broker.process import CannotStart, run

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from kio.index import KioIndexError, load_request_schema, load_response_schema
+from kio.index import load_request_schema, load_response_schema
 
 from cordwood.client import cut_messages, queue_messages
-from cordwood.cluster.kafka.message_reader import reading
-from cordwood.cluster.kafka.message_writer import Answer, writing
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.message_reader import prepare_reader, reading
+from cordwood.cluster.kafka.message_writer import Answer, prepare_writer, writing
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, skip_tags
@@ -27,6 +28,9 @@ _HEAD = struct.Struct(">hhih")
 Upgrade = Callable[[Any], Any]
 REQUESTS: dict[int, Any] = {**cut_messages.REQUESTS, **queue_messages.REQUESTS}
 """The requests of APIs that Kafka does not have."""
+HAND_WRITTEN: dict[int, int] = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12}
+"""The APIs that use none of kio's classes, with their first version that has tagged fields."""
+_SERVED: dict[int, range] = {key: key.versions for key in ApiKey}
 
 
 # kio imports the module by name on each call, which takes longer than decoding a small request.
@@ -91,11 +95,22 @@ def upgrade_request(api_key: int, version: int, newest: int) -> Upgrade:
 
 @functools.lru_cache(1024)
 def is_flexible(api_key: int, version: int) -> bool:
-    """Return whether requests of this version have tagged fields (KIP-482). False for an unknown API or version."""
-    try:
-        return bool(_request_schema(api_key, version).__flexible__)
-    except KioIndexError:
+    """Return whether requests of this version have tagged fields (KIP-482). False for a version that is not served."""
+    if version not in _SERVED.get(api_key, ()):
         return False
+    if (flexible_from := HAND_WRITTEN.get(api_key)) is not None:
+        return version >= flexible_from
+    return bool(_request_schema(api_key, version).__flexible__)
+
+
+def prepare_requests(api_key: int, version: int) -> None:
+    """Import the classes of a version's requests and make their reader."""
+    prepare_reader(_request_schema(api_key, version))
+
+
+def prepare_responses(api_key: int, version: int) -> None:
+    """Import the classes of a version's responses and make their writer."""
+    prepare_writer(_response_schema(api_key, version))
 
 
 def _lifter(old: type, new: type) -> Upgrade:

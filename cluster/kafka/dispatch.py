@@ -205,7 +205,7 @@ class Dispatcher:
             slot.connection.thaw(shrinks=True)
 
     async def _load(self, key: ApiKey) -> Api:
-        """Import a handler at the first request of its API, in a thread: it would hold the event loop."""
+        """Return an API whose handler is imported in a thread, if `imports.py` has not done so yet."""
         api = self._apis[key] = Api.of(await self._services.run_blocking(partial(registry.load, key)))
         return api
 

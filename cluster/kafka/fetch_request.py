@@ -3,7 +3,8 @@
 import struct
 from typing import NamedTuple
 
-from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.codec import HAND_WRITTEN, RequestHead
 from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey
 from cordwood.cluster.kafka.wire import (
     TAGS_MAX,
@@ -24,7 +25,7 @@ SESSIONS_FROM = 7
 LEADER_EPOCH_FROM = 9
 LOG_START_FROM = 5
 RACK_FROM = 11
-FLEXIBLE_FROM = 12
+FLEXIBLE_FROM = HAND_WRITTEN[ApiKey.FETCH]
 TOPIC_IDS_FROM = 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Isolation levels."""

@@ -5,6 +5,7 @@ import struct
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.fetch_request import FLEXIBLE_FROM
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey
 from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
 from cordwood.replication.channel import Chunk
@@ -12,7 +13,6 @@ from cordwood.storage.aborted_index import AbortedTransaction
 from cordwood.storage.slices import Slice
 from cordwood.storage.steps import Steps, at_once
 
-_FLEXIBLE_FROM = 12
 _SESSIONS_FROM = 7
 _LOG_START_FROM = 5
 _READ_REPLICA_FROM = 11
@@ -69,7 +69,7 @@ class _Writer:
     def __init__(self, head: RequestHead, throttle_ms: int = 0) -> None:
         self._head, self._throttle_ms = head, throttle_ms
         self._version = head.version
-        self._is_flexible = head.version >= _FLEXIBLE_FROM
+        self._is_flexible = head.version >= FLEXIBLE_FROM
         self._chunks: list[Chunk] = []
         self._texts: list[bytes] = []
 

@@ -92,6 +92,14 @@ def reading(schema: Any, frame: memoryview, position: int, items_max: int) -> St
     return message
 
 
+def prepare_reader(schema: Any) -> None:
+    """Make what `reading` makes of a schema at its first use."""
+    if has_arrays(schema):
+        _reader(schema, is_outer=True)
+    else:
+        entity_reader(schema)
+
+
 @functools.cache
 def _reader(schema: Any, *, is_outer: bool = False) -> StepwiseRead:
     """Return a stepwise reader that skips tagged fields (KIP-482): of requests with arrays, only Fetch has any.

@@ -70,6 +70,14 @@ def writing(schema: Any, head: bytes, message: Any, answer: Answer) -> Steps[lis
     return [first + answer.chunks[0]] if len(answer.chunks) == 1 else [first, *answer.chunks]
 
 
+def prepare_writer(schema: Any) -> None:
+    """Make what `writing` makes of a schema at its first use."""
+    if has_arrays(schema):
+        _writer(schema)
+    else:
+        entity_writer(schema)
+
+
 @functools.cache
 def _writer(schema: Any) -> StepwiseWrite:
     """Return a stepwise writer. Tagged fields with their default values are not written (KIP-482)."""

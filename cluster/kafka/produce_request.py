@@ -7,7 +7,8 @@ import struct
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.codec import HAND_WRITTEN, RequestHead
 from cordwood.cluster.kafka.wire import (
     TOPIC_ID_BYTES,
     Malformed,
@@ -22,7 +23,7 @@ from cordwood.cluster.kafka.wire import (
 from cordwood.storage.disk import Bytes
 from cordwood.storage.steps import Steps
 
-FLEXIBLE_FROM = 9
+FLEXIBLE_FROM = HAND_WRITTEN[ApiKey.PRODUCE]
 TRANSACTIONAL_ID_FROM = 3
 TOPIC_IDS_FROM = 13
 

@@ -1,7 +1,7 @@
-"""The handlers of the served APIs, imported at their first request.
+"""The handlers of the served APIs.
 
-Most brokers are never asked by most APIs. Their modules and the classes of their messages together would take as long
-to import as the rest of a start.
+They are imported after a broker's start (`imports.py`), or earlier by the first request of the API: with the classes of
+their messages they would take as long as the rest of the start.
 """
 
 import sys

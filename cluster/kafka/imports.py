@@ -1,0 +1,59 @@
+"""The imports that follow a broker's start: all handlers and message classes, each in a thread, with pauses.
+
+A broker that imports them at first use has the code of two releases once another one is installed while it runs, and
+fails requests while it has no free file descriptor. Before the start they would take as long as the rest of it.
+"""
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import structlog
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.codec import HAND_WRITTEN, prepare_requests, prepare_responses
+from cordwood.cluster.kafka.registry import KAFKA_APIS, load
+from cordwood.replication.tasks import RunBlocking
+
+PAUSE_S = 0.01
+"""Pause after each import, which delays the event loop: a thread passes the interpreter's lock on after 5 ms."""
+RETRY_S = 5.0
+
+_events = structlog.get_logger("broker")
+
+
+def imports() -> list[Callable[[], object]]:
+    """Return the imports, none of which takes more than some milliseconds. One that has been made takes no time."""
+    messages = [
+        partial(prepare, key, version)
+        for key in KAFKA_APIS
+        if key not in HAND_WRITTEN
+        for version in reversed(key.versions)
+        for prepare in (prepare_requests, prepare_responses)
+    ]
+    # Messages come first: otherwise a handler's import would include those that its module names.
+    return [*messages, *(partial(load, key) for key in ApiKey)]
+
+
+async def import_all(imports: Iterable[Callable[[], object]], run_blocking: RunBlocking) -> None:
+    """Make the imports. One that fails, as without a free file descriptor, is tried again until it succeeds."""
+    for one in imports:
+        while not await _is_made(one, run_blocking):
+            await asyncio.sleep(RETRY_S)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _is_made(one: Callable[[], object], run_blocking: RunBlocking) -> bool:
+    try:
+        await run_blocking(_make, one)
+    except Exception as error:
+        _events.warning("import.failed", reason=repr(error), again_in_seconds=RETRY_S)
+        return False
+    return True
+
+
+def _make(one: Callable[[], object]) -> None:
+    one()
+    # A dataclass with slots replaces a class that is garbage from then on: its memory is used for the next import.
+    gc.collect(0)
