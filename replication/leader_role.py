@@ -69,19 +69,16 @@ class LeaderRole:
             self.delete_records(self.partition.context.archive.first_kept(self.partition))
 
     def succeed(self, former: "LeaderRole") -> None:
-        """Take over the waiters of this replica's role in the leader epoch before this one."""
-        former._end_streams()
+        """Take over the waiters of this replica's role in the leader epoch before this one, and end that role."""
         self._commit_waiters, former._commit_waiters = former._commit_waiters, self._commit_waiters
         self._flush_waiters, former._flush_waiters = former._flush_waiters, self._flush_waiters
         self._deletion_waiters, former._deletion_waiters = former._deletion_waiters, self._deletion_waiters
-
-    def _end_streams(self) -> None:
-        for stream in list(self.streams):
-            stream.end()
+        former.end(Refusal.NOT_LEADER)
 
     def end(self, reason: Refusal) -> None:
         """End all streams and refuse all waiters: this broker no longer leads."""
-        self._end_streams()
+        for stream in list(self.streams):
+            stream.end()
         for waiters in (self._commit_waiters, self._flush_waiters, self._deletion_waiters):
             waiters.fail(PartitionRefused(reason))
 
