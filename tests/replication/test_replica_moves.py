@@ -6,9 +6,11 @@ import random
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from replica_fixture import ME, NOW_MS, TOPIC_ID, log_directory, surroundings_of
+from structlog.testing import capture_logs
 from virtual_time import run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -23,8 +25,9 @@ from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import split
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Syncable, sync_directory
+from cordwood.storage.flushed_offsets import SLOT_BYTES
 from cordwood.storage.log import Log
-from cordwood.storage.log_copy import commit
+from cordwood.storage.log_copy import LogCopy, commit, remove_mark
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.segment_roll import directories_to
 
@@ -384,6 +387,46 @@ def test_a_cancelled_move_leaves_nothing() -> None:
         await asyncio.sleep(10)
         assert broker.files_in("/data-b") == []
         assert partition.directory is broker.directories[0]
+
+    run(scenario())
+
+
+async def cancelled_after(broker: MovingBroker, step: Callable[..., object]) -> list[str]:
+    """Cancel a move when its switch has made a step, with segments missing in the copy. Return the reported reasons."""
+    partition, (source, target) = broker.open(), broker.directories
+
+    async def run_at_source(function: Callable[..., object], *arguments: object) -> object:
+        if function is remove_mark:
+            for number in range(200):
+                broker.send(f"last-{number}-{'x' * 40}")
+        return await run_slowly(function, *arguments)
+
+    async def run_at_target(function: Callable[..., object], *arguments: object) -> object:
+        result = await run_slowly(function, *arguments)
+        if partition.is_checkpoint_locked and getattr(function, "__name__", "") == step.__name__:
+            broker.moves.move(partition, source)
+        return result
+
+    source.run_blocking, target.run_blocking = run_at_source, run_at_target
+    await broker.load(100, "before")
+    with capture_logs() as events:
+        broker.moves.move(partition, target)
+        await broker.settled()
+        await asyncio.sleep(1)
+    assert partition.directory is source
+    assert broker.files_in("/data-b") == []
+    return [event["reason"] for event in events if event["event"] == "replica.not_moved"]
+
+
+@pytest.mark.parametrize("step", [next, LogCopy.write_state])
+def test_a_move_that_is_cancelled_in_its_switch_has_not_failed(step: Callable[..., object]) -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)))
+        assert await cancelled_after(broker, step) == ["it is not wanted any more"]
+        # The next log has the mark that the copy had.
+        marks = broker.directories[1].flushed_offsets
+        marks.mark(UUID(int=9), 0)
+        assert marks.file.size() == SLOT_BYTES
 
     run(scenario())
 

@@ -7,6 +7,24 @@ COUNTED = "The cluster counts on a replica whose log directory is gone."
 
 MUTANTS = (
     Mutant(
+        "outdated-copies-take-over",
+        "replication/replica_moves.py",
+        "            if not copy.is_current(goal):\n                return False\n",
+        "",
+        "A copy that lacks some of the log gets no checkpoint.",
+        "A move that is cancelled in its switch is reported as one that has failed.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "abandoned-copies-keep-their-mark",
+        "replication/replica_moves.py",
+        "            move.target.flushed_offsets.forget(move.partition.topic_id, move.partition.index)\n",
+        "",
+        "A copy that is removed leaves no mark.",
+        "The file of flushed offsets grows with each move that is cancelled.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
         "moving-replicas-are-flushed",
         "replication/flusher.py",
         "            if replica.is_offline or replica.is_deleted or replica.flusher is not self:\n",
