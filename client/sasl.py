@@ -44,7 +44,6 @@ class SaslDialog:
     def __init__(self, credentials: SaslCredentials) -> None:
         self._mechanism = credentials.mechanism
         self._exchange = exchange_of(credentials)
-        self._is_complete = False
         self.session_lifetime_ms = 0
         """After this time the broker expects another authentication; 0 for never."""
 

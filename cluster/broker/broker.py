@@ -443,7 +443,6 @@ class Broker:
             telemetry=self._telemetry,
             group_configs=self._group_configs,
             share=self._shares.partitions,
-            share_state=self._shares.persister,
             share_coordinator=self._shares.coordinator,
             leader_offsets=leader_offsets,
             cut_offsets=CutOffsets(leader_offsets, self._marker_client, lambda: self._quorum.image),

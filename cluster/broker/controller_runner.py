@@ -136,7 +136,7 @@ class ControllerRunner:
     async def _take_turn(self, commands: list[Command]) -> None:
         before = self._quorum.image
         await asyncio.gather(*map(self._propose, commands))
-        _tell_of_leaders(before, self._quorum.image)
+        _log_leader_changes(before, self._quorum.image)
 
     async def _propose(self, command: Command) -> None:
         try:
@@ -164,7 +164,7 @@ def rules_of(settings: Settings) -> ControllerRules:
     )
 
 
-def _tell_of_leaders(old: Image, new: Image) -> None:
+def _log_leader_changes(old: Image, new: Image) -> None:
     moved: Counter[BrokerId] = Counter()
     for before, after in changed_topics(old, new):
         if before is not None and after is not None:

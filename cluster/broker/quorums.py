@@ -50,7 +50,7 @@ def open_quorum(
     def on_failure(error: QuorumFailed) -> None:
         failed(f"this broker has lost the metadata log and must stop: {error}")
 
-    def on_stranger(host: str, reason: str) -> None:
+    def on_rejected_peer(host: str, reason: str) -> None:
         audit.note(AuditEvent(JOIN_QUORUM, Identity(host=host), "", FAILED, reason, is_refusal=True))
 
     refuse_unrestored(disk, settings.log_dirs)
@@ -64,7 +64,7 @@ def open_quorum(
         run_blocking=run_blocking,
         on_failure=on_failure,
         on_refused=failed,
-        on_stranger=on_stranger,
+        on_rejected_peer=on_rejected_peer,
         voters=voters,
         bootstrap=bootstrap,
         may_found=not bootstrap,

@@ -22,6 +22,13 @@ WHAT_UNCLEAN_MEANS = (
     " permanently, although producers got an acknowledgement and consumers may have read them. Use it"
     " only when no in-sync replica can be recovered."
 )
+_MOVE_DIR_REFUSALS = {
+    "LogDirNotFoundError": "the broker has no such entry in log.dirs",
+    "KafkaStorageError": "the log directory is offline",
+    "ReplicaNotAvailableError": "the broker has no replica of the partition; one that comes gets this directory",
+    "InvalidRequestError": "the cluster's metadata.version is too low: run `cordwood feature upgrade`",
+}
+"""By error of AlterReplicaLogDirs."""
 
 app = typer.Typer(no_args_is_help=True, help="Elect leaders, and move replicas to other brokers.")
 
@@ -120,11 +127,10 @@ def move_dir(
     The directory that it is in cancels a move.
     """
     from cordwood.cluster.cli.admin import cluster_admin
-    from cordwood.cluster.cli.replica_directories import is_moving, move_replica
 
     with cluster_admin(target_of(servers, command_config)) as admin:
-        move_replica(admin, topic, partition, broker, to)
-        while wait and is_moving(admin, topic, partition, broker):
+        _move_to_directory(admin, topic, partition, broker, to)
+        while wait and _is_moving_to_directory(admin, topic, partition, broker):
             time.sleep(POLL_S)
     typer.echo(f"{topic}-{partition} on broker {broker}: {'moved' if wait else 'is being moved'} to {to}")
 
@@ -242,3 +248,24 @@ def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list
     }
     reason = in_words.get(refusal, f"the broker refused: {refusal.description or refusal.__name__}")
     raise Failure(f"{where.topic}-{where.partition}: {reason}.")
+
+
+def _move_to_directory(admin: "KafkaAdminClient", topic: str, partition: int, broker: int, directory: str) -> None:
+    """Ask the broker to move its replica. Raises Failure if it refuses."""
+    [error] = admin.alter_replica_log_dirs({(topic, partition, broker): directory}).values()
+    if error.errno:
+        reason = _MOVE_DIR_REFUSALS.get(error.__name__, error.__name__)
+        raise Failure(f"{topic}-{partition} on broker {broker} was not moved: {reason}.", ExitCode.FAILED)
+
+
+def _is_moving_to_directory(admin: "KafkaAdminClient", topic: str, partition: int, broker: int) -> bool:
+    """Return whether the broker still copies the replica."""
+    [answer] = admin.describe_log_dirs(brokers=[broker])
+    return any(
+        row["is_future_key"]
+        for directory in answer["log_dirs"]
+        for shown in directory["topics"]
+        if shown["name"] == topic
+        for row in shown["partitions"]
+        if row["partition_index"] == partition
+    )

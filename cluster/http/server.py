@@ -286,7 +286,7 @@ class RequestIds:
     def join(self, application: web.Application) -> None:
         """Assign an id to each request of the application, and send it with each response."""
         application.middlewares.insert(0, self._name)
-        application.on_response_prepare.append(_tell)
+        application.on_response_prepare.append(_add_request_id)
 
     @web.middleware
     async def _name(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -305,7 +305,7 @@ async def _protect(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers.setdefault(name, text)
 
 
-async def _tell(request: web.Request, response: web.StreamResponse) -> None:
+async def _add_request_id(request: web.Request, response: web.StreamResponse) -> None:
     # aiohttp itself refuses an unknown Expect header, before the request has an id.
     if _ID in request:
         response.headers[REQUEST_ID] = id_of(request)

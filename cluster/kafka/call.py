@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from cordwood.cluster.security.authorizer import Authorizer
     from cordwood.cluster.security.delegation_tokens import DelegationTokens
     from cordwood.cluster.share.coordinator import ShareCoordinator
-    from cordwood.cluster.share.persister import SharePersister
     from cordwood.cluster.share.share_partitions import SharePartitions
     from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
     from cordwood.cluster.tiering.reads import ArchiveReads
@@ -92,7 +91,6 @@ class Services:
     telemetry: "ClientTelemetry"
     group_configs: "GroupConfigs"
     share: "SharePartitions"
-    share_state: "SharePersister"
     share_coordinator: "ShareCoordinator"
     leader_offsets: "LeaderOffsets"
     authorizer: "Authorizer" = OPEN_ACCESS

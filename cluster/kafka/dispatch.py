@@ -34,7 +34,7 @@ from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.steps import Steps
 
-CLIENT_ID_CHARS_TOLD = 100
+CLIENT_ID_CHARS_LOGGED = 100
 
 _events = structlog.get_logger("request")
 
@@ -150,7 +150,7 @@ class Dispatcher:
 
     def _note_held(self, seconds: float, head: RequestHead, connection: Connection) -> None:
         name = ApiKey(head.api_key).name if head.api_key in self._measures.by_api else str(head.api_key)
-        client_id = head.client_id[:CLIENT_ID_CHARS_TOLD]
+        client_id = head.client_id[:CLIENT_ID_CHARS_LOGGED]
         self._measures.note_held(Held(seconds, name, connection.client_host, client_id, head.correlation_id))
 
     def _malformed(self, connection: Connection, head: RequestHead | None, malformed: Exception) -> None:
@@ -232,7 +232,7 @@ class Dispatcher:
                 api=ApiKey(head.api_key).name,
                 version=head.version,
                 client=connection.client_host,
-                client_id=head.client_id[:CLIENT_ID_CHARS_TOLD],
+                client_id=head.client_id[:CLIENT_ID_CHARS_LOGGED],
                 request=head.correlation_id,
             )
             connection.close(f"{ApiKey(head.api_key).name} failed: {error!r}")
@@ -240,4 +240,4 @@ class Dispatcher:
 
 def _origin(head: RequestHead | None) -> str:
     """Return the correlation id and the client id for a log line; empty if the request header is unreadable."""
-    return "" if head is None else f" {head.correlation_id} of client {head.client_id[:CLIENT_ID_CHARS_TOLD]!r}"
+    return "" if head is None else f" {head.correlation_id} of client {head.client_id[:CLIENT_ID_CHARS_LOGGED]!r}"

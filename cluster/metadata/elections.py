@@ -48,7 +48,7 @@ def stopping(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive, min
     return without(partition, broker, is_alive, min_isr) if can_spare else partition
 
 
-def bereft(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
+def lost(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
     """Remove a broker that lost its replica from the in-sync and eligible sets, even where no other replica is left.
 
     A leader that stays begins a new leader epoch: the progress of the lost replica, and an ISR change that was proposed
@@ -64,19 +64,19 @@ def bereft(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> Pa
 
 
 def damaged(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
-    """As `bereft` for a replica with damaged batches, but the replica stays where no other replica can lead."""
+    """As `lost` for a replica with damaged batches, but the replica stays where no other replica can lead."""
     others = (other for other in (*partition.isr, *partition.elr) if other != broker)
-    return bereft(partition, broker, is_alive) if any(map(is_alive, others)) else partition
+    return lost(partition, broker, is_alive) if any(map(is_alive, others)) else partition
 
 
 def unflushed(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
-    """As `bereft` for a replica that may lack unflushed records, if another replica has every committed record.
+    """As `lost` for a replica that may lack unflushed records, if another replica has every committed record.
 
     The partition waits for that other replica, even if it is not alive. A replica that is the only one in the in-sync
     and eligible sets stays.
     """
     counted_on = {*partition.isr, *partition.elr}
-    return bereft(partition, broker, is_alive) if broker in counted_on and counted_on != {broker} else partition
+    return lost(partition, broker, is_alive) if broker in counted_on and counted_on != {broker} else partition
 
 
 def returned(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:

@@ -238,7 +238,7 @@ class ImageBuilder:
         delta, broker_id = self._delta, command.broker_id
 
         def lose(partition: PartitionImage, _: int) -> PartitionImage:
-            return elections.bereft(partition, broker_id, delta.is_alive)
+            return elections.lost(partition, broker_id, delta.is_alive)
 
         recorded = delta.rest.directories.get(broker_id)
         if not recorded:
@@ -404,7 +404,7 @@ class ImageBuilder:
 
     def _drop_replicas(self, command: DropReplicas) -> Steps[None]:
         broker, is_alive = self._broker(command), self._delta.is_alive
-        leave = elections.bereft if command.is_gone else elections.damaged
+        leave = elections.lost if command.is_gone else elections.damaged
 
         def drop(partition: PartitionImage, _: int) -> PartitionImage:
             return leave(partition, broker.id, is_alive)

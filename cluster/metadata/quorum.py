@@ -111,7 +111,7 @@ class QuorumOptions:
     timing: Timing = field(default_factory=Timing)
     admit: Admit = admit_any
     """Validates the commands of other brokers."""
-    on_stranger: Callable[[str, str], None] = lambda _host, _reason: None
+    on_rejected_peer: Callable[[str, str], None] = lambda _host, _reason: None
     """Called with the host and the reason when a connection to the quorum's listener is refused."""
 
     @property

@@ -16,7 +16,6 @@ class ShareSettings:
     updates_per_snapshot: int = 500
     write_timeout_s: float = 5.0
     sessions_max: int = 2000
-    dead_letter_prefix: str = "dlq."
 
 
 GroupConfigOf = Callable[[str], GroupConfig]
@@ -29,7 +28,6 @@ def share_settings(settings: Settings) -> ShareSettings:
         updates_per_snapshot=settings.share_coordinator_snapshot_update_records_per_snapshot,
         write_timeout_s=settings.share_coordinator_write_timeout_ms / 1000,
         sessions_max=settings.group_share_max_share_sessions,
-        dead_letter_prefix=settings.errors_deadletterqueue_topic_name_prefix,
     )
 
 

@@ -29,8 +29,8 @@ _FIRST_WITH_MANY = 3
 def upgrade_request(request: Any, version: int) -> LeaveGroupRequest:
     """Upgrade a request. Before version 3 it has one member."""
     if version >= _FIRST_WITH_MANY:
-        lifted: LeaveGroupRequest = upgrade_by_name(KEY, version, KEY.versions[-1])(request)
-        return lifted
+        upgraded: LeaveGroupRequest = upgrade_by_name(KEY, version, KEY.versions[-1])(request)
+        return upgraded
     return LeaveGroupRequest(group_id=request.group_id, members=(MemberIdentity(member_id=request.member_id),))
 
 

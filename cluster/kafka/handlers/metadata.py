@@ -63,15 +63,15 @@ class _WithOperations(NamedTuple):
 
 def upgrade_request(request: Any, version: int) -> Any:
     """Upgrade a request. In version 0 an empty list means all topics; in later versions, none."""
-    lifted: MetadataRequest = codec.upgrade_request(KEY, version, KEY.versions[-1])(request)
+    upgraded: MetadataRequest = codec.upgrade_request(KEY, version, KEY.versions[-1])(request)
     if version in _WITH_CLUSTER_OPERATIONS and request.include_cluster_authorized_operations:
         return SimpleNamespace(
-            topics=lifted.topics,
-            allow_auto_topic_creation=lifted.allow_auto_topic_creation,
-            include_topic_authorized_operations=lifted.include_topic_authorized_operations,
+            topics=upgraded.topics,
+            allow_auto_topic_creation=upgraded.allow_auto_topic_creation,
+            include_topic_authorized_operations=upgraded.include_topic_authorized_operations,
             include_cluster_authorized_operations=True,
         )
-    return replace(lifted, topics=None) if version == 0 and not lifted.topics else lifted
+    return replace(upgraded, topics=None) if version == 0 and not upgraded.topics else upgraded
 
 
 def downgrade_response(response: MetadataResponse | _WithOperations, version: int) -> Any:

@@ -61,8 +61,8 @@ NOTHING = CommittedOffset(offset=NO_OFFSET, leader_epoch=NO_EPOCH, metadata="", 
 def upgrade_request(request: Any, version: int) -> OffsetFetchRequest:
     """Upgrade a request to version 9, after which topics have ids alone. Before version 8 it has one group."""
     if version >= _FIRST_WITH_MANY:
-        lifted: OffsetFetchRequest = upgrade_by_name(KEY, version, _FIRST_WITH_IDS - 1)(request)
-        return lifted
+        upgraded: OffsetFetchRequest = upgrade_by_name(KEY, version, _FIRST_WITH_IDS - 1)(request)
+        return upgraded
     topics = None
     if request.topics is not None:
         topics = rows(_topic_of_newest, request.topics)

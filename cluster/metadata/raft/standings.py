@@ -57,7 +57,7 @@ class Standings:
 
     def decide(self) -> None:
         """Decide this voter's standing from all known standings."""
-        self._tell_whether_stuck()
+        self._log_lost_quorum()
         decided = decide(self.own, self._others, self._heard)
         if decided is not Standing.FOUNDING or (self._may_found and (self._others or self._has_waited)):
             self.become(decided)
@@ -79,7 +79,7 @@ class Standings:
         self.own = standing
         self._changed(standing)
 
-    def _tell_whether_stuck(self) -> None:
+    def _log_lost_quorum(self) -> None:
         """Log a lost quorum once each time that it occurs."""
         is_lost = self._is_voter and is_stuck(self.own, self._others, self._heard)
         was_stuck, self._is_stuck = self._is_stuck, is_lost

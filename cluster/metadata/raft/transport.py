@@ -34,7 +34,7 @@ SILENCE_MAX_S = 3.0
 """The idle timeout of a connection."""
 KEEP_ALIVE_INTERVAL_S = 0.5
 PEERS_MAX = 256
-STRANGERS_MAX = 64
+UNIDENTIFIED_MAX = 64
 """Incoming connections before the end of the handshake. A peer begins the handshake with its first bytes."""
 
 _events = structlog.get_logger("quorum")
@@ -67,7 +67,7 @@ class Transport:
         """By voter to dial; None before `start`."""
         self._suspects: set[BrokerId] = set()
         self._connections: dict[BrokerId, RaftConnection] = {}
-        self._strangers: dict[RaftConnection, BrokerId | None] = {}
+        self._unidentified: dict[RaftConnection, BrokerId | None] = {}
         """Connections before the end of the handshake, each with the voter that was dialled, or None."""
         self._refusals: dict[BrokerId, str] = {}
         self._without_tls: set[BrokerId] = set()
@@ -110,7 +110,7 @@ class Transport:
         await self._tasks.close()
         if self._server is not None:
             self._server.close()
-        for connection in [*self._connections.values(), *self._strangers]:
+        for connection in [*self._connections.values(), *self._unidentified]:
             connection.close()
         await asyncio.sleep(0)
 
@@ -141,7 +141,7 @@ class Transport:
         return VoterStatus(peer, log_end, True, round(silent_s * 1000))
 
     def shake_hands(self, connection: RaftConnection, send: Callable[[bytes], None]) -> Handshake:
-        dialled = self._strangers[connection] = connection.dialled
+        dialled = self._unidentified[connection] = connection.dialled
         nonce = new_nonce(self._options.rng, self._options.levels)
         if dialled is None:
             self._make_room()
@@ -165,7 +165,7 @@ class Transport:
         is_new = peer.broker_id not in self._voters and peer.broker_id not in self._connections
         if is_new and len(self._connections) >= PEERS_MAX:
             raise HandshakeRefused(f"broker {self._me} has {PEERS_MAX} observers already")
-        self._strangers.pop(connection)
+        self._unidentified.pop(connection)
         self._refusals.pop(peer.broker_id, None)
         self._without_tls.discard(peer.broker_id)
         self._tls_failed.discard(peer.broker_id)
@@ -181,7 +181,7 @@ class Transport:
         self._events.received(connection.peer, message)
 
     def ended(self, connection: RaftConnection, reason: Exception | None) -> None:
-        dialled = self._strangers.pop(connection, None)
+        dialled = self._unidentified.pop(connection, None)
         peer = connection.peer
         if peer is not None and self._connections.get(peer.broker_id) is connection:
             del self._connections[peer.broker_id]
@@ -208,8 +208,8 @@ class Transport:
 
     def _make_room(self) -> None:
         """Abort the incoming handshakes that are oldest: a flood of connections must not lock out a peer."""
-        waiting = [stranger for stranger, dialled in self._strangers.items() if dialled is None]
-        for oldest in waiting[: max(0, len(waiting) - STRANGERS_MAX)]:
+        waiting = [connection for connection, dialled in self._unidentified.items() if dialled is None]
+        for oldest in waiting[: max(0, len(waiting) - UNIDENTIFIED_MAX)]:
             asyncio.get_running_loop().call_soon(oldest.abort)
 
     def _refused(self, dialled: BrokerId | None, reason: Exception) -> None:
@@ -230,7 +230,7 @@ class Transport:
         """Log one warning for each host and reason, however often the host reconnects."""
         host = connection.address.rpartition(":")[0]
         if event != "peer.refuses_us":
-            self._options.on_stranger(host, str(reason))
+            self._options.on_rejected_peer(host, str(reason))
         if f"{host} {event} {reason}" not in self._logged and len(self._logged) < 1_000:
             self._logged.add(f"{host} {event} {reason}")
             _events.warning(event, address=connection.address, reason=str(reason))
@@ -255,7 +255,7 @@ class Transport:
         if self._is_dialled_by(voter):
             # It dials this broker, unless this broker is no voter any more and does not know it.
             await asyncio.sleep(REDIAL_LATE_INTERVAL_S)
-        if voter not in self._connections and voter not in self._strangers.values():
+        if voter not in self._connections and voter not in self._unidentified.values():
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     await asyncio.get_running_loop().create_connection(lambda: RaftConnection(self, voter), host, port)
@@ -269,7 +269,7 @@ class Transport:
             others = set(self._voters) - {self._me}
             if (self._voters and not others) or not others.isdisjoint(self._connections):
                 break
-            if (host, port) not in own and ANY not in self._strangers.values():
+            if (host, port) not in own and ANY not in self._unidentified.values():
                 self._hints[ANY] = host, port
                 with suppress(OSError, TimeoutError):
                     async with asyncio.timeout(DIAL_TIMEOUT_S):
@@ -281,7 +281,7 @@ class Transport:
     async def _keep_alive(self) -> None:
         await asyncio.sleep(KEEP_ALIVE_INTERVAL_S)
         now_s, level = asyncio.get_running_loop().time(), self._image().metadata_version
-        for connection in [*self._connections.values(), *self._strangers]:
+        for connection in [*self._connections.values(), *self._unidentified]:
             try:
                 if now_s - connection.heard_at_s > SILENCE_MAX_S:
                     connection.abort()
