@@ -15,7 +15,7 @@ from cordwood.bench.machine import cpu_seconds
 LIMIT_S = 300.0
 GO = "franz-go"
 LAST_WORDS_S = 20.0
-"""The generator ends so long before its limit, and says why."""
+"""The generator ends so long before its limit, with the reason."""
 BUILD_S = 600.0
 SOURCES = Path(__file__).resolve().parent / "load"
 
@@ -59,7 +59,7 @@ class Generator:
 
     def _run(self, arguments: list[str]) -> dict[str, Any]:
         security = [] if self.ca is None else ["--ca", str(self.ca)]
-        # The Go program has a limit of its own, for LIMIT_S.
+        # The Go program has its own limit, for LIMIT_S.
         is_longer = self.name == GO and self.limit_s > LIMIT_S
         limit = ["--limit-seconds", str(self.limit_s - LAST_WORDS_S)] if is_longer else []
         try:

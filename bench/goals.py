@@ -1,4 +1,4 @@
-"""Goals of the benchmark: ratios to Kafka, shares of the disk's limits, and what a flush allows at best."""
+"""Goals of the benchmark: ratios to Kafka, shares of the disk's limits, and the bounds of a flush."""
 
 from dataclasses import dataclass, replace
 
@@ -72,7 +72,7 @@ class GoalResult:
 
     @property
     def is_level(self) -> bool:
-        """Whether the goal lies within the spread, so that another run may end on its other side."""
+        """Whether the goal is within the spread, so that another run may miss or reach it."""
         least, most = self.spread
         return least < self.asked < most
 

@@ -17,8 +17,7 @@ _NOTHING_MORE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artif
 def fetch_jars(what: str, artifacts: Iterable[Artifact], folder: Path, *, with_dependencies: bool = True) -> None:
     """Copy the jars to `folder` with Maven. The folder gets its name only when it is complete.
 
-    Processes that want the same folder fetch one after the other. Raises CannotRun with a sentence on `what` the jars
-    are for.
+    Processes that fetch the same folder take turns. Raises CannotRun with a sentence on `what` the jars are for.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""`python -m cordwood.bench.quotas`: how exactly quotas hold, and what the clients beside a throttled one notice."""
+"""`python -m cordwood.bench.quotas`: the accuracy of quotas, and their effect on the clients beside a throttled one."""
 
 import statistics
 import sys

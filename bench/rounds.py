@@ -102,7 +102,7 @@ class _Round:
     say: Callable[[str], None]
 
     def measure(self, lines: Sequence[LoadLine]) -> Iterator[Figure]:
-        """Yield the figures of all lines. A line with a session timeout of its own gets brokers of its own."""
+        """Yield the figures of all lines. A line with its own session timeout gets its own brokers."""
         with self.system.running(self.directory) as running:
             yield from self._measure_on(running, [line for line in lines if not line.session_ms])
         for line in lines:

@@ -38,7 +38,7 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SystemBroker:
-    """One broker of a system: its number from 1, its ports, and its directory."""
+    """One broker of a system: number (from 1), ports and directory."""
 
     broker_id: int
     client_port: int

@@ -25,7 +25,7 @@ PRODUCERS_MAX = 1 << (63 - SEQUENCE_BITS)
 
 
 class Outcome(IntEnum):
-    """The outcome of an operation, as its client knows it. INFO: the operation may take effect now, later or never."""
+    """The outcome of an operation for its client. INFO: the operation may take effect now, later or never."""
 
     OK = 1
     FAIL = 2
@@ -254,7 +254,7 @@ class Acquisitions(Table):
 
 
 class AckType(IntEnum):
-    """What a member of a share group does with a record that it has acquired, by Kafka's numbers."""
+    """The acknowledgement of an acquired record by a member of a share group, by Kafka's numbers."""
 
     GAP = 0
     ACCEPT = 1

@@ -135,7 +135,7 @@ class HistoryBuilder:
         self._end(send, Outcome.FAIL, at_ns)
 
     def info(self, send: int, at_ns: int) -> None:
-        """Record that the client gave up without a known outcome."""
+        """Record that the outcome stayed unknown to the client."""
         self._end(send, Outcome.INFO, at_ns)
 
     def _end(self, send: int, outcome: Outcome, at_ns: int) -> None:
@@ -179,7 +179,7 @@ class HistoryBuilder:
     def session_began(
         self, session: int, at_ns: int, producer_id: int = UNKNOWN, producer_epoch: int = UNKNOWN
     ) -> None:
-        """Record the successful answer of InitProducerId, with the identity where the client knows it."""
+        """Record the successful answer of InitProducerId, with the identity where the client has it."""
         for column, cell in (("began_ns", at_ns), ("producer_id", producer_id), ("producer_epoch", producer_epoch)):
             self._sessions.change(session, column, cell)
 
@@ -194,7 +194,7 @@ class HistoryBuilder:
         self._transactions.change(transaction, "is_commit", is_commit)
 
     def transaction_ended(self, transaction: int, at_ns: int, outcome: Outcome) -> None:
-        """Record the outcome of a transaction, as its client knows it; see Transactions."""
+        """Record the outcome of a transaction for its client; see Transactions."""
         self._transactions.change(transaction, "outcome", outcome)
         self._transactions.change(transaction, "ended_ns", at_ns)
 

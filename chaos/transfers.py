@@ -18,7 +18,7 @@ _FORM = struct.Struct(">IHiq")
 
 
 class TransferEntry(NamedTuple):
-    """One record of a transfer: what it does to one account. The amounts of a transfer's two entries add up to zero."""
+    """One record of a transfer: the change of one account. The amounts of a transfer's two entries add up to zero."""
 
     transaction: int
     """The client's number of the transaction, unique over all attempts."""
@@ -124,7 +124,7 @@ class ReadTransfers:
         self._end_poll()
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """Yield what is wrong. `read` has been called with all entries."""
+        """Yield the anomalies. `read` has been called with all entries."""
         yield from self._accused(
             "lost-update",
             "got entries whose balance does not follow from the entry before",

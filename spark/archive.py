@@ -48,7 +48,10 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTask:
-    """What a task needs to read its partition from the archive. `not_before_ms` is the time of a pushed-down filter."""
+    """The settings of a task that reads its partition from the archive.
+
+    `not_before_ms` is the time of a pushed-down filter.
+    """
 
     settings: StoreSettings
     partition: PartitionId

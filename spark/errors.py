@@ -20,7 +20,7 @@ class RequestRefused(ReadError):
 
 
 class DataLost(ReadError):
-    """A partition of a stream is gone, was recreated, or is new and has lost its first records."""
+    """A partition of a stream was deleted or recreated, or is new and has lost its first records."""
 
 
 class NotWritten(Exception):

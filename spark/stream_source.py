@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.warning("%s; continuing with the remaining records", sentence)
 
     def _should_wait(self, backlog: int, limit: ReadLimit) -> bool:
-        # With ReadAllAvailable Spark will not ask again. With Trigger.AvailableNow no more records are to come.
+        # With ReadAllAvailable Spark will not ask again. With Trigger.AvailableNow no more records follow.
         if isinstance(limit, ReadAllAvailable) or self._targets is not None:
             return False
         since_last_ms = None if self._last_batch_s is None else (time.monotonic() - self._last_batch_s) * 1000

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class OffsetRangePartition(InputPartition):
-    """An input partition: the offset range of one task, and what it connects with. Its repr has no secret."""
+    """An input partition: the offset range of one task, and its connection settings. Its repr has no secret."""
 
     def __init__(self, part: OffsetRange, client: ClientSettings, archived: ArchivedTask | None = None) -> None:
         self.value, self.client, self.archived = part, client, archived
@@ -56,7 +56,7 @@ def as_executors_see(options: ReadOptions) -> ReadOptions:
 
 
 def read_part(options: ReadOptions, columns: Columns, part: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range. Raises OffsetsGone if some are gone, unless `failOnDataLoss` is false."""
+    """Yield the records of a range. Raises OffsetsGone if some were deleted, unless `failOnDataLoss` is false."""
     with said_plainly():
         # For a plan without input partitions Spark passes one without a range.
         if not isinstance(part, OffsetRangePartition):

@@ -1,1 +1,1 @@
-"""The archive under load: what it costs producers and other consumers, and how it goes on without its store."""
+"""Benchmark of the archive: its cost for producers and other consumers, and the brokers without their object store."""

@@ -29,7 +29,7 @@ class ArchivingBrokers(Cordwood):
         return {**super().common_settings(member), "http.listen": self.http[member.broker_id]}
 
     def partitions(self, topic: str) -> list[Mapping[str, Any]]:
-        """Return the row of each archived partition of a topic, as its leader has it."""
+        """Return the row of each archived partition of a topic, from its leader."""
         rows = []
         for address in self.http.values():
             with urllib.request.urlopen(f"http://{address}/v1/archive?topic={topic}", timeout=ANSWER_S) as answer:

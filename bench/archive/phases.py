@@ -24,10 +24,10 @@ RECORD_BYTES = 1000
 SEGMENTS = 6
 """Segments of a partition that a disk keeps, the active one and the oldest one included."""
 ROUND_BYTES_MAX = 1_000_000_000
-"""What is produced in one go: the generator gives up after some minutes."""
+"""Bytes that are produced at a time: the generator has a limit of some minutes."""
 PLAIN_ROUNDS_MAX = 5
 BESIDE_BYTES_MAX = 1_000_000_000
-"""What the cold reader reads again and again: more than the brokers' caches have room for."""
+"""Bytes that the cold reader reads again and again: more than the brokers' caches."""
 OTHERS_RATE, OTHERS_S = 1000, 15.0
 OUTAGE_RATE = 3000
 """Records a second while the store is stopped, so that the disks have room for a long outage."""
@@ -44,7 +44,7 @@ class NotCaughtUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveWorkload:
-    """What is to be measured."""
+    """The phases to measure, and their sizes."""
 
     archived_bytes: int
     local_bytes: int
@@ -204,7 +204,7 @@ class Bench:
         }
 
     def read_everything(self) -> None:
-        """Read all records that were acknowledged, and wait until the disks have only what they should keep."""
+        """Read all records that were acknowledged, and wait until the disks have only the local retention."""
         outcome = self._run(_consume(ARCHIVED, self.acknowledged), self.distant_load)
         ends = self._settled_disks()
         self.figures |= {

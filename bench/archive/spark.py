@@ -1,8 +1,8 @@
 """`python -m cordwood.bench.archive.spark`: Spark over archive and tail, beside a consumer and beside brokers alone.
 
 First Spark reads one topic from the store, and through the brokers, in turn. Then a producer writes while segments are
-sealed, uploaded, compacted and deleted from the disks, and leaders are killed: each read of Spark has to equal
-what a consumer gets, row by row. Of a compacted topic the last value of each key is compared.
+sealed, uploaded, compacted and deleted from the disks, and leaders are killed: each read of Spark has to equal a
+consumer's records, row by row. Of a compacted topic the last value of each key is compared.
 """
 
 import json
@@ -97,7 +97,7 @@ class SparkBench:
         self._credentials = server.write_credentials(place / "spark-credentials")
 
     def rates(self, size: int, reads: int) -> dict[str, object]:
-        """Read what is archived of a topic from the store and through the brokers, in turn."""
+        """Read the archived records of a topic from the store and through the brokers, in turn."""
         segment = str(max(size // PARTITIONS // 16, 1 << 20))
         configs = {"remote.storage.enable": "true", "segment.bytes": segment, "local.retention.bytes": segment}
         self._cluster.create_topic(RATED, PARTITIONS, configs)
@@ -235,7 +235,7 @@ class SparkBench:
 
     def _fill(self, records: int) -> None:
         producer = Producer({"bootstrap.servers": self._cluster.bootstrap, "linger.ms": 20, "batch.size": 500_000})
-        # Random bytes in part: the values of a real topic are not all alike.
+        # Random bytes in part: the values of a real topic differ.
         value = random.Random(1).randbytes(VALUE_BYTES)
         for number in range(records):
             while len(producer) > 50_000:
@@ -291,7 +291,7 @@ def _take(message: Message, ends: dict[int, int], due: set[int], rows: list[Row]
 
 
 def _newest(rows: list[Row]) -> list[Row]:
-    """Return the last record of each key, without those that delete it: they may be gone already."""
+    """Return the last record of each key, without tombstones, which may be removed already."""
     newest = {row[2]: row for row in rows}
     return sorted(row for row in newest.values() if row[3] is not None)
 

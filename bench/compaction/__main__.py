@@ -33,7 +33,7 @@ COMPACTED_S = 300.0
 POLL_S = 2.0
 MISSING = "nothing"
 CUT_S = 6.0
-"""How long the cleaner may try to change what a cut pins."""
+"""How long the cleaner may try to change pinned records."""
 CLEANER = {
     "log.cleaner.backoff.ms": str(BACKOFF_MS),
     "log.cleaner.dedupe.buffer.size": str(32 << 20),
@@ -64,7 +64,7 @@ class CompactionWorkload:
 
 @dataclass(slots=True)
 class View:
-    """What the consumers of one system saw."""
+    """The records that the consumers of one system got."""
 
     ends: list[int] = field(default_factory=list)
     """Ends of the partitions after the history."""
@@ -86,7 +86,7 @@ def main(
     home: Annotated[Path, typer.Option(help="Where the jars of Kafka are kept.")] = HOME,
     is_alone: Annotated[bool, typer.Option("--alone", help="Compare Cordwood with the model only.")] = False,
 ) -> None:
-    """Run the comparison. Exits with 1 and says what differs, if anything does."""
+    """Run the comparison. Exits with 1 and prints the differences, if there are any."""
     work = CompactionWorkload(records, keys, partitions, seed, int(time.time() * 1000) - records)
     systems: list[System] = [Cordwood(1, CLEANER)]
     views: dict[str, View] = {}
@@ -129,7 +129,7 @@ def observe(running: Running, work: CompactionWorkload, *, has_cuts: bool) -> Vi
         view.cut_offsets = check_cut(bootstrap, entries)
     with timed(view, "compaction"):
         wait_for(lambda: has_one_each(entries()))
-    # From here on read_committed: the records of aborted transactions are gone, and those of open ones there are none.
+    # From here on read_committed: without the records of aborted transactions. There are no open ones.
     view.compacted = {entry.key: entry for entry in entries("read_committed")}
     with timed(view, "deletion"):
         time.sleep((DELETE_RETENTION_MS + BACKOFF_MS) / 1000)
@@ -164,13 +164,13 @@ def check_cut(bootstrap: str, entries: Callable[[str], list[ConsumedRecord]]) ->
 
 
 def against_model(views: dict[str, View], work: CompactionWorkload) -> Iterator[str]:
-    """Yield a sentence for each difference from what the history says."""
+    """Yield a sentence for each difference from the history."""
     model = last_values(pieces(work.records, work.keys, work.seed))
     alive = {key_of(key): value_of(value) for key, value in model.items() if value is not None}
     for name, view in views.items():
         compacted = {key: entry.value for key, entry in view.compacted.items()}
         for stage, values in (("loaded", view.loaded), ("compacted", compacted)):
-            # Tombstones may be gone already.
+            # Tombstones may be removed already.
             found = {key: value for key, value in values.items() if value is not None}
             yield from _differing(f"{name}, {stage}", found, alive)
         yield from _differing(f"{name}, final", {key: entry.value for key, entry in view.final.items()}, alive)

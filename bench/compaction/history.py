@@ -1,4 +1,4 @@
-"""A random history of a compacted topic, and what a consumer must see of it in the end. Pure."""
+"""A random history of a compacted topic, and the records that a consumer must get in the end. Pure."""
 
 import random
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Benchmark of group membership: many members of one group, and what the others notice of a change."""
+"""Benchmark of group membership: many members of one group, and the effect of a change on the others."""

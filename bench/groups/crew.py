@@ -1,4 +1,4 @@
-"""Crew: the members that one client process has, and what they report."""
+"""Crew: the members of one client process, and their reports."""
 
 import asyncio
 import multiprocessing

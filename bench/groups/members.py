@@ -1,4 +1,4 @@
-"""Members of groups without records: each has a connection of its own, and sends what a consumer sends."""
+"""Members of groups without records: each has its own connection, and sends a consumer's requests."""
 
 import asyncio
 import struct
@@ -46,7 +46,7 @@ class MembershipPlan:
 
 @dataclass(slots=True)
 class MembershipNotes:
-    """What the members of one process noticed. Times are seconds of the machine's monotonic clock."""
+    """The events that the members of one process noticed. Times are seconds of the machine's monotonic clock."""
 
     changed_at: float = 0.0
     """The last time at which a member's epoch or partitions changed."""

@@ -87,7 +87,7 @@ class CommandCluster:
 
 
 def main() -> None:
-    """Run the story, print its figures, and exit with 1 if a goal is missed."""
+    """Run the scenario, print its figures, and exit with 1 if a goal is missed."""
     options = _options()
     place = Path(tempfile.mkdtemp(prefix="cordwood-grow-", dir=options.directory))
     cluster, result = CommandCluster(place), GrowResult()

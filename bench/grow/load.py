@@ -100,7 +100,7 @@ def ends(servers: str, topic: str, partitions: int) -> dict[int, int]:
 
 
 def anomalies(servers: str, load: RoundRobinLoad, begins: Mapping[int, int]) -> list[str]:
-    """Read what was produced from `begins` on. Return a sentence for each acknowledged record that is lost or twice."""
+    """Read the records from `begins` on. Return a sentence for each acknowledged record that is lost or twice."""
     last = ends(servers, load.topic, load.partitions)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "grow", "enable.auto.commit": False})
     found: dict[int, list[int]] = defaultdict(list)

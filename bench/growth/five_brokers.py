@@ -160,7 +160,7 @@ def _serves(address: str, frame: OffsetsFrame) -> bool:
 
 
 def _wait_idle(pids: Sequence[int]) -> None:
-    """Wait until the brokers have finished what the creation left them to do."""
+    """Wait until the brokers have finished the work after the creation."""
     _wait(lambda: idle_percent(pids, 2.0) < IDLE_MAX_PERCENT, "the brokers do not come to rest", may_fail=False)
 
 

@@ -30,7 +30,7 @@ KEPT_FREE = 1.5
 
 
 def measure(place: BenchPlace) -> Area:
-    """Measure one log that grows from size to size. With a scale below 1 the logs are smaller, and a note says so."""
+    """Measure one log that grows from size to size. With a scale below 1 the logs are smaller, with a note."""
     area = Area("log size", "GB of one log")
     pick = random.Random(1)
     sizes = [size * place.scale for size in SIZES_GB]

@@ -38,7 +38,7 @@ _ROW = struct.Struct(">ihqqqiii")
 
 
 class RequestFailed(Exception):
-    """The broker answered with an error code; the message says which."""
+    """The broker answered with an error code, which is in the message."""
 
 
 def batch_of(value_bytes: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Hosts with several brokers: what each more process costs, and what a second process gains."""
+"""Hosts with several brokers: the cost of each process, and the gain of a second one."""

@@ -34,7 +34,7 @@ IDLE_S = 15.0
 SETTLE_S = 5.0
 ROUNDS = 3
 GAIN = 1.3
-"""What a second process has to gain where the load leaves a core."""
+"""The gain that a second process must have where the load leaves a core."""
 
 TOPIC = "hosts"
 LINES = (

@@ -1,7 +1,7 @@
 """aborted-read: a read_committed consumer, or a group's committed offset, shows a transaction that is not committed.
 
 The class is `aborted-read`, G1a, of Jepsen's kafka workload, which takes the name from Adya. Its client has aborted the
-transaction, has not asked for a commit, or knows that the commit was refused.
+transaction, has not requested a commit, or got a refusal of the commit.
 """
 
 from collections.abc import Iterator

@@ -149,9 +149,9 @@ class Evidence:
     def bound_until(self, partition: Column, leader_epoch: Column, invoked_ns: Column) -> Column:
         """By answer of a leader: the time up to which the leader must know all completed operations.
 
-        The time is when the request was sent, or when a successor may have been elected, if that is earlier: a deposed
-        leader that has not learned of its successor answers as of the time when it led. A follower may lag without a
-        bound: NOTHING.
+        The time is that of the request, or that of the first possible election of a successor, if that is earlier: a
+        deposed leader without the new metadata answers as of the time when it led. A follower may lag without a bound:
+        NOTHING.
         """
         elections = self.history.elections
         until = invoked_ns.copy()

@@ -1,4 +1,4 @@
-"""group-regress: a committed offset that goes back within a generation, or is fetched lower than it was committed.
+"""group-regress: a committed offset that decreases within a generation, or is fetched lower than it was committed.
 
 Neither Jepsen's kafka workload nor Adya has this class. The nearest class is a violation of monotonic reads, a session
 guarantee (Terry et al., 1994), with the consumer group as the session.

@@ -1,11 +1,11 @@
 """Log start offsets, high watermarks and last stable offsets that leaders report.
 
-invented-log-start and log-start-regress: a log start offset that no deletion allows, or that goes back.
+invented-log-start and log-start-regress: a log start offset that no deletion allows, or that decreases.
 
 Neither Jepsen's kafka workload nor Adya has these classes. A checker that trusts every log start offset excuses every
 `lost-write` below that offset.
 
-watermark-regress: the high watermark of a partition goes back, as one client observes it.
+watermark-regress: the high watermark of a partition decreases, as one client observes it.
 
 Neither Jepsen's kafka workload nor Adya has this class. The class violates monotonic reads, a session guarantee (Terry
 et al., 1994), with the client as the session.

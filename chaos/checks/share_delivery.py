@@ -8,7 +8,7 @@ records that were released, or whose lock was over, and that did not come back.
 wrong-delivery-count: a delivery count below 1, above the limit, or one that does not go up.
 
 Neither Jepsen nor Adya has this class. The count is durable once a record was released: any later delivery has a larger
-one. Within one leader epoch it also goes up after a lock is over.
+one. Within one leader epoch it also increases after a lock has ended.
 """
 
 from collections.abc import Iterator

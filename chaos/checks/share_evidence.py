@@ -81,7 +81,7 @@ class ShareEvidence:
     def alive_ns(self) -> Column:
         """By acquisition: when the last request of its session to the partition was sent that has succeeded.
 
-        The session has existed until then, and with it what it holds. A request may be refused because it does not.
+        The session has existed until then, and with it its locks. A request may be refused because it does not.
         """
         acquisitions, reported = self._history.acquisitions, self._history.acknowledgements
         acquired = np.flatnonzero(acquisitions.outcome == Outcome.OK)
@@ -159,7 +159,7 @@ class ShareEvidence:
     def has_one_leader(self, earlier: Rows, later: Rows) -> Bools:
         """Return, by pair of acquisitions, whether one leader, in one epoch, surely answered both.
 
-        The next leader does not know what was acquired: only what was acknowledged and counted is durable.
+        The next leader does not have acquisitions: only acknowledgements and delivery counts are durable.
         """
         acquisitions, elections, faults = self._history.acquisitions, self._history.elections, self._history.faults
         epoch = acquisitions.leader_epoch[earlier]

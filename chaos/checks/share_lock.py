@@ -1,8 +1,8 @@
 """double-acquisition: two deliveries of a share group hold one record at a time.
 
 Neither Jepsen's queue workloads nor Adya have this class. It is the violation of mutual exclusion that Jepsen's lock
-workloads look for, with the lock of each record in the place of theirs. A lock that is over, and one of a session that
-may have ended, excludes no member, and a new leader knows no locks.
+workloads look for, with the lock of each record in the place of theirs. A lock that has ended, and one of a session
+that may have ended, excludes no member, and a new leader has no locks.
 """
 
 from collections.abc import Iterator

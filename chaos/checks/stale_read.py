@@ -3,9 +3,8 @@
 The class violates real-time order (linearizability), which Adya's classes do not cover. Jepsen's kafka workload
 measures such lag (`worst-realtime-lag`) without a class for it.
 
-Allowances: a follower may lag (KIP-392). A deposed leader that has not learned of its successor answers with the
-offsets of its own time. An acknowledgement with acks=1 proves no commit. Without transactions both isolation levels
-have the same end.
+Allowances: a follower may lag (KIP-392). A deposed leader without the new metadata answers with the offsets of its own
+time. An acknowledgement with acks=1 proves no commit. Without transactions both isolation levels have the same end.
 """
 
 from collections.abc import Iterator

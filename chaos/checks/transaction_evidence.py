@@ -30,7 +30,7 @@ class TransactionEvidence:
 
     @cached_property
     def is_never_committed(self) -> Bools:
-        """By transaction: whether its client has not asked for a commit, or knows that there was none."""
+        """By transaction: whether its client has not requested a commit, or got a refusal."""
         transactions = self._history.transactions
         is_never: Bools = (transactions.is_commit != 1) | (transactions.outcome == Outcome.FAIL)
         return is_never

@@ -88,7 +88,7 @@ def unavailables(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _overdue(evidence: Evidence, fault: int, bound: Bound, next_ns: int) -> Rows:
-    """Return the sends that were not acknowledged in time. A send that its producer gave up has no bound."""
+    """Return the sends that were not acknowledged in time. A send that its producer dropped has no bound."""
     sends, faults = evidence.history.sends, evidence.history.faults
     origin_ns = int(faults.until_ns[fault] if bound.is_from_end else faults.since_ns[fault])
     due_ns = np.maximum(sends.invoked_ns, origin_ns) + int(bound.seconds * NS_PER_S)

@@ -1,7 +1,7 @@
 """G0: a cycle of write-write and real-time edges between transactions, over the highest offsets.
 
-Adya's G0 (write cycle) as Jepsen's kafka workload has it, `G0-realtime`: a transaction that began after another had
-ended has written below it. Cycles of write-write edges between concurrent transactions are normal: Kafka does not
+Adya's G0 (write cycle) in the form of Jepsen's kafka workload, `G0-realtime`: a transaction that began after another
+had ended has written below it. Cycles of write-write edges between concurrent transactions are normal: Kafka does not
 isolate writes.
 """
 

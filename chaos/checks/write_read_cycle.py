@@ -1,8 +1,8 @@
 """G1c: a cycle of write-read edges between transactions.
 
-Adya's G1c (circular information flow), as Jepsen's kafka workload has it with read_committed: a transaction consumes a
-record only after the transaction of that record was committed. Write-write edges do not count, because Kafka does not
-isolate writes.
+Adya's G1c (circular information flow), in the form of Jepsen's kafka workload with read_committed: a transaction
+consumes a record only after the transaction of that record was committed. Write-write edges do not count, because Kafka
+does not isolate writes.
 """
 
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ def main(
         began, due = time.monotonic(), 0
         while not select.select([sys.stdin], [], [], 0)[0]:
             before, due = due, int((time.monotonic() - began) * per_second)
-            # Records that cannot be queued now are dropped, so that a cluster that comes back gets the usual load.
+            # Records that cannot be queued now are dropped, so that a cluster gets the usual load after an outage.
             for _ in range(min(due - before, QUEUED_MAX - len(producer))):
                 _send(producer, topic, workload.next(), file.write)
             producer.poll(TICK_S)

@@ -1,9 +1,9 @@
 """Kills at random steps of cleaning, upload and restoration: `python -m cordwood.chaos.live.archive_kills`.
 
-Three brokers archive every topic to a loopback S3 server, and compact one. A broker is killed while it uploads or
-compacts, which its metrics and its disk show. In the end everything that was acknowledged is read, mostly from the
-archive, and the archive is verified. Then the cluster is restored from it again and again, and each time
-the command is killed at a random step and repeated: all bytes have to be those of a restoration without a kill.
+Three brokers archive every topic to a loopback S3 server, and compact one. A broker is killed during an upload or a
+compaction, which metrics and disk show. In the end everything that was acknowledged is read, mostly from the archive,
+and the archive is verified. Then the cluster is restored from it again and again, and each time the command is killed
+at a random step and repeated: all bytes have to be those of a restoration without a kill.
 """
 
 import json
@@ -131,7 +131,7 @@ def _summary(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> dict[s
 
 
 def _checked(compacted: CompactedClient, store: tuple[str, ...]) -> list[Anomaly]:
-    """Return what is wrong with the compacted topic and the archive, once nothing is under way."""
+    """Return the findings about the compacted topic and the archive, once no upload is in progress."""
     try:
         compacted.stop()
         found = list(compacted.anomalies())
@@ -143,7 +143,7 @@ def _checked(compacted: CompactedClient, store: tuple[str, ...]) -> list[Anomaly
     orphans: set[str] = set()
 
     def are_swept() -> bool:
-        # Brokers delete removed segments and abandoned uploads once their grace period is over: none is there twice.
+        # Brokers delete removed segments and abandoned uploads once their grace period has passed: no copy remains.
         nonlocal orphans
         before, orphans = orphans, _orphans(store)
         time.sleep(2 * GRACE_S)
@@ -157,7 +157,7 @@ def _checked(compacted: CompactedClient, store: tuple[str, ...]) -> list[Anomaly
 
 
 def _served(cluster: LocalCluster, compacted: CompactedClient) -> list[Anomaly]:
-    """Start the restored brokers. Return what is wrong with what they serve."""
+    """Start the restored brokers. Return the findings about their records."""
     try:
         cluster.start()
         cluster.wait_in_sync(RESTORED_S)

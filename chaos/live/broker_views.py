@@ -92,7 +92,7 @@ def _metadata(address: str) -> Any:
 
 
 def _ask(address: str, request: Any) -> Any:
-    """Send one request on a connection of its own. Return the response. Raises BrokerUnreachable."""
+    """Send one request on its own connection. Return the response. Raises BrokerUnreachable."""
     try:
         with connect(address, ANSWER_S, security=security()) as connection:
             return connection.ask(request)

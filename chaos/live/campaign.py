@@ -29,7 +29,7 @@ COMMIT_AFTER_S = "commit_after_the_fault_s"
 """Time from the removal of a fault to the first commit by each steady transactional client."""
 
 WENT_WRONG = (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException, CannotMount, NetworkUnavailable)
-"""Errors of a cluster that fails to do what it should, or that a fault cannot be injected into."""
+"""Errors of a cluster that fails, or that a fault cannot be injected into."""
 
 
 @dataclass(slots=True)
@@ -209,6 +209,6 @@ class Campaign:
 
 
 def unavailable(when: str, failure: Exception) -> Anomaly:
-    """Return the anomaly of a cluster that fails to do what it should, with the last output as evidence."""
+    """Return the anomaly of a failed cluster, with the last output as evidence."""
     what, *said = str(failure).splitlines()
     return Anomaly("unavailable", f"{when.capitalize()}: {what}", tuple({"said": line} for line in said), 1)

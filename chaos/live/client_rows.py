@@ -51,7 +51,7 @@ class TransactionKind(IntEnum):
     INITIALIZING = 0
     """`first` is the transaction timeout in milliseconds."""
     INITIALIZED = 1
-    """`first` is the producer id and `second` the epoch, where the client knows them."""
+    """`first` is the producer id and `second` the epoch, where the client has them."""
     OFFSET_READ = 2
     """`first` is the committed offset, `second` the time before the request."""
     BEGUN = 3
@@ -60,7 +60,7 @@ class TransactionKind(IntEnum):
     COMMITTING = 5
     ABORTING = 6
     ENDED = 7
-    """`first` is the outcome of what was asked for first, as in history.Transactions."""
+    """`first` is the outcome of the first request, as in history.Transactions."""
 
 
 class TransactionRow(NamedTuple):

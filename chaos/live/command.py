@@ -76,7 +76,7 @@ class RunOptions:
 
     @property
     def stored_bytes(self) -> int:
-        """An upper bound of what a broker stores."""
+        """An upper bound of the bytes that a broker stores."""
         one = self.one
         if one is None:
             return int(self.minutes * STORED_BYTES_PER_MINUTE)
@@ -136,9 +136,9 @@ def run(
 ) -> None:
     """Inject faults into a cluster while clients write and read, undo them, and check that no promise was broken.
 
-    `local` starts three brokers of its own; `compose` uses the running deployment of this directory; any other
-    cluster is loaded and checked without faults. With --fault one fault is injected in rounds, and its limits are
-    checked too. Exits with 1 if a promise was broken or a limit was not kept.
+    `local` starts three brokers; `compose` uses the running deployment of this directory; any other cluster is loaded
+    and checked without faults. With --fault one fault is injected in rounds, and its limits are checked too. Exits with
+    1 if a promise was broken or a limit was not kept.
     """
     number = random.SystemRandom().randrange(SEED_MAX) if seed is None else seed
     try:
@@ -276,7 +276,7 @@ def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
 
 @contextmanager
 def _opened(asked: RunOptions, place: Path) -> Iterator[FaultTarget]:
-    """Yield the target, its brokers not started yet where it starts brokers of its own."""
+    """Yield the target. Brokers that it starts itself are not started yet."""
     if asked.target == LOCAL:
         one = asked.one
         rounds = (one.brokers, one.options.hold_s[1]) if one else ()

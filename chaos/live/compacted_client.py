@@ -43,7 +43,7 @@ class SentKey:
 
 @dataclass(slots=True)
 class Left:
-    """What a consumer has read of the topic."""
+    """The records that a consumer has read from the topic."""
 
     records: dict[tuple[int, int], tuple[bytes, Value]] = field(default_factory=dict)
     """By partition and offset."""
@@ -84,7 +84,10 @@ class CompactedClient:
             raise TimeoutError(f"records of {self._topic} were not answered within {ANSWERED_S:.0f} s")
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """Wait until the deleted keys are gone, and yield what is not as it was sent. Raises KafkaException."""
+        """Wait until the deleted keys are removed, and yield the records that differ from the sent ones.
+
+        Raises KafkaException.
+        """
         left = self.read()
 
         def is_clean() -> bool:
@@ -103,7 +106,7 @@ class CompactedClient:
         yield from self.differences(left)
 
     def differences(self, left: Left) -> Iterator[Anomaly]:
-        """Yield an anomaly for each record that is not what was sent, and each key that has a wrong value."""
+        """Yield an anomaly for each record that was not sent, and each key that has a wrong value."""
         yield from self.changes(left)
         for key, sent_key in self._keys.items():
             value = left.newest.get(key)
@@ -113,7 +116,7 @@ class CompactedClient:
                 yield Anomaly(kind, f"{self._topic}: key {key!r} has {value!r}, and should have {due}.", (), 1)
 
     def changes(self, left: Left) -> Iterator[Anomaly]:
-        """Yield an anomaly for each record that is not what was acknowledged at its offset."""
+        """Yield an anomaly for each record that differs from the one acknowledged at its offset."""
         for place, found in left.records.items():
             sent = self._records.get(place, found)
             if sent != found:

@@ -25,7 +25,7 @@ DATA = "/var/lib/cordwood"
 READY_S = 60.0
 STOP_S = 40
 DEFAULT_FAULTS = ("kill", "coordinator-kill", "pause", "partition", "rolling-restart")
-"""The default faults: none that deletes what a container has stored."""
+"""The default faults: none that deletes a container's data."""
 
 
 class ContainerBroker:

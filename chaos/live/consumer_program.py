@@ -108,7 +108,7 @@ class _Reader:
         self.began(places)
 
     def revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        """Commit before the group revokes the partitions, so that the next member goes on at the end of this one."""
+        """Commit before the group revokes the partitions, so that the next member continues at the end of this one."""
         for place in places:
             self._write(PollKind.REVOKED, place.partition, NONE)
         self._commit()

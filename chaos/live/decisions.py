@@ -15,7 +15,7 @@ Client = tuple[int, int]
 
 
 class MarkerOnDisk(NamedTuple):
-    """What a partition's log says about one transaction that wrote to it."""
+    """The records and markers of one transaction in a partition's log."""
 
     partition: int
     values: tuple[int, ...]
@@ -27,7 +27,7 @@ class MarkerOnDisk(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a client knows about one of its transactions."""
+    """The state of a transaction at its client."""
 
     is_commit: bool | None
     """Whether EndTxn asked for a commit; None where it was never sent."""
@@ -98,7 +98,7 @@ def disagreements(
 
 
 def _is_wrong(asked: Asked | None, decided: set[bool | None]) -> bool:
-    """Return whether the markers contradict what the client knows."""
+    """Return whether the markers contradict the client's state."""
     if asked is None or asked.is_commit is None:
         # Without EndTxn, the coordinator can only abort.
         return True in decided

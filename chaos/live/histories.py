@@ -91,7 +91,7 @@ def add_transactions(history: HistoryBuilder, clients: Mapping[int, RowArray], o
 
 
 def asked_of(clients: Mapping[int, RowArray]) -> dict[Client, Asked]:
-    """Return what each client knows about each of its transactions. The first EndTxn counts."""
+    """Return the state of each client's transactions. The first EndTxn counts."""
     known: dict[Client, Asked] = {}
     for number, rows in clients.items():
         for kind, transaction, first, _second, _at_ns in rows.tolist():
@@ -328,7 +328,7 @@ def reported_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
 
 
 def given_up(producers: Sequence[RowArray]) -> Iterator[Anomaly]:
-    """Yield the sends that a producer gave up although every fault had been undone long before."""
+    """Yield the sends that a producer dropped although every fault had ended long before."""
     rows = np.concatenate([rows[rows["kind"] == SendKind.GIVEN_UP] for rows in producers])
     codes, counts = np.unique(rows["error"], return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):

@@ -18,7 +18,7 @@ from cordwood.chaos.live.target import FaultTarget
 BROKERS = 3
 NEED_DISKS = frozenset({"power-cut", "disk-full", "fsync-error"})
 DISK_BYTES = 2 << 30
-"""The size of a broker's disk, besides what the broker stores."""
+"""The size of a broker's disk, besides the stored bytes."""
 DEVICE_SHARE = 0.9
 """The size of a device in memory, as a share of its disk's: the device can be full while the disk has free space."""
 

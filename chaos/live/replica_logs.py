@@ -98,7 +98,7 @@ def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> I
 
 
 def _differences_of_compacted(data: Mapping[int, Path], replica: Replica, end: int) -> Iterator[Anomaly]:
-    # Not from the first batches on: they may be gone with all their records.
+    # Not from the first batches on: they may be deleted with all their records.
     start = max(_segments(_directory(path, replica))[0].base_offset for path in data.values())
     contents = {
         broker: CompactedContents(content for _, content in batches_in(_directory(path, replica)))

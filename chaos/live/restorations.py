@@ -64,7 +64,7 @@ class Restorations:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _restore(self, files: int | None) -> tuple[int, str]:
-        """Restore, and kill the command once it has made so many files. Return its exit code and what it said."""
+        """Restore, and kill the command once it has made so many files. Return its exit code and output."""
         places = [word for id_, path in self._cluster.data.items() for word in ("--log-dir", f"{id_}={path}")]
         command = [sys.executable, "-m", "cordwood.cluster.cli", "archive", "restore", *self._store, *places]
         with subprocess.Popen(

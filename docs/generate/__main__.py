@@ -1,4 +1,4 @@
-"""Writes the pages that are made from code: `python docs/generate`, or with --check only says which of them are old."""
+"""Generator of the pages that are made from code: `python docs/generate`; with --check it only lists outdated pages."""
 
 import argparse
 import sys
@@ -36,9 +36,9 @@ RESULTS: Sequence[Callable[[Path], dict[str, str]]] = (
 
 
 def old_pages(docs: Path) -> dict[str, str]:
-    """The pages that are not what the code or a result says now, by name, each with what it should be.
+    """Return the outdated pages by name, each with its new text.
 
-    Raises Broken for a result that is not what a run wrote.
+    Raises Broken for a result that was not written by a run.
     """
     wanted = {name: make(docs) for name, make in PAGES.items()}
     for make_all in RESULTS:

@@ -1,6 +1,7 @@
-"""The table of Kafka's APIs: what is served, in which versions, and where the answer is not the one that Kafka gives.
+"""The table of Kafka's APIs: those that are served, their versions, and their differences from Kafka.
 
-A handler's docstring has it all: its first paragraph says what the API is for, the others what differs from Kafka.
+The texts are the handlers' docstrings: the first paragraph has the purpose of the API, the others its differences from
+Kafka.
 """
 
 import importlib
@@ -20,7 +21,7 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "StreamsGroupDescribe",
     ),
 }
-"""What a client could ask for and does not get, under the sentence that says why."""
+"""Kafka's APIs that are not served, by the reason."""
 
 BETWEEN_BROKERS = frozenset(
     {
@@ -103,7 +104,7 @@ def _request_name(package: str, version: int) -> str | None:
     except ModuleNotFoundError:
         return None
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-    # What a request is made of stands before it.
+    # The parts of a request are defined before it.
     return own[-1].removesuffix("Request")
 
 
@@ -141,7 +142,7 @@ def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
 
 
 def _name(module: ModuleType) -> str:
-    """The API's name, without the key that may follow in parentheses."""
+    """Return the API's name, without the key that may follow in parentheses."""
     return (inspect.getdoc(module) or "").partition(":")[0].partition(" (")[0]
 
 

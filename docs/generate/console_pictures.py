@@ -34,7 +34,7 @@ TURN_S = 0.1
 
 @contextmanager
 def cluster() -> Iterator[list[dict[str, Any]]]:
-    """What `cluster.json` says of three running brokers."""
+    """Return the `cluster.json` of three running brokers."""
     with tempfile.TemporaryDirectory() as place:
         ports = ("--port", str(PORT), "--http-port", str(HTTP_PORT))
         subprocess.run([*CORDWOOD, "up", "--detach", "--data-dir", place, "--brokers", "3", *ports], check=True)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def heading_note(source: str) -> str:
-    """A note for readers who open a generated page to change it."""
+    """Return a note for readers who open a generated page to change it."""
     return f"<!-- Made by `python docs/generate` from {source}: change it there. -->\n"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table. A bar within a cell would end it, so it is written as an entity."""
+    """Return the lines of a table. A bar within a cell is written as an entity."""
     yield _row(headings)
     yield _row(["---"] * len(headings))
     for row in rows:

@@ -38,7 +38,7 @@ enforced: so a cluster gets its ACLs before it is closed. Kafka without an autho
 
 
 def page() -> str:
-    """The whole page, as Markdown."""
+    """Return the whole page as Markdown."""
     rows = (row for key in sorted(ApiKey) for row in _rows(load(key)))
     table = pages.table(("API", "Right", "When"), rows)
     note = pages.heading_note("the handlers in cluster/kafka/handlers")

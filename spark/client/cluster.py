@@ -210,7 +210,7 @@ class ClusterReader:
         return counts
 
     def _look_up(self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]) -> None:
-        """Send one ListOffsets request per leader. Keep what is found even if another leader is unreachable."""
+        """Send one ListOffsets request per leader. Keep the found offsets even if another leader is unreachable."""
         by_leader: dict[Address, list[TopicPartition]] = defaultdict(list)
         unknown = {place.topic for place in wanted if place not in self._leaders}
         if unknown:

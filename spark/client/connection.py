@@ -100,7 +100,7 @@ class BrokerConnection:
         except BadFrameLength as error:
             raise ConnectionFailed(f"{self.address} does not use Kafka's protocol ({error})") from error
         except OSError as error:
-            # With TLS 1.3, a client learns that its certificate is refused only when it reads.
+            # With TLS 1.3, a client gets the refusal of its certificate only when it reads.
             error = explained(error, str(self.address))
             if isinstance(error, NotAuthenticated | TlsFailed):
                 raise RequestRefused(str(error)) from None

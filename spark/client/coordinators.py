@@ -95,7 +95,7 @@ class SparkCoordinators:
         return self._patiently(f"end the transaction of {transactional_id}", attempt)
 
     def wait_for_markers(self, transactional_ids: Collection[str]) -> None:
-        """Wait until the transactions that were ended are complete: from then on, readers see what is committed."""
+        """Wait until the transactions that were ended are complete: from then on, readers get the committed records."""
 
         def attempt() -> None:
             incomplete = set(transactional_ids).intersection(self._list(DECIDED))

@@ -114,7 +114,7 @@ def _new(connection: BrokerConnection) -> _Token:
 
 
 def _wait_until_known(address: Address, settings: ClientSettings) -> None:
-    """Wait until a broker takes the token: it learns of it from the metadata log. Raises RequestRefused."""
+    """Wait until a broker accepts the token, which it gets with the metadata log. Raises RequestRefused."""
     deadline = time.monotonic() + KNOWN_WITHIN_S
     while True:
         try:

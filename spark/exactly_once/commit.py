@@ -1,6 +1,6 @@
 """Commit and abort of a write on the driver: decide once, then end the transactions of the tasks.
 
-What a crash leaves is completed by the next driver, which has the same version to commit. Without a decision, it
+After a crash the next driver, which has the same version to commit, completes the commit. Without a decision, it
 decides about the transactions of its own tasks. With one, it commits the transactions of that decision, and aborts
 those of its own tasks, which have written the same rows again.
 """

@@ -1,7 +1,7 @@
 """The decisions of writes: a topic with one record for each committed version, which names its transactions.
 
-A driver decides in a transaction of its own, under a transactional id of the write. By that it fences an earlier driver
-of the same write, which may still run: of two drivers, only the last one can decide. The topic keeps decisions for
+A driver decides in its own transaction, under a transactional id of the write. By that it fences an earlier driver of
+the same write, which may still run: of two drivers, only the last one can decide. The topic keeps decisions for
 RETENTION_MS, and the last one of each write is found from the end of the log.
 """
 

@@ -51,7 +51,7 @@ class Leases:
         return f"{PREFIX}:{write.name}:{self._lease}:{number}"
 
     def release(self) -> None:
-        """Give up the lease, as the end of the process does."""
+        """Release the lease, as the end of the process does."""
         if self._descriptor != NO_DESCRIPTOR:
             os.close(self._descriptor)
         self._descriptor, self._pid, self._taken = NO_DESCRIPTOR, NO_PROCESS, {}

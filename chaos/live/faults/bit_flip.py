@@ -106,7 +106,7 @@ class BitFlip(Fault):
         return [id_ for id_ in data if id_ != victim and replica in replica_logs.replicas_in(data[id_])]
 
     def _is_repaired(self, victim: int, damaged: DamagedFile) -> bool:
-        """Return whether the file is sound or gone, and the victim's replica is the same as another's.
+        """Return whether the file is sound or removed, and the victim's replica is the same as another's.
 
         A broker that runs has to restore its closed segment byte by byte.
         """

@@ -51,7 +51,7 @@ class RoundOptions:
     """How a fault runs in rounds. Times in seconds, minimum and maximum."""
 
     limits: tuple[ValueLimit, ...] = ()
-    """What a run has to keep besides the guarantees."""
+    """The limits of a run besides the guarantees."""
     roles: tuple[TargetRole, ...] = (TargetRole.ANYONE,)
     """The victims' roles, in turn."""
     calm_s: tuple[float, float] = (0.2, 1.0)

@@ -82,7 +82,7 @@ class CoordinatorKill(Kill):
 
 @dataclass(frozen=True, slots=True)
 class Pause(Fault):
-    """SIGSTOP, so that a leader comes back that does not know it was deposed."""
+    """SIGSTOP, so that a deposed leader continues with old metadata."""
 
     cluster: LiveCluster
     name: ClassVar[str] = "pause"

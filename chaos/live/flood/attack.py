@@ -54,7 +54,7 @@ def flood(
     is_over: Callable[[], bool],
     sent: Callable[[], None],
 ) -> SentShots:
-    """Send shots for `seconds`, or until `is_over` returns true. `sent` is called while the flood goes on.
+    """Send shots for `seconds`, or until `is_over` returns true. `sent` is called during the flood.
 
     The time begins once the attackers' processes run: on a loaded machine they need seconds to start.
     """
@@ -95,7 +95,7 @@ def _chunks(aims: tuple[FloodTarget, ...], seed: int, end_s: float) -> Iterator[
 
 
 def _play(name: str, aim: FloodTarget) -> SentShots:
-    """Play a scenario; runs in a process of its own."""
+    """Play a scenario; runs in its own process."""
     try:
         SCENARIOS[name](aim)
     except Served as served:

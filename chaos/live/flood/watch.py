@@ -18,7 +18,7 @@ TRACEBACK = "Traceback"
 
 
 class WatchedProcess(Protocol):
-    """A broker in a process of its own."""
+    """A broker in its own process."""
 
     @property
     def running_pid(self) -> int | None:
@@ -120,7 +120,7 @@ class BrokerWatch:
                 self._see_memory(pid, now_s)
                 self._starved_s[number] += self._more_withheld_s(pid, pid)
             except ProcessLookupError:
-                # The process has just ended; `exits` reports it where it ended by itself.
+                # The process has just ended; `exits` reports unexpected exits.
                 continue
         self._clients_starved_s += max(self._more_withheld_s(os.getpid(), thread) for thread in own_threads())
         self.machine.add(now_s, tuple(self._starved_s), self._clients_starved_s, probe_s)

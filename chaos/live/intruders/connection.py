@@ -1,4 +1,4 @@
-"""An intruder's connection to a closed broker, with or without TLS, and all that has come over it."""
+"""An intruder's connection to a closed broker, with or without TLS, and all received bytes."""
 
 import random
 import socket

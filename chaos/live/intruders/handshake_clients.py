@@ -1,6 +1,6 @@
 """Clients that never get past a handshake: idle ones, ones that fail in a loop, and slow ones. They run in a process.
 
-Commands over a pipe: `("idle", silent, encrypted)` opens connections, and answers once they are there; `("attack",)`
+Commands over a pipe: `("idle", silent, encrypted)` opens connections, and answers once they are open; `("attack",)`
 begins to fail; `("rest",)` ends all of it. Each answers with the number of failed handshakes so far.
 """
 
