@@ -64,19 +64,22 @@ def encode(
     base_timestamp = records[0].timestamp if base_timestamp is None else base_timestamp
     body: list[bytes] = []
     for delta, record in enumerate(records):
-        one = _encode_record(record, delta, record.timestamp - base_timestamp)
-        body += (varint(len(one)), one)
-    packed = compress(compression, b"".join(body))
+        front = _front(record, delta, record.timestamp - base_timestamp)
+        value, headers = record.value or b"", _headers(record)
+        body += (varint(len(front) + len(value) + len(headers)), front, value, headers)
+    # A value of a coordinator may have many megabytes: it is copied here, and once more with the header.
+    packed = b"".join(body)
+    if compression is not Compression.NONE:
+        packed = compress(compression, packed)
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(packed)
-    batch = bytearray(
+    head = bytearray(
         _HEADER.pack(
             base_offset, length, leader_epoch, MAGIC, 0, attributes | compression, len(records) - 1, base_timestamp,
             max(record.timestamp for record in records), producer_id, producer_epoch, base_sequence, len(records),
         )
     )  # fmt: skip
-    batch += packed
-    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
-    return bytes(batch)
+    struct.pack_into(">I", head, 17, crc32c(packed, crc32c(memoryview(head)[CRC_COVERS_FROM:])))
+    return b"".join((head, packed))
 
 
 class LargeRecord(CorruptBatch):
@@ -182,19 +185,28 @@ def decode(batch: bytes) -> list[Record]:
     return list(RecordCursor(batch).records())
 
 
-def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    _, _, key, value, headers = record
-    parts = [
-        b"\x00",
-        varint(timestamp_delta),
-        varint(offset_delta),
-        b"\x01" if key is None else varint(len(key)) + key,
-        b"\x01" if value is None else varint(len(value)) + value,
-        varint(len(headers)),
-    ]
-    for name, content in headers:
-        parts += (_varint_bytes(name.encode()), _varint_bytes(content))
-    return b"".join(parts)
+def _front(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    """Encode what a record has between its length and its value."""
+    _, _, key, value, _ = record
+    return b"".join(
+        (
+            b"\x00",
+            varint(timestamp_delta),
+            varint(offset_delta),
+            b"\x01" if key is None else varint(len(key)) + key,
+            b"\x01" if value is None else varint(len(value)),
+        )
+    )
+
+
+def _headers(record: Record) -> bytes:
+    """Encode what a record has after its value."""
+    if not record.headers:
+        return b"\x00"
+    fields = [varint(len(record.headers))]
+    for name, content in record.headers:
+        fields += (_varint_bytes(name.encode()), _varint_bytes(content))
+    return b"".join(fields)
 
 
 def _decode_record(body: Content, position: int, offset: int, timestamp: int) -> tuple[Record, int]:

@@ -21,10 +21,6 @@ def encode_string(text: str | None) -> bytes:
     return SHORT.pack(len(encoded)) + encoded
 
 
-def encode_bytes(content: bytes) -> bytes:
-    return INT.pack(len(content)) + content
-
-
 def encode_uvarint(number: int) -> bytes:
     if number < 0x80:
         return _ONE_BYTE[number]

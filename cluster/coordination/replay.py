@@ -6,7 +6,7 @@ from cordwood.storage.compaction.run_writer import closing_batch
 from cordwood.storage.control import decode_marker
 from cordwood.storage.disk import Bytes
 from cordwood.storage.records import Header, Record, RecordCursor, decode
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, portions
 
 COPY: tuple[Header, ...] = (("copy", b""),)
 """The headers of a record that a coordinator of an earlier version has appended again, to delete the older records.
@@ -30,7 +30,7 @@ class Replay:
         """Apply a batch's records from `start` on, one a step. Return the offset after it. Raises CorruptBatch."""
         header = check(batch)
         if header.is_control:
-            self._end(header, batch)
+            yield from self._end(header, batch)
             yield
         else:
             for record in RecordCursor(batch, start).records():
@@ -38,11 +38,13 @@ class Replay:
                 yield
         return header.end
 
-    def _end(self, header: BatchHeader, batch: bytes) -> None:
+    def _end(self, header: BatchHeader, batch: bytes) -> Steps[None]:
         marker = decode_marker(batch)
-        if marker is not None:
-            for key, written in self.open.end(header.producer_id, is_commit=marker.is_commit):
-                self.newest[key] = written.value
+        if marker is None:
+            return
+        for portion in portions(self.open.end(header.producer_id, is_commit=marker.is_commit)):
+            self.newest.update((key, written.value) for key, written in portion if written is not None)
+            yield
 
     def _apply(self, record: Record, header: BatchHeader) -> None:
         key, value = record.key, record.value

@@ -38,8 +38,9 @@ class CoordinatorShard(ABC):
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         """Restore the newest value of each key, one a step. Raises CorruptBatch."""
 
-    def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> None:  # noqa: B027
-        """Restore what ongoing transactions have written, after `restore`. Raises CorruptBatch."""
+    def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> Iterator[None]:  # noqa: ARG002
+        """Restore what ongoing transactions have written, after `restore`, in steps. Raises CorruptBatch."""
+        return iter(())
 
 
 def as_records(contents: Iterable[Content], now_ms: int) -> list[Record]:

@@ -22,8 +22,6 @@ from cordwood.storage.errors import StorageError
 from cordwood.storage.records import encode
 from cordwood.storage.steps import Steps
 
-RECORDS_PER_BATCH_MAX = 2000
-
 _ItemT = TypeVar("_ItemT")
 _ShardT = TypeVar("_ShardT", bound=CoordinatorShard)
 _events = structlog.get_logger("coordination")
@@ -182,7 +180,6 @@ async def load(topic: InternalTopic, shard: CoordinatorShard, end: int, turns: T
             break
         offset = await turns.run(_replay(replay, data, offset))
     await turns.run(_restore(shard, replay))
-    shard.restore_open(replay.open)
 
 
 def _replay(replay: Replay, data: bytes, offset: int) -> Steps[int]:
@@ -194,6 +191,7 @@ def _replay(replay: Replay, data: bytes, offset: int) -> Steps[int]:
 
 def _restore(shard: CoordinatorShard, replay: Replay) -> Steps[None]:
     yield from shard.restore(replay.newest.items())
+    yield from shard.restore_open(replay.open)
 
 
 def chunks(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:

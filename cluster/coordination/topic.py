@@ -37,7 +37,7 @@ from cordwood.storage.types import ProducerIdAndEpoch
 
 READ_BYTES = 1 << 20
 RECORD_BYTES_MAX = 16 << 20
-"""Largest record: a group of thousands of members with all their assignments, or a transaction on all partitions."""
+"""Largest record, unless a topic has a limit of its own: a transaction on all partitions."""
 
 _CODE_UNIT = struct.Struct(">H")
 _events = structlog.get_logger("coordination")
@@ -65,6 +65,7 @@ class TopicCreation(NamedTuple):
     replication_factor: int
     segment_bytes: int
     cleanup_policy: str = "compact"
+    batch_bytes_max: int = RECORD_BYTES_MAX
 
 
 class InternalTopic(Protocol):
@@ -257,7 +258,7 @@ class ReplicatedTopic:
                 "cleanup.policy": self._creation.cleanup_policy,
                 "compression.type": "producer",
                 "segment.bytes": str(self._creation.segment_bytes),
-                "max.message.bytes": str(RECORD_BYTES_MAX),
+                "max.message.bytes": str(self._creation.batch_bytes_max),
             },
         )
         return at_once(command)

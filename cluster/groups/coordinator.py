@@ -6,7 +6,7 @@ partition of `__consumer_offsets` in memory, and `state_store.py` writes it.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
@@ -31,8 +31,9 @@ from cordwood.cluster.groups.share.state_requests import Persister, ShareStateRe
 from cordwood.cluster.groups.share_groups import ShareGroups
 from cordwood.cluster.groups.state_store import GroupStateStore, Verify
 from cordwood.cluster.metadata.image import Image, TopicImage, changed_topics
-from cordwood.cluster.resources.turns import Turns
+from cordwood.cluster.resources.turns import FREE_STEPS, Turns
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.steps import Steps, portions, some
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 NAME_BYTES_MAX = 32_000
@@ -210,15 +211,34 @@ class GroupCoordinator:
             await self._write_commit(shard, shard.open(group_id), write)
         return codes
 
-    def transaction_ended(self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
-        """Apply or drop a transaction's offsets in a partition in which its marker is committed."""
-        shard = self._state_store.of_partition(partition)
-        if shard is not None:
-            for group in shard.end_transaction(producer.producer_id, is_commit=is_commit):
-                self._effect_runner.perform(shard, group)
+    def transaction_ended(
+        self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool, applied: Callable[[], None] = lambda: None
+    ) -> None:
+        """Apply or drop a transaction's offsets in a partition in which its marker is committed; then call `applied`.
 
-    def pending_of(self, group_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions of which ongoing transactions have committed an offset of the group (KIP-447)."""
+        Many offsets are applied in turns. Each is pending until then.
+        """
+        shard = self._state_store.of_partition(partition)
+        if shard is None:
+            applied()
+            return
+        steps = shard.end_transaction(producer.producer_id, is_commit=is_commit)
+        ended = some(steps, FREE_STEPS)
+        if ended is None:
+            self._tasks.spawn(self._apply_in_turns(shard, steps, applied))
+            return
+        for group in ended:
+            self._effect_runner.perform(shard, group)
+        applied()
+
+    async def _apply_in_turns(self, shard: Shard, steps: Steps[list[AnyGroup]], applied: Callable[[], None]) -> None:
+        async for group in self._turns.each(await self._turns.run(steps)):
+            if shard.groups.get(group.group_id) is group:
+                self._effect_runner.perform(shard, group)
+        applied()
+
+    def pending_of(self, group_id: str) -> Set[TopicPartition]:
+        """Return the partitions of which ongoing transactions have committed an offset of the group now (KIP-447)."""
         shard = self._state_store.find(_checked(group_id))
         return frozenset() if shard is None else shard.offsets.pending_of(group_id)
 
@@ -411,12 +431,13 @@ class GroupCoordinator:
 
     async def _begin(self, shard: Shard) -> None:
         """Start the sessions of restored members, and forget topics that were deleted before the shard was loaded."""
-        named = {key.topic for key in shard.offsets.uncommitted_keys()}
+        named: set[str] = set()
+        async for keys in self._turns.each(portions(shard.offsets.live_keys())):
+            named.update(key.topic for key in keys)
         async for group in self._turns.each(list(shard.groups.values())):
             if shard.groups.get(group.group_id) is group:
                 group.begin_sessions(self._effect_runner.now_ms())
                 self._effect_runner.perform(shard, group)
-                named.update(topic for topic, _ in shard.offsets.of(group.group_id))
         if not self._state_store.holds(shard):
             return
         self.shares.forget_topics(shard)

@@ -32,6 +32,7 @@ from cordwood.cluster.groups.exchange import (
     Purpose,
     Rebalancing,
     RequestId,
+    SavedGroup,
     Store,
     SyncAnswer,
     SyncReply,
@@ -52,6 +53,9 @@ from cordwood.storage.steps import Steps, at_once, some
 
 TICKS_PER_ITERATION_MAX = 50
 """Largest number of groups whose deadlines are handled in one event-loop iteration."""
+
+ENCODED_AT_ONCE_BYTES_MAX = 1 << 20
+"""Largest subscriptions and assignments of a group of few members whose record is encoded and appended in one step."""
 
 REASON_CHARS_MAX = 500
 """Characters of a client's reason (KIP-800) that go to the log."""
@@ -467,7 +471,7 @@ class EffectRunner:
                 return
         saving = shard.save(group.group_id, is_tombstone=False)
         before, ended = self._encodings.get(group), None
-        if before is not None or len(store.group.members) > FREE_STEPS:
+        if before is not None or _is_large(store.group):
             ended = self._encodings[group] = self._loop.create_future()
         encoding = self._encoded(group, store, now_ms, before, ended)
         self._write(group, self._write_group(shard, group, store, encoding, saving))
@@ -517,6 +521,7 @@ class EffectRunner:
         if before is not None:
             await before
         value = await self._turns.run(encode_group(store.group, now_ms))
+        await self._turns.turn()
         if self._encodings.get(group) is ended:
             del self._encodings[group]
         # The next record of the group waits for this, and is appended after the caller has appended its own.
@@ -570,6 +575,14 @@ class EffectRunner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _is_large(group: SavedGroup) -> bool:
+    """Return whether a group's record is encoded in turns."""
+    members = group.members
+    if len(members) > FREE_STEPS:
+        return True
+    return sum(len(member.subscription) + len(member.assignment) for member in members) > ENCODED_AT_ONCE_BYTES_MAX
 
 
 def _code_of(refusal: Refused) -> ErrorCode:

@@ -7,7 +7,7 @@ GroupMetadataValue 3 are written; all versions that Kafka has written are read.
 import struct
 from typing import NamedTuple
 
-from cordwood.cluster.coordination.fields import INT, LONG, SHORT, FieldReader, encode_bytes, encode_string
+from cordwood.cluster.coordination.fields import INT, LONG, SHORT, FieldReader, encode_string
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
 from cordwood.storage.steps import Steps
 from cordwood.storage.types import NO_EPOCH, TopicPartition
@@ -67,7 +67,8 @@ def encode_group(group: SavedGroup, since_ms: int) -> Steps[bytes]:
     chosen = encode_string(group.protocol) + encode_string(group.leader) + LONG.pack(since_ms)
     parts = [head, chosen, INT.pack(len(group.members))]
     for member in group.members:
-        parts.append(_member(member))
+        # A subscription or an assignment may have many megabytes: it is copied only once.
+        parts += _member(member)
         yield
     return b"".join(parts)
 
@@ -106,18 +107,17 @@ def decode_group(value: bytes) -> Steps[SavedGroup]:
     return SavedGroup(protocol_type, generation, protocol, leader, tuple(members), since_ms)
 
 
-def _member(member: SavedMember) -> bytes:
-    return b"".join(
-        (
-            encode_string(member.member_id),
-            encode_string(member.instance_id),
-            encode_string(member.client_id),
-            encode_string(member.client_host),
-            INT.pack(member.rebalance_timeout_ms),
-            INT.pack(member.session_timeout_ms),
-            encode_bytes(member.subscription),
-            encode_bytes(member.assignment),
-        )
+def _member(member: SavedMember) -> tuple[bytes, ...]:
+    """Return the encoded fields of a member."""
+    names = (member.member_id, member.instance_id, member.client_id, member.client_host)
+    return (
+        b"".join(map(encode_string, names)),
+        INT.pack(member.rebalance_timeout_ms),
+        INT.pack(member.session_timeout_ms),
+        INT.pack(len(member.subscription)),
+        member.subscription,
+        INT.pack(len(member.assignment)),
+        member.assignment,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.coordination.shard_store import chunks
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.effects import EffectRunner
@@ -13,9 +14,11 @@ from cordwood.cluster.groups.formats import OffsetKey
 from cordwood.cluster.groups.offsets import expired
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
-from cordwood.cluster.groups.state_store import GroupStateStore
+from cordwood.cluster.groups.state_store import GROUP_RECORDS_PER_BATCH_MAX, GroupStateStore
 from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.steps import portions
+from cordwood.storage.types import TopicPartition
 
 _events = structlog.get_logger("groups")
 
@@ -67,8 +70,13 @@ class Removal:
             await self.forget_topics_in(shard, topics)
 
     async def forget_topics_in(self, shard: Shard, topics: frozenset[str]) -> None:
-        keys = [key for key in shard.offsets.live_keys() if key.topic in topics]
+        keys: list[OffsetKey] = []
         try:
+            async for portion in self._turns.each(portions(shard.offsets.live_keys())):
+                keys += (key for key in portion if key.topic in topics)
+                if len(keys) >= GROUP_RECORDS_PER_BATCH_MAX:
+                    await self._state_store.write(shard, dict.fromkeys(keys))
+                    keys.clear()
             await self._state_store.write(shard, dict.fromkeys(keys))
         except Refused as refusal:
             _events.warning("groups.offsets_not_removed", topics=sorted(topics), error=str(refusal))
@@ -87,16 +95,27 @@ class Removal:
                     return
 
     async def _expire_in(self, shard: Shard, group: AnyGroup) -> None:
-        """Remove a group's expired offsets, and an empty group with the last of them. Pending offsets do not expire."""
-        await self._effect_runner.settled(shard, group.group_id)
-        if shard.groups.get(group.group_id) is not group:
-            # The group was removed while other groups were checked.
+        """Remove a group's expired offsets, and an empty group after the last of them. Pending ones do not expire."""
+        for places in chunks(list(shard.offsets.of(group.group_id)), GROUP_RECORDS_PER_BATCH_MAX):
+            if not await self._is_settled(shard, group):
+                return
+            keys = self._expired_in(shard, group, places)
+            if keys:
+                await self._state_store.write(shard, dict.fromkeys(keys))
+        if not await self._is_settled(shard, group):
             return
-        offsets, pending = shard.offsets.of(group.group_id), shard.offsets.pending_of(group.group_id)
-        found = expired(group, offsets, self._wall_clock(), self._settings.offsets_retention_ms)
-        keys = [key for key in found if (key.topic, key.partition) not in pending]
         is_over = group.expires and group.check_delete() is ErrorCode.none and group.is_vacant
-        if is_over and not set(shard.offsets.keys_of(group.group_id)) - set(keys):
-            await self.remove(shard, group, keys)
-        elif keys:
-            await self._state_store.write(shard, dict.fromkeys(keys))
+        if is_over and not shard.offsets.has_any(group.group_id):
+            await self.remove(shard, group, ())
+
+    async def _is_settled(self, shard: Shard, group: AnyGroup) -> bool:
+        """Wait until a group does not change in turns. Return False if it was removed while others were checked."""
+        await self._turns.turn()
+        await self._effect_runner.settled(shard, group.group_id)
+        return shard.groups.get(group.group_id) is group
+
+    def _expired_in(self, shard: Shard, group: AnyGroup, places: Iterable[TopicPartition]) -> list[OffsetKey]:
+        offsets = shard.offsets.of(group.group_id)
+        known = ((place, offsets[place]) for place in places if place in offsets)
+        found = expired(group, known, self._wall_clock(), self._settings.offsets_retention_ms)
+        return [key for key in found if not shard.offsets.is_pending(key)]

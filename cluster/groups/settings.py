@@ -8,6 +8,9 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.coordination.topic import TopicCreation
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
+BATCH_BYTES_MAX = 4 << 20
+"""Largest record of a group, such as a classic group with all its subscriptions and assignments: four times Kafka's
+default. It is encoded, appended and read back as a whole; each step of that copies it once or twice."""
 EXPIRED_PER_TICK_MAX = 200
 """Largest number of members and pending ids that one tick of a group expires, so that it takes a few milliseconds."""
 
@@ -79,4 +82,5 @@ def offsets_topic(settings: Settings) -> TopicCreation:
         partitions=settings.offsets_topic_num_partitions,
         replication_factor=settings.offsets_topic_replication_factor,
         segment_bytes=settings.offsets_topic_segment_bytes,
+        batch_bytes_max=BATCH_BYTES_MAX,
     )

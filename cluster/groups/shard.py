@@ -1,6 +1,7 @@
 """Shard: the groups and offsets of one partition of `__consumer_offsets`, in memory."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from cordwood.cluster.groups.formats import (
 from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.group_loaders import loaders
 from cordwood.cluster.groups.offsets import Changes, Offsets
+from cordwood.storage.steps import Steps
 
 UNSAVED_GROUPS_MAX = 1000
 """Largest number of groups that have only pending member ids. The oldest is dropped; its new members start again."""
@@ -51,7 +53,7 @@ class Shard(CoordinatorShard):
         self._saved: dict[str, list[SavedValue]] = {}
         """The value of each classic group in the log, and after it the values that are being written, in order."""
         self._unsaved: dict[str, None] = {}
-        self._ended: list[tuple[int, bool]] = []
+        self._ended: deque[tuple[int, bool]] = deque()
         """Producer ids of transactions that ended while the shard was loaded, and whether they were committed."""
 
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
@@ -91,23 +93,26 @@ class Shard(CoordinatorShard):
             return
         self.groups[group_id] = group
 
-    def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> None:
+    def restore_open(self, transactions: OpenTransactions[bytes, bytes]) -> Iterator[None]:
         for producer_id, raw_key, written in transactions.values():
             key = decode_offset_key(raw_key)
             if key is not None:
                 committed = None if written is None else WrittenValue(decode_offset(written.value), written.position)
                 self.offsets.restore_pending(producer_id, key, committed)
                 self.open(key.group_id)
-        for producer_id, is_commit in self._ended:
-            self.offsets.end_transaction(producer_id, is_commit=is_commit)
+            yield
+        # The last one may end during these steps, too: the shard is ready right after them.
+        while self._ended:
+            producer_id, is_commit = self._ended.popleft()
+            yield from self.offsets.end_transaction(producer_id, is_commit=is_commit)
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[AnyGroup]:
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[list[AnyGroup]]:
         """Apply or drop what a transaction has committed, after its marker. Return the groups of its offsets."""
         if self.readiness is Readiness.LOADING:
             # The marker may come after the records that are being read.
             self._ended.append((producer_id, is_commit))
             return []
-        ended = self.offsets.end_transaction(producer_id, is_commit=is_commit)
+        ended = yield from self.offsets.end_transaction(producer_id, is_commit=is_commit)
         return [self.groups[group_id] for group_id in sorted(ended) if group_id in self.groups]
 
     def open(self, group_id: str) -> AnyGroup:

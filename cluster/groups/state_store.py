@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from cordwood.cluster.coordination.shard import Content, as_records
-from cordwood.cluster.coordination.shard_store import RECORDS_PER_BATCH_MAX, ShardStore, chunks
+from cordwood.cluster.coordination.shard_store import ShardStore, chunks
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey, encode_group_key
 from cordwood.cluster.groups.offsets import Changes
@@ -26,17 +26,17 @@ class GroupStateStore(ShardStore[Shard]):
     async def write(self, shard: Shard, changes: Changes, groups: Mapping[str, bytes | None] | None = None) -> None:
         """Append changes, groups before offsets, and apply them in memory once they are committed. Raises Refused.
 
-        Up to RECORDS_PER_BATCH_MAX offsets are one batch and one wait.
+        Up to GROUP_RECORDS_PER_BATCH_MAX offsets are one batch and one wait.
         """
         contents: list[Content] = [(encode_group_key(group_id), value) for group_id, value in (groups or {}).items()]
-        await self._write_all(shard, contents, changes)
+        await self._write_all(shard, contents, changes.items())
 
     async def delete(
         self, shard: Shard, offsets: Iterable[OffsetKey], records: Sequence[bytes], classic: str | None
     ) -> None:
         """Delete offsets, records of groups by key, and the record of a classic group. Raises Refused."""
         keys = [*records, *([] if classic is None else [encode_group_key(classic)])]
-        await self._write_all(shard, [(key, None) for key in keys], dict.fromkeys(offsets))
+        await self._write_all(shard, [(key, None) for key in keys], ((key, None) for key in offsets))
 
     async def append_records(
         self, shard: Shard, contents: Sequence[Content], begun: Callable[[], None] = lambda: None
@@ -57,12 +57,16 @@ class GroupStateStore(ShardStore[Shard]):
         # Before the next suspension, and so before those that waited.
         await self.append(shard, last)
 
-    async def _write_all(self, shard: Shard, contents: Sequence[Content], changes: Changes) -> None:
-        if contents and changes:
-            # The batch with the first offsets has all of these records.
-            async with shard.appending:
-                pass
-        for chunk in chunks(changes.items(), RECORDS_PER_BATCH_MAX):
+    async def _write_all(
+        self, shard: Shard, contents: Sequence[Content], changes: Iterable[tuple[OffsetKey, CommittedOffset | None]]
+    ) -> None:
+        for number, chunk in enumerate(chunks(changes, GROUP_RECORDS_PER_BATCH_MAX)):
+            if number:
+                await self._turns.turn()
+            elif contents:
+                # The batch with the first offsets has all of these records.
+                async with shard.appending:
+                    pass
             await self._write_offsets(shard, contents, dict(chunk))
             contents = ()
         await self.append_records(shard, contents)

@@ -66,8 +66,8 @@ def writing(schema: Any, head: bytes, message: Any, answer: Answer) -> Steps[lis
         entity_writer(schema)(answer.buffer, message)
     answer.cut()
     first = _INT(len(head) + answer.size) + head
-    # A short response is one chunk.
-    return [first + answer.chunks[0]] if len(answer.chunks) == 1 else [first, *answer.chunks]
+    # A short response is one chunk. A long one, such as a large assignment, is not copied for it.
+    return [first + answer.chunks[0]] if answer.size <= CHUNK_BYTES else [first, *answer.chunks]
 
 
 def prepare_writer(schema: Any) -> None:

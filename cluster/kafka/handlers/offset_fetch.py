@@ -9,8 +9,9 @@ takes several groups (KIP-709); 9 adds member epochs, with UNKNOWN_MEMBER_ID and
 topics by id.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,7 +39,7 @@ from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights,
 from cordwood.cluster.kafka.rows import generated, rows
 from cordwood.cluster.kafka.wire import Topic
 from cordwood.cluster.metadata.image import Image
-from cordwood.storage.steps import Steps, at_once, in_order
+from cordwood.storage.steps import Steps, at_once, in_order, portions
 from cordwood.storage.types import NO_EPOCH, NO_OFFSET, TopicPartition
 
 KEY = ApiKey.OFFSET_FETCH
@@ -50,7 +51,7 @@ _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_MANY = 8
 _FIRST_WITH_IDS = 10
 
-Places = frozenset[TopicPartition]
+Places = Set[TopicPartition]
 NONE_PENDING: Places = frozenset()
 Asked = Iterable[tuple[Topic | None, Iterable[int]]]
 
@@ -161,9 +162,7 @@ def _wanted(
 ) -> Steps[tuple[Any, ...]]:
     image, is_named = access.call.services.quorum.image, wanted.topics is not None
     if wanted.topics is None:
-        known = [*offsets, *(place for place in pending if place not in offsets)]
-        places = yield from in_order(known, key=_itself)
-        places = [place for place in places if access.may_describe(place[0], is_named=False)]
+        places = yield from in_order((yield from _visible(offsets, pending, access)), key=_itself)
         asked = _named(places) if access.call.version < _FIRST_WITH_IDS else _with_ids(places, image)
     else:
         asked = ((_topic(topic), topic.partition_indexes) for topic in wanted.topics)
@@ -183,6 +182,15 @@ def _wanted(
         return TopicRow(name, topic_id, rows(partial(partition_row, name), found[topic]))
 
     return rows(topic_row, found)
+
+
+def _visible(offsets: OffsetsByPartition, pending: Places, access: _Access) -> Steps[list[TopicPartition]]:
+    """Return the partitions with an offset, committed or pending, whose topics the client may describe."""
+    visible: list[TopicPartition] = []
+    for portion in portions(chain(list(offsets), pending)):
+        visible += (place for place in portion if access.may_describe(place[0], is_named=False))
+        yield
+    return visible
 
 
 def _topic(topic: Any) -> Topic | None:

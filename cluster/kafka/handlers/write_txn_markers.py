@@ -48,20 +48,24 @@ LATE_S = 30.0
 class MarkerOutcome:
     """The outcome of one marker: it is committed, refused, or not committed in time.
 
-    `committed` is called, if it is given, once the marker is committed, also after the request's answer. A leadership
-    that ends before leaves it to the next leader.
+    `committed` is called, if it is given, once the marker is committed, also after the request's answer; it calls its
+    argument when the outcome may be answered. A leadership that ends before leaves it to the next leader.
     """
 
     __slots__ = ("_committed", "_request", "code", "deadline")
 
-    def __init__(self, request: "PendingMarkers", deadline: float, committed: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, request: "PendingMarkers", deadline: float, committed: Callable[[Callable[[], None]], None] | None = None
+    ) -> None:
         self._request, self.deadline, self._committed = request, deadline, committed
         self.code = ErrorCode.request_timed_out
 
     def reached(self) -> None:
-        if self._committed is not None:
-            self._committed()
-        self.refused(ErrorCode.none)
+        done = partial(self.refused, ErrorCode.none)
+        if self._committed is None:
+            done()
+        else:
+            self._committed(done)
 
     def failed(self, reason: Exception) -> None:
         self.refused(code_of(reason))
@@ -113,8 +117,8 @@ class PendingMarkers:
         if not self._left and not self._all.done():
             self._all.set_result(None)
 
-    def _ended_in_groups(self, partition: int, marker: Marker) -> None:
-        self._services.groups.transaction_ended(partition, marker.producer, marker.is_commit)
+    def _ended_in_groups(self, partition: int, marker: Marker, applied: Callable[[], None]) -> None:
+        self._services.groups.transaction_ended(partition, marker.producer, marker.is_commit, applied)
 
 
 async def handle(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:

@@ -17,11 +17,12 @@ from structlog.testing import capture_logs
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.coordination.topic import RECORD_BYTES_MAX, PartitionLeadership, ReplicatedTopic, partition_of
+from cordwood.cluster.coordination.topic import PartitionLeadership, ReplicatedTopic, partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
-from cordwood.cluster.groups.settings import group_settings, offsets_topic
+from cordwood.cluster.groups.exchange import Join, MemberProtocol, Sync
+from cordwood.cluster.groups.settings import BATCH_BYTES_MAX, group_settings, offsets_topic
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.features import SUPPORTED
 from cordwood.cluster.metadata.image import Image
@@ -321,8 +322,21 @@ def test_a_group_that_is_too_large_for_a_record_is_refused() -> None:
         leadership = node.topic.leadership(await node.groups.place("group"))
         assert leadership is not None
         with pytest.raises(Refused) as refused:
-            await node.topic.append(leadership, encode([Record(0, NOW_MS, b"key", bytes(RECORD_BYTES_MAX))]))
+            await node.topic.append(leadership, encode([Record(0, NOW_MS, b"key", bytes(BATCH_BYTES_MAX))]))
         assert refused.value.code is ErrorCode.message_too_large
+
+    reported(story)
+
+
+@pytest.mark.parametrize(
+    ("size", "code"), [(BATCH_BYTES_MAX - 1000, ErrorCode.none), (BATCH_BYTES_MAX, ErrorCode.unknown_server_error)]
+)
+def test_an_assignment_of_many_megabytes_is_refused_as_in_kafka(size: int, code: ErrorCode) -> None:
+    async def story(node: NodeFixture) -> None:
+        join = Join("", "connect", (MemberProtocol("sessioned", b"metadata"),), 10_000, 60_000, must_know_id=False)
+        member = await node.groups.join("group", join)
+        sync = Sync(member.member_id, member.generation, assignments={member.member_id: bytes(size)})
+        assert (await node.groups.sync("group", sync)).code is code
 
     reported(story)
 

@@ -1,6 +1,7 @@
 """WriteTxnMarkers by raw frames: markers on the partitions of transactions, and every refusal."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 from uuid import UUID
 
@@ -296,9 +297,13 @@ class RecordedGroups:
 
     def __init__(self) -> None:
         self.ended: list[tuple[int, ProducerIdAndEpoch, bool]] = []
+        self.applied: list[Callable[[], None]] = []
 
-    def transaction_ended(self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
+    def transaction_ended(
+        self, partition: int, producer: ProducerIdAndEpoch, is_commit: bool, applied: Callable[[], None]
+    ) -> None:
         self.ended.append((partition, producer, is_commit))
+        self.applied.append(applied)
 
 
 def test_the_offsets_of_a_transaction_count_once_its_marker_is_committed() -> None:
@@ -315,9 +320,12 @@ def test_the_offsets_of_a_transaction_count_once_its_marker_is_committed() -> No
         await broker.turn()
         assert groups.ended == []
         await broker.sync()
+        assert groups.ended == [(3, ProducerIdAndEpoch(PRODUCER, 0), False)]
+        # Many offsets are applied in turns, and the coordinator's next transaction waits for them.
+        assert not sent.done()
+        groups.applied[0]()
         codes = codes_of(await sent)
         assert codes == [[ErrorCode.none, ErrorCode.none], [ErrorCode.unknown_topic_or_partition]]
-        assert groups.ended == [(3, ProducerIdAndEpoch(PRODUCER, 0), False)]
 
     tell(story)
 
