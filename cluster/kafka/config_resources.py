@@ -1,7 +1,7 @@
 """Config resources: lookup and optimistic-concurrency updates of their configs."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -20,6 +20,7 @@ from cordwood.cluster.metadata.config_values import Kind
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
 from cordwood.cluster.proposals import topics
 from cordwood.cluster.proposals.admission import check_changes
+from cordwood.cluster.proposals.texts import check_texts
 
 CONFIGS_MAX = 200
 _ATTEMPTS_MAX = 5
@@ -57,12 +58,13 @@ def topic_own(name: str, image: Image) -> Mapping[str, str]:
     return topic.configs
 
 
-def check_count(configs: Sized) -> None:
-    """Check the number of configs of one resource. Raises Refused above CONFIGS_MAX."""
+def check_size(configs: Collection[Any]) -> None:
+    """Check the number of configs of one resource, and the length of their values. Raises Refused."""
     if len(configs) > CONFIGS_MAX:
         raise Refused(
             ErrorCode.invalid_request, f"More than {CONFIGS_MAX} configs of one resource: send fewer in one request"
         )
+    check_texts(config.value for config in configs if config.value is not None)
 
 
 def check_broker(name: str, image: Image) -> None:
@@ -89,7 +91,7 @@ async def alter_all(
             if times[kind, name] > 1:
                 raise Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
             require_on(kind, name, ALTER_CONFIGS, call)
-            check_count(resource.configs)
+            check_size(resource.configs)
             await _alter(kind, name, change(resource), call, validate_only=validate_only)
         except Refused as refusal:
             code, message = refusal.code, refusal.message

@@ -3,7 +3,7 @@
 The other broker may run another version, or may not belong to this cluster.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
@@ -26,9 +26,8 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.image import EMPTY, CommandRefused, Image
 from cordwood.cluster.metadata.proposers import Admit
 from cordwood.cluster.proposals import topics
+from cordwood.cluster.proposals.texts import check_texts
 
-TEXT_BYTES_MAX = 32_000
-"""Largest length of one name, host or value: Kafka's older messages have 16 bits for it."""
 PORT_MAX = 65_535
 ENDPOINTS_MAX = 100
 PRODUCER_IDS_MAX = 100_000
@@ -53,6 +52,7 @@ def _check(command: Command, image: Image, broker: BrokerConfig) -> None:
             _check_registration(command)
         case CreateTopic():
             topics.check_name(command.name)
+            check_texts(value for _, value in command.configs)
             validate(dict(command.configs), broker)
             _check_range(len(command.assignments), 1, topics.PARTITIONS_PER_REQUEST_MAX)
         case CreatePartitions():
@@ -62,7 +62,7 @@ def _check(command: Command, image: Image, broker: BrokerConfig) -> None:
         case AllocateProducerIds():
             _check_range(command.count, 1, PRODUCER_IDS_MAX)
         case CreateAcls():
-            _check_texts(text for _, acl in command.acls for text in (acl.on.name, acl.principal, acl.host))
+            check_texts(text for _, acl in command.acls for text in (acl.on.name, acl.principal, acl.host))
         case _:
             pass
 
@@ -70,9 +70,9 @@ def _check(command: Command, image: Image, broker: BrokerConfig) -> None:
 def _check_registration(command: RegisterBroker) -> None:
     _check_range(len(command.listeners), 0, ENDPOINTS_MAX)
     for endpoint in command.listeners:
-        _check_texts((endpoint.listener, endpoint.host))
+        check_texts((endpoint.listener, endpoint.host))
         _check_range(endpoint.port, 0, PORT_MAX)
-    _check_texts((command.rack or "", *command.log_dirs))
+    check_texts((command.rack or "", *command.log_dirs))
 
 
 def _check_configs(command: AlterConfigs, image: Image, broker: BrokerConfig) -> None:
@@ -81,7 +81,6 @@ def _check_configs(command: AlterConfigs, image: Image, broker: BrokerConfig) ->
         own = image.topics_by_name[command.name].configs
     if command.resource_type is ResourceType.GROUP:
         own = image.group_configs.get(command.name, EMPTY)
-    _check_texts((command.name, *(change.value or "" for change in command.changes)))
     check_changes(command.resource_type, command.name, own, command.changes, broker)
 
 
@@ -92,6 +91,7 @@ def check_changes(
 
     Unchanged configs are not validated: a newer version may have set them.
     """
+    check_texts((name, *(change.value or "" for change in changes)))
     if resource is ResourceType.TOPIC:
         topic_configs.validate_changes(own, {change.key: change.value for change in changes}, broker)
         return
@@ -114,11 +114,6 @@ def check_changes(
             raise Refused(ErrorCode.invalid_config, message) from None
         if change.key == topic_configs.ARCHIVED:
             topic_configs.check_has_archive(value, broker)
-
-
-def _check_texts(texts: Iterable[str]) -> None:
-    if any(len(text.encode()) > TEXT_BYTES_MAX for text in texts):
-        raise Refused(ErrorCode.invalid_request, f"A string is longer than {TEXT_BYTES_MAX} bytes: send a shorter one.")
 
 
 def _check_range(number: int, least: int, most: int) -> None:

@@ -15,6 +15,7 @@ from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreateParti
 from cordwood.cluster.metadata.cordons import open_brokers
 from cordwood.cluster.metadata.elections import target_of
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
+from cordwood.cluster.proposals.texts import check_texts
 from cordwood.storage.steps import Steps
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -72,6 +73,7 @@ def new_topic(
     check_name(name)
     if name in image.topics_by_name:
         raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    check_texts(value for value in (configs or {}).values() if value is not None)
     topic_configs.validate(configs or {}, broker)
     if assignments:
         if partitions != DEFAULT or replication_factor != DEFAULT:
@@ -248,6 +250,9 @@ def _check_assignments(assignments: Iterable[Assignment], replication_factor: in
 def _check_assignment(assignment: Assignment, replication_factor: int, image: Image) -> None:
     if not assignment:
         message = "The manual partition assignment includes an empty replica list."
+    elif len(assignment) > len(image.brokers):
+        message = f"The manual partition assignment includes {len(assignment)} replicas of one partition, but no more"
+        message += f" than {len(image.brokers)} broker(s) are registered."
     elif len(set(assignment)) < len(assignment):
         message = "The manual partition assignment includes a broker more than once for one partition."
     elif unknown := [broker_id for broker_id in assignment if broker_id not in image.brokers]:

@@ -14,6 +14,7 @@ from cordwood.chaos.live.flood.aim import FloodTarget, Names
 from cordwood.chaos.live.flood.attack import SentShots
 from cordwood.chaos.live.flood.verdict import FloodVerdict, judge
 from cordwood.chaos.live.flood.watch import BrokerWatch
+from cordwood.chaos.live.process import wait_for
 
 TOPIC = "bystander"
 NAMES = Names(
@@ -37,6 +38,8 @@ TOPIC_CONFIGS = {
 SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
 STEADY_S = 30.0
 WARM_UP_S = 2.0
+IMPORTED, IMPORTED_S = "event=imports.done", 60.0
+"""What a broker logs once it has all modules, which count as memory at rest, and the longest wait for it."""
 SETTLE_S = 3.0
 METRIC = "cordwood_loop_lateness_seconds"
 BUCKET = re.compile(rf'^{METRIC}_bucket{{le="([^"]+)"}} (\S+)$', re.MULTILINE)
@@ -62,6 +65,8 @@ class FloodCluster:
         self._bystander.start()
         self._is_judged = False
         self._bystander.wait_until_steady(STEADY_S)
+        brokers = self.cluster.brokers.values()
+        wait_for(lambda: all(IMPORTED in broker.output() for broker in brokers), IMPORTED_S)
         time.sleep(WARM_UP_S)
         self._watch.take_baseline()
         return self

@@ -82,6 +82,9 @@ def _command(topic: str, wanted: ReassignablePartition, image: Image, *, may_res
     if partition is None:
         message = f"Unable to find partition {topic}:{wanted.partition_index}."
         raise Refused(ErrorCode.unknown_topic_or_partition, message)
+    if wanted.replicas is not None and len(wanted.replicas) > len(image.brokers):
+        message = f"{len(wanted.replicas)} replicas are named, but only {len(image.brokers)} broker(s) are registered."
+        raise Refused(ErrorCode.invalid_replica_assignment, message)
     replicas = None if wanted.replicas is None else tuple(wanted.replicas)
     factor = len(target_of(partition))
     if replicas is not None and not may_resize and len(replicas) != factor:

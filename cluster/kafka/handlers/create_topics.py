@@ -18,7 +18,7 @@ from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, broker_config
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.config_resources import check_count
+from cordwood.cluster.kafka.config_resources import check_size
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Right, Rights
 from cordwood.cluster.metadata.commands import Assignment, CreateTopic
@@ -81,7 +81,7 @@ def _partitions_asked(topic: CreatableTopic, broker: BrokerConfig) -> int:
 
 def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> Steps[CreateTopic]:
     check_not_internal(topic.name)
-    check_count(topic.configs)
+    check_size(topic.configs)
     assignments: dict[int, Assignment] = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
     if len(assignments) < len(topic.assignments):
         message = "Found multiple manual partition assignments for one partition."

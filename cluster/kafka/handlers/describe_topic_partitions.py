@@ -3,7 +3,7 @@
 Java's admin client describes topics with it, and follows `next_cursor` to the last page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import (
@@ -19,10 +19,10 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import offline_replicas, reachable
 from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
-from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.rows import generated, rows
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, check_name
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, in_order
 
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 RIGHTS: Rights = (Right(DESCRIBE, TOPIC, "other topics are left out of a list of all"),)
@@ -51,7 +51,8 @@ async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> Describ
     # With an empty page the client would request the same page forever.
     limit = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     page = _Page(image, call.listener, limit, operations, hidden)
-    return await call.turns.run(page.of(sorted(operations), {first: start}))
+    names = await call.turns.run(in_order(operations, str))
+    return await call.turns.run(page.of(names, {first: start}))
 
 
 class _Page:
@@ -83,9 +84,15 @@ class _Page:
             if start + len(page) < len(known.partitions):
                 cursor = Cursor(topic_name=name, partition_index=start + len(page))
                 break
-        # As in Kafka, the response does not show whether the topics that the client may not describe exist.
-        topics += [_topic(name, ErrorCode.topic_authorization_failed, None, ()) for name in self._hidden]
-        return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
+
+        def all_topics() -> Iterator[DescribeTopicPartitionsResponseTopic]:
+            yield from topics
+            # As in Kafka, the response does not show whether the topics that the client may not describe exist.
+            for name in self._hidden:
+                yield _topic(name, ErrorCode.topic_authorization_failed, None, ())
+
+        rows_of_all = generated(all_topics, len(topics) + len(self._hidden))
+        return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=rows_of_all, next_cursor=cursor)
 
     def _partition(self, place: tuple[int, PartitionImage]) -> DescribeTopicPartitionsResponsePartition:
         index, partition = place

@@ -68,7 +68,7 @@ def _changed(resource: AlterConfigsResource, own: Mapping[str, str], call: Call)
                 changed.pop(config.name, None)
             case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
                 words = list_of(resource.resource_type, resource.resource_name, config.name, own, call)
-                named = [word for word in (part.strip() for part in config.value.split(",")) if word]
+                named = {word: None for part in config.value.split(",") if (word := part.strip())}
                 if operation is ConfigOperation.APPEND:
                     words = tuple(dict.fromkeys([*words, *named]))
                 else:

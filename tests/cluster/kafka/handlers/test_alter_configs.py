@@ -74,6 +74,17 @@ def test_lists_are_appended_to_and_subtracted_from(admin: AdminFixture) -> None:
     assert configs(admin)["cleanup.policy"] == "compact"
 
 
+def test_a_list_grows_up_to_the_longest_value(admin: AdminFixture) -> None:
+    def append(first: int) -> ErrorCode:
+        replicas = ",".join(f"{number}:1" for number in range(first, first + 3000))
+        return change(admin, TOPIC, "flights", ("leader.replication.throttled.replicas", APPEND, replicas))
+
+    assert append(10_000) is ErrorCode.none
+    before = configs(admin)
+    assert append(20_000) is ErrorCode.invalid_request
+    assert configs(admin) == before
+
+
 def test_a_brokers_list_is_built_on_its_settings(admin: AdminFixture) -> None:
     assert change(admin, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) is ErrorCode.none
     assert admin.image.configs_of_all_brokers == {"log.cleanup.policy": "delete,compact"}
@@ -98,6 +109,8 @@ def test_the_list_of_all_brokers_is_not_built_on_that_of_one(admin: AdminFixture
         (("cleanup.policy", APPEND, "burn"), ErrorCode.invalid_config),
         (("cleanup.policy", APPEND, None), ErrorCode.invalid_request),
         (("retention.ms", 9, "1"), ErrorCode.invalid_request),
+        (("leader.replication.throttled.replicas", SET, "1:1," * 9000), ErrorCode.invalid_request),
+        (("leader.replication.throttled.replicas", SUBTRACT, "1:1," * 9000), ErrorCode.invalid_request),
     ],
 )
 def test_a_change_that_cannot_be_changes_nothing(admin: AdminFixture, row: tuple[Any, ...], code: ErrorCode) -> None:

@@ -65,6 +65,11 @@ def test_validation_alone_creates_nothing(admin: AdminFixture, version: int) -> 
     assert code(admin, topic("flights", 0)) is ErrorCode.invalid_partitions
 
 
+def test_a_value_that_is_too_long_for_the_metadata(admin: AdminFixture) -> None:
+    wanted = topic("flights", configs=config(leader_replication_throttled_replicas="1:1," * 9000))
+    assert code(admin, wanted) is ErrorCode.invalid_request
+
+
 def test_the_partitions_of_all_topics_of_a_request_are_counted_together() -> None:
     admin = AdminFixture(num_partitions=6_000)
     for asked in ([topic("a"), topic("b")], [topic("a"), topic("b", 6_000)], [topic("a"), topic("b", -2)]):

@@ -90,7 +90,7 @@ def test_a_move_to_where_it_is_is_none(admin: AdminFixture) -> None:
     assert partition(admin) is before
 
 
-@pytest.mark.parametrize("replicas", [(), (9,), (1, 1)])
+@pytest.mark.parametrize("replicas", [(), (9,), (1, 1), tuple(range(1, 20_000))])
 def test_a_move_to_nowhere_is_refused(admin: AdminFixture, replicas: tuple[int, ...]) -> None:
     assert reassign(admin, replicas) is ErrorCode.invalid_replica_assignment
 
