@@ -1,7 +1,10 @@
 """The coverage of the units is measured without the slow ones, summed by package and compared with a floor."""
 
+import re
+from collections import Counter
+
 import pytest
-from unit_coverage import ROOT, Figure, by_package, is_left_out, table, verdict
+from unit_coverage import LEFT_OUT_FUNCTIONS, ROOT, Figure, by_package, is_left_out, table, verdict
 
 
 def file(covered_lines: int, lines: int, covered_branches: int, branches: int) -> dict[str, dict[str, int]]:
@@ -49,4 +52,10 @@ def test_less_than_the_floor_is_wrong(percent: float, passes: bool) -> None:
 )
 def test_random_tests_and_those_of_pages_are_left_out(name: str, expected: bool) -> None:
     assert (ROOT / name).exists()
-    assert is_left_out(ROOT / name) is expected
+    assert is_left_out(ROOT / name, "test_it") is expected
+
+
+def test_functions_that_are_left_out_exist_once() -> None:
+    texts = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    defined = Counter(name for text in texts for name in re.findall(r"def (test_\w+)\(", text))
+    assert {name: defined[name] for name in LEFT_OUT_FUNCTIONS} == dict.fromkeys(LEFT_OUT_FUNCTIONS, 1)

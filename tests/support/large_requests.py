@@ -63,10 +63,15 @@ class LargeRequest:
         if self.is_empty and path.startswith(f"{self.array}/"):
             return ()
         count = self.items if path == self.array else 0
-        numbers = [0 if self.is_same else item for item in range(count)] or [number]
+        if self.is_same and count:
+            return (self._item(field, path, 0),) * count
+        return tuple(self._item(field, path, item) for item in range(count) or [number])
+
+    def _item(self, field: Any, path: str, number: int) -> Any:
+        entity = entity_in(field.type)
         if entity is not None:
-            return tuple(self._entity(entity, path, item) for item in numbers)
-        return tuple(self._scalar(field.name, field.metadata["kafka_type"], item) for item in numbers)
+            return self._entity(entity, path, number)
+        return self._scalar(field.name, field.metadata["kafka_type"], number)
 
     def _scalar(self, name: str, kind: str, number: int) -> Any:
         if name in SETTINGS:
