@@ -3,21 +3,17 @@
 import base64
 import json
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from cordwood.client.credentials import NotAuthenticated
 from cordwood.client.tls import ClientTlsSettings, WrongSetting
 
-RESPONSE_BYTES_MAX = 1 << 20
 RENEW_AFTER = 0.8
 """The part of a token's lifetime after which the next one is fetched."""
 LIFETIME_S = 300.0
-"""The lifetime of a token whose end is unknown."""
+"""The lifetime of a token without an end."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -69,23 +65,10 @@ class BearerSource:
 
     def _ask_provider(self, timeout_s: float) -> tuple[str, float]:
         """Return a token and its lifetime."""
-        fields = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
-        quoted = ":".join(urllib.parse.quote(each, safe="") for each in (self.client_id, self.client_secret))
-        request = urllib.request.Request(
-            self.endpoint,
-            urllib.parse.urlencode(fields).encode(),
-            {"Authorization": f"Basic {base64.b64encode(quoted.encode()).decode()}", "Accept": "application/json"},
-        )
-        context = ClientTlsSettings(self.ca_location, self.ca_pem).context()
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects)
-        try:
-            with opener.open(request, timeout=timeout_s) as response:
-                answer = json.loads(response.read(RESPONSE_BYTES_MAX))
-            return str(answer["access_token"]), float(answer.get("expires_in", LIFETIME_S))
-        except urllib.error.HTTPError as error:
-            raise NotAuthenticated(f"the token endpoint refused the client with status {error.code}") from None
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise NotAuthenticated("the token endpoint did not send a token") from None
+        from cordwood.client.token_endpoint import granted_token
+
+        tls = ClientTlsSettings(self.ca_location, self.ca_pem)
+        return granted_token(self.endpoint, (self.client_id, self.client_secret), self.scope, tls, timeout_s)
 
 
 _kept: dict[BearerSource, tuple[str, float]] = {}
@@ -100,12 +83,3 @@ def expires_at_s(token: str) -> float:
         return float(claims["exp"])
     except (ValueError, TypeError, KeyError, IndexError):
         return time.time() + LIFETIME_S
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the secret to another host."""
-
-    def redirect_request(self, *_: Any) -> NoReturn:
-        raise NotAuthenticated(
-            "the token endpoint redirects: set sasl.oauthbearer.token.endpoint.url to its own address"
-        )

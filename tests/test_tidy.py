@@ -38,6 +38,7 @@ MAY_REACH_OUT = {
     "chaos/mutants/": "runs copies of the source in processes of their own",
     "client/blocking.py": "renews its session in time",
     "client/bearer.py": "reads a token of a file, and asks an identity provider for the next one in time",
+    "client/token_endpoint.py": "asks the identity provider that a user names",
     "client/properties.py": "reads the file that a user names",
     "client/sasl.py": "needs a nonce that cannot be foreseen",
     "client/tls.py": "reads the certificates that a user names",

@@ -6,8 +6,7 @@ so that `cordwood serve` loads neither and help is quick.
 
 import os
 import sys
-from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -39,6 +38,9 @@ from cordwood.cluster.cli import (
     user,
 )
 from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class SentencesNotTracebacks(TyperGroup):
@@ -74,7 +76,7 @@ class WithExtensions(SentencesNotTracebacks):
         return super().get_command(ctx, cmd_name) if extension is None else loaded(extension)
 
 
-def loaded(extension: EntryPoint) -> Any:
+def loaded(extension: "EntryPoint") -> Any:
     """Return an extension's command, or one that reports the missing package."""
     try:
         application = extension.load()
@@ -101,7 +103,9 @@ def _refusing(name: str, module: str) -> typer.Typer:
     return refusing
 
 
-def _extensions() -> dict[str, EntryPoint]:
+def _extensions() -> "dict[str, EntryPoint]":
+    from importlib.metadata import entry_points
+
     return {extension.name: extension for extension in entry_points(group=EXTENSIONS)}
 
 

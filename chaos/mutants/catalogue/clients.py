@@ -9,7 +9,7 @@ CUT_OFF = "Brokers close the connections of a client whose session has ended."
 
 SASL = "client/sasl.py"
 TLS = "client/tls.py"
-BEARER = "client/bearer.py"
+TOKEN_ENDPOINT = "client/token_endpoint.py"
 BLOCKING = "client/blocking.py"
 POOL = "spark/client/pool.py"
 TASKS = "spark/tasks.py"
@@ -66,9 +66,9 @@ MUTANTS = (
     ),
     Mutant(
         "clients-follow-redirects-with-their-secret",
-        BEARER,
-        "urllib.request.HTTPSHandler(context=context), _NoRedirects)\n",
-        "urllib.request.HTTPSHandler(context=context))\n",
+        TOKEN_ENDPOINT,
+        "urllib.request.HTTPSHandler(context=tls.context()), _NoRedirects)\n",
+        "urllib.request.HTTPSHandler(context=tls.context()))\n",
         "A client's secret goes only to the token endpoint that the user names.",
         STOLEN,
     ),
