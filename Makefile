@@ -13,7 +13,7 @@ MINUTES ?= 60
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage check style types docs compat bench bench-compare growth profile malformed valid-flood fuzz-security chaos mutants chaos-live chaos-hundredth clean
+.PHONY: help demo test test-fast coverage check style types collected docs compat bench bench-compare growth profile malformed valid-flood fuzz-security chaos mutants chaos-live chaos-hundredth clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ coverage: $(READY) ## Run the unit tests under branch coverage: a table by packa
 	$(COVERAGE) --pages
 
 check: $(READY) ## What CI runs: ruff, mypy --strict, import contracts, the tests, and the coverage of the unit tests among them
-	$(MAKE) --jobs 2 style types
+	$(MAKE) --jobs 2 style types collected
 	rm -f build/coverage.data*
 	$(SUITE) --measure-units
 	$(COVERAGE)
@@ -45,6 +45,11 @@ style: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# Compiles the tests of a fresh checkout once, beside mypy; the processes of the suite would each do it.
+# What cannot be collected is reported by the suite.
+collected: $(READY)
+	-@$(BIN)/pytest --collect-only -qq > /dev/null
 
 docs: $(READY) ## Build the documentation into build/site
 	$(BIN)/python docs/generate

@@ -13,7 +13,7 @@ from pathlib import Path
 
 START_S = 60.0
 STOP_S = 40.0
-POLL_S = 0.02
+POLL_S, POLL_S_MAX = 0.02, 0.5
 READY = "event=broker.ready"
 PORTS = range(10_000, 20_000)
 """Ports below the system's range for outgoing connections, and below those of `local_cluster`."""
@@ -151,8 +151,14 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Return once the condition holds. Raises AssertionError with `what` after `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Return once the condition holds. Raises AssertionError with `what` after `seconds`.
+
+    The pause between two checks is as long as a check took: an expensive one leaves the processor to what it waits for.
+    """
+    asked_s = time.monotonic()
+    deadline = asked_s + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
-        time.sleep(POLL_S)
+        now_s = time.monotonic()
+        assert now_s < deadline, f"waited {seconds:.0f} s in vain for {what}"
+        time.sleep(min(max(POLL_S, now_s - asked_s), POLL_S_MAX))
+        asked_s = time.monotonic()

@@ -43,13 +43,16 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
 def alive(cluster: LocalCluster) -> list[int]:
     """Return the live brokers; none if `status` fails, as it may after a kill, when the client asks the dead broker."""
     outcome = run(cluster, "status", "--json")
-    brokers = outcome.json["brokers"] if outcome.exit_code == ExitCode.OK else []
-    return [broker["id"] for broker in brokers if broker["alive"]]
+    return alive_in(outcome.json) if outcome.exit_code == ExitCode.OK else []
+
+
+def alive_in(report: dict[str, Any]) -> list[int]:
+    return [broker["id"] for broker in report["brokers"] if broker["alive"]]
 
 
 def is_whole(cluster: LocalCluster) -> bool:
     report = status(cluster)
-    return alive(cluster) == [1, 2, 3] and report["under_replicated"] == report["offline"] == 0
+    return alive_in(report) == [1, 2, 3] and report["under_replicated"] == report["offline"] == 0
 
 
 def partition(cluster: LocalCluster, index: int, topic: str = "t") -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from broker_fixture import RunningBroker, free_port, wait_until
-from command import Outcome, cordwood
+from command import Outcome, cordwood, in_process
 from local_cluster import LocalCluster
 
 from cordwood.cluster.cli.exits import ExitCode
@@ -49,7 +49,7 @@ def test_no_broker_is_ready_without_a_majority(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "cluster", brokers=3)
 
     def survivor() -> Outcome:
-        return cordwood("ready", "--config", str(cluster.config(3)))
+        return in_process("ready", "--config", str(cluster.config(3)))
 
     try:
         cluster.up()
