@@ -69,16 +69,19 @@ class LeaderRole:
             self.delete_records(self.partition.context.archive.first_kept(self.partition))
 
     def succeed(self, former: "LeaderRole") -> None:
-        """Take over the waiters of this replica's role in the leader epoch before this one, and end that role."""
+        """Take over the waiters of this replica's role in the leader epoch before this one."""
+        former._end_streams()
         self._commit_waiters, former._commit_waiters = former._commit_waiters, self._commit_waiters
         self._flush_waiters, former._flush_waiters = former._flush_waiters, self._flush_waiters
         self._deletion_waiters, former._deletion_waiters = former._deletion_waiters, self._deletion_waiters
-        former.end(Refusal.NOT_LEADER)
+
+    def _end_streams(self) -> None:
+        for stream in list(self.streams):
+            stream.end()
 
     def end(self, reason: Refusal) -> None:
         """End all streams and refuse all waiters: this broker no longer leads."""
-        for stream in list(self.streams):
-            stream.end()
+        self._end_streams()
         for waiters in (self._commit_waiters, self._flush_waiters, self._deletion_waiters):
             waiters.fail(PartitionRefused(reason))
 

@@ -405,6 +405,7 @@ class Broker:
             self._memory.sessions,
             self._wall_clock,
             self._end_of_tick,
+            self._turns,
         )
         self._groups = coordinators.of_groups(self._turns, self._shares.persister)
         self._audit_topic = coordinators.of_audit()

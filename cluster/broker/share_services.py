@@ -14,6 +14,7 @@ from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.proposals.topics import SHARE_GROUP_STATE
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.cluster.resources.memory import MemoryPool
+from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.share.coordinator import ShareCoordinator
 from cordwood.cluster.share.dead_letters import DeadLetters
 from cordwood.cluster.share.persister import SharePersister
@@ -40,18 +41,23 @@ class ShareServices:
         pool: MemoryPool,
         wall_clock: Callable[[], int],
         end_of_tick: EndOfTickScheduler,
+        turns: Turns,
     ) -> None:
         self._quorum, self._client, self._decoding = quorum, client, decoding
         of_shares = share_settings(settings)
         self.coordinator = ShareCoordinator(
-            of_shares, topic, lambda key: quorum.image.partition(key.topic_id, key.partition) is not None, wall_clock
+            of_shares,
+            topic,
+            lambda key: quorum.image.partition(key.topic_id, key.partition) is not None,
+            wall_clock,
+            turns,
         )
         transport = ShareStateTransport(client, self.coordinator, of_shares.write_timeout_s)
         self.persister = SharePersister(self.coordinator.place, self._leader_of, transport, of_shares.write_timeout_s)
         letters = DeadLetters(DeadLetterProducer(settings, client, lambda: quorum.image), decoding, wall_clock)
         sessions = ShareSessions(of_shares.sessions_max, pool)
         self.partitions = SharePartitions(
-            self.persister, sessions, letters, group_configs, self._offset_at, wall_clock, end_of_tick
+            self.persister, sessions, letters, group_configs, self._offset_at, wall_clock, end_of_tick, turns
         )
 
     def start(self) -> None:

@@ -88,7 +88,7 @@ class GroupCoordinator:
             self._lost,
             self._turns,
         )
-        states = ShareStateRequests(persister)
+        states = ShareStateRequests(persister, self._turns)
         self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock, self._turns, states)
         self.shares = ShareGroups(context, self._state_store, self._effect_runner, states, self._turns)
         self.consumers = ConsumerGroups(self._state_store, self._effect_runner, context, rng, self._turns)

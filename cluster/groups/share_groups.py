@@ -59,8 +59,9 @@ class ShareGroups:
         """Return the share state of each partition; None for one that does not exist."""
         topics = self._context.topics()
         ids = {place: _id_of(place, topics) async for place in self._turns.each(wanted)}
-        found = await self._states.summarize(group_id, (one for one in ids.values() if one is not None))
-        return {place: None if one is None else found[one] for place, one in ids.items()}
+        wanted_ids = [one async for one in self._turns.each(ids.values()) if one is not None]
+        found = await self._states.summarize(group_id, wanted_ids)
+        return {place: None if one is None else found[one] async for place, one in self._turns.each(ids.items())}
 
     async def reset(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
         """Set start offsets of a group without members, which is created if there is none. Return refusals."""

@@ -1,7 +1,7 @@
 """The ShareFetch response encoder, hand-written: protocol fields as bytes, record batches as slices of segments."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -49,57 +49,67 @@ class ShareFetchRow:
 
 def encode(
     head: RequestHead,
-    rows: Sequence[ShareFetchRow],
+    rows: list[ShareFetchRow],
     lock_ms: int,
     throttle_ms: int = 0,
     code: ErrorCode = ErrorCode.none,
     message: str | None = None,
 ) -> Steps[list[Chunk]]:
-    """Encode a response frame as chunks: bytes, and slices of the log that are read while they are sent."""
+    """Encode a response frame as chunks: bytes, and slices of the log that are read while they are sent.
+
+    The rows are removed from `rows` one by one: to free tens of thousands at the end would take one long step.
+    """
     by_topic: dict[bytes, list[ShareFetchRow]] = {}
-    for row in rows:
+    nodes: dict[int, Leader] = {}
+    while rows:
+        row = rows.pop()
         by_topic.setdefault(row.place[0].bytes, []).append(row)
+        if row.leader is not None:
+            nodes[row.leader.broker_id] = row.leader
         yield
     chunks: list[Chunk] = []
-    texts: list[bytes] = [_HEAD(head.correlation_id, 0, throttle_ms, code), _text(message), _INT(lock_ms)]
-    texts.append(uvarint(len(by_topic) + 1))
-    for topic_id, of_topic in by_topic.items():
-        texts += (topic_id, uvarint(len(of_topic) + 1))
-        for row in of_topic:
-            _write(row, texts, chunks)
+    text = bytearray().join((_HEAD(head.correlation_id, 0, throttle_ms, code), _text(message), _INT(lock_ms)))
+    text += uvarint(len(by_topic) + 1)
+    while by_topic:
+        # The last one is that of the first row.
+        topic_id, of_topic = by_topic.popitem()
+        text += topic_id + uvarint(len(of_topic) + 1)
+        while of_topic:
+            _write(of_topic.pop(), text, chunks)
             yield
-        texts.append(_NO_TAGS)
-    texts += (_nodes(rows), _NO_TAGS)
-    chunks.append(b"".join(texts))
+        text += _NO_TAGS
+    text += _nodes(nodes) + _NO_TAGS
+    chunks.append(bytes(text))
     size = sum(chunk.size if isinstance(chunk, Slice) else len(chunk) for chunk in chunks)
     assert isinstance(chunks[0], bytes)
     chunks[0] = _INT(size) + chunks[0]
     return chunks
 
 
-def _write(row: ShareFetchRow, texts: list[bytes], chunks: list[Chunk]) -> None:
+def _write(row: ShareFetchRow, text: bytearray, chunks: list[Chunk]) -> None:
     leader = row.leader
-    texts += (
-        _PARTITION(row.place[1], row.code),
-        _text(row.message),
-        _SHORT(row.acknowledge_code),
-        _text(row.acknowledge_message),
-        _LEADER(NO_LEADER, NO_EPOCH, 0) if leader is None else _LEADER(leader.broker_id, leader.epoch, 0),
-        uvarint(row.size + 1),
+    text += b"".join(
+        (
+            _PARTITION(row.place[1], row.code),
+            _text(row.message),
+            _SHORT(row.acknowledge_code),
+            _text(row.acknowledge_message),
+            _LEADER(NO_LEADER, NO_EPOCH, 0) if leader is None else _LEADER(leader.broker_id, leader.epoch, 0),
+            uvarint(row.size + 1),
+        )
     )
     if isinstance(row.records, Slice):
-        chunks.append(b"".join(texts))
-        texts.clear()
+        chunks.append(bytes(text))
+        text.clear()
         chunks.append(row.records)
     elif row.records is not None:
-        texts.append(row.records)
-    texts.append(uvarint(len(row.acquired) + 1))
-    texts += [_ACQUIRED(start, end - 1, count, 0) for start, end, count in row.acquired]
-    texts.append(_NO_TAGS)
+        text += row.records
+    text += uvarint(len(row.acquired) + 1)
+    text += b"".join([_ACQUIRED(start, end - 1, count, 0) for start, end, count in row.acquired])
+    text += _NO_TAGS
 
 
-def _nodes(rows: Sequence[ShareFetchRow]) -> bytes:
-    nodes = {row.leader.broker_id: row.leader for row in rows if row.leader is not None}
+def _nodes(nodes: Mapping[int, Leader]) -> bytes:
     return uvarint(len(nodes) + 1) + b"".join(map(_node, nodes.values()))
 
 

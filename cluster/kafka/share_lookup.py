@@ -14,13 +14,13 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, refusal_of
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.share.led import LedSharePartition
-from cordwood.cluster.share.share_partition import check_batches, in_parts
+from cordwood.cluster.share.share_partition import check_batches
 from cordwood.cluster.share.share_sessions import MemberKey, PartitionId
 from cordwood.cluster.share.states import AcknowledgementBatch, AcknowledgementType, SharePartitionKey
 from cordwood.replication.partition import Partition
 
-TYPES_AT_ONCE = 250
-"""Acknowledge types that are applied in one step of the event loop: some 2 ms."""
+RUNS_AT_ONCE = 250
+"""Acknowledge types, or runs of records of one type, that are applied in one step of the event loop: some 2 ms."""
 MEMBER_ID_CHARS_MAX = 36
 """A member id is a UUID."""
 
@@ -96,8 +96,8 @@ async def acknowledge(
     results: list[Storing | NotAnswered | None] = []
     async for acks in call.turns.each(wanted):
         try:
-            await call.turns.run(check_batches(acks.batches, may_renew=is_renewal))
-            if not permits_renewal and any(AcknowledgementType.RENEW in batch.types for batch in acks.batches):
+            types = await call.turns.run(check_batches(acks.batches, may_renew=is_renewal))
+            if not permits_renewal and AcknowledgementType.RENEW in types:
                 raise Refused(ErrorCode.invalid_record_state, "The share group does not permit to renew locks.")
             led = await open_partition(member.group_id, acks.place, call)
             results.append(await _acknowledge(led, member.member_id, acks.batches, call))
@@ -113,15 +113,15 @@ async def _acknowledge(
 
     All are checked before the first counts. Only if a lock ends in between, a part may count without the rest.
     """
-    parts = list(in_parts(batches, TYPES_AT_ONCE))
-    if len(parts) > 1:
-        for part in parts:
-            await call.turns.turn()
-            led.state.check_acknowledgements(member_id, part)
+    is_large = len(batches) > RUNS_AT_ONCE or any(batch.end - batch.start > RUNS_AT_ONCE for batch in batches)
+    if not is_large and sum(len(batch.types) for batch in batches) <= RUNS_AT_ONCE:
+        return call.services.share.acknowledge(led, member_id, batches)
+    for part in led.state.in_parts(batches, RUNS_AT_ONCE):
+        await call.turns.turn()
+        led.state.check_acknowledgements(member_id, part)
     waiting: list[asyncio.Future[None]] = []
-    for part in parts:
-        if len(parts) > 1:
-            await call.turns.turn()
+    for part in led.state.in_parts(batches, RUNS_AT_ONCE):
+        await call.turns.turn()
         if (future := call.services.share.acknowledge(led, member_id, part)) is not None:
             waiting.append(future)
     return asyncio.gather(*waiting) if len(waiting) > 1 else next(iter(waiting), None)

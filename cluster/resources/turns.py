@@ -77,11 +77,15 @@ class Turns:
             async for item in self.each(items):
                 yield name, item
 
-    async def gather(self, function: Callable[[_Item], Awaitable[_T]], items: Collection[_Item]) -> list[_T]:
-        """Return the results of `function` for all items, in order, with at most AT_ONCE_MAX concurrent calls.
+    async def gather(
+        self, function: Callable[[_Item], Awaitable[_T]], items: Collection[_Item], at_once: int = AT_ONCE_MAX
+    ) -> list[_T]:
+        """Return the results of `function` for all items, in order, with at most `at_once` concurrent calls.
 
         Each call counts as one step. `function` must not raise.
         """
+        if len(items) <= 1:
+            return [await function(item) for item in items]
         results: dict[int, _T] = {}
         rest = enumerate(items)
 
@@ -92,9 +96,9 @@ class Turns:
                 results[place] = await function(item)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(AT_ONCE_MAX, len(items))):
+            for _ in range(min(at_once, len(items))):
                 group.create_task(work())
-        return [results[place] for place in range(len(items))]
+        return [results[place] async for place in self.each(range(len(items)))]
 
     def _has_time(self) -> bool:
         """Whether this iteration's slice has room for one more step."""

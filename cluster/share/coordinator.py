@@ -16,6 +16,7 @@ from cordwood.cluster.coordination.shard_store import ShardStore, chunks
 from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
+from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.share.settings import ShareSettings
 from cordwood.cluster.share.shard import Changes, ShareShard, records
 from cordwood.cluster.share.state import SharePartitionState
@@ -92,12 +93,13 @@ class ShareCoordinator:
         topic: InternalTopic,
         has_partition: Callable[[SharePartitionKey], bool],
         wall_clock: Callable[[], int],
+        turns: Turns | None = None,
     ) -> None:
         """`has_partition` returns whether the topic partition exists."""
         self._settings, self._topic, self._has_partition = settings, topic, has_partition
         self._wall_clock = wall_clock
         self._tasks = Tasks()
-        self._store = ShardStore(topic, ShareShard, self._tasks, wall_clock, _do_nothing, _do_nothing)
+        self._store = ShardStore(topic, ShareShard, self._tasks, wall_clock, _do_nothing, _do_nothing, turns)
 
     def start(self) -> None:
         """Load the share partitions in the background."""

@@ -5,6 +5,8 @@ import heapq
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from cordwood.replication.measures import Clock
+
 SLICE_S = 0.004
 """How long the locks that have ended are handled in one iteration of the event loop."""
 SLICE_MAX = 64
@@ -23,11 +25,15 @@ _LockableT = TypeVar("_LockableT", bound=Lockable)
 class LockTimers(Generic[_LockableT]):
     """One timer for each share partition that has locks.
 
-    `on_end` handles the locks of one that have ended by then, and returns when its next ones do.
+    `on_end` handles the locks of one that have ended by then, and returns when its next ones do: if they have ended
+    already, it is called again for them.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_end: Callable[[_LockableT, float], float | None]) -> None:
-        self._loop, self._on_end = loop, on_end
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_end: Callable[[_LockableT, float], float | None], clock: Clock
+    ) -> None:
+        """`clock` measures slices: the time of uvloop stands still during an iteration."""
+        self._loop, self._on_end, self._clock = loop, on_end, clock
         self._heap: list[tuple[float, int, _LockableT]] = []
         self._numbers = 0
         self._handle: asyncio.TimerHandle | None = None
@@ -56,8 +62,8 @@ class LockTimers(Generic[_LockableT]):
     def _run(self) -> None:
         self._handle = None
         now = self._loop.time()
-        until, left = now + SLICE_S, SLICE_MAX
-        while self._heap and self._heap[0][0] <= now and left and self._loop.time() < until:
+        until, left = self._clock() + SLICE_S, SLICE_MAX
+        while self._heap and self._heap[0][0] <= now and left and self._clock() < until:
             at, _, lockable = heapq.heappop(self._heap)
             left -= 1
             # An earlier timer has taken the place of this one.

@@ -153,7 +153,7 @@ class SharePersister:
         finally:
             del self._lanes[lane]
             for pending in waiting:
-                pending.answered.cancel()
+                _refuse(pending, Refused(ErrorCode.coordinator_not_available, "The broker stops."))
 
     async def _send(self, lane: tuple[StateRequestKind, int], rows: Sequence[_Pending]) -> list[_Pending]:
         """Send one request. Return the rows that are to be sent again."""
@@ -181,3 +181,10 @@ class SharePersister:
                 code = ErrorCode.coordinator_not_available if answer.code in RETRIABLE else answer.code
                 pending.answered.set_exception(Refused(code, answer.message))
         return again
+
+
+def _refuse(pending: _Pending, reason: Refused) -> None:
+    if not pending.answered.done():
+        pending.answered.set_exception(reason)
+        # Its caller may be gone: mark the exception as retrieved.
+        pending.answered.exception()

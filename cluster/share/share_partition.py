@@ -10,6 +10,7 @@ they count once `committed` confirms that the share coordinator has them. Until 
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice, pairwise
@@ -32,6 +33,13 @@ from cordwood.storage.steps import Steps
 NO_MEMBER = ""
 WRITE_BATCHES_MAX = 500
 """State batches in one write, which the share coordinator merges in one step of the event loop."""
+RUNS_AT_ONCE = 1000
+"""Runs that are acquired, released or written in one step of the event loop: some 2 ms."""
+IN_FLIGHT_MAX = 20_000
+"""The most records from the start offset to the end offset, as many as the largest `share.partition.max.record.locks`.
+
+In the worst case each is a run of its own. A batch of the log that has more of them is acquired in parts.
+"""
 COUNT_MAX = 0x7FFF
 """The largest delivery count, an int16."""
 
@@ -134,16 +142,22 @@ class SharePartition:
         self.rules = rules or ShareRules()
         self.start_offset = self.end_offset = start_offset
         self._runs: list[Run] = []
-        self._unwritten = 0
+        self._unwritten: deque[Run] = deque()
         """Runs with a target that is in no write yet; those that a log start offset has passed may be among them."""
-        self._is_writing = False
+        self._in_write: list[Run] = []
+        """The runs of the write that is under way, with the same exception."""
+        self._done_count = 0
+        """The records of all runs that are done."""
+        self._first_available = start_offset
+        """No run before this offset is available."""
         for batch in batches:
             if batch.start > self.end_offset:
                 # Records that were acquired and never acknowledged.
                 self._runs.append(Run(self.end_offset, batch.start, RecordState.AVAILABLE, 0))
             self._runs.append(Run(batch.start, batch.end, batch.state, batch.delivery_count))
+            self._done_count += batch.end - batch.start if batch.state in FINAL else 0
             self.end_offset = batch.end
-        self._tidy()
+        self._tidy(start_offset, self.end_offset)
 
     @property
     def runs(self) -> Sequence[Run]:
@@ -152,18 +166,21 @@ class SharePartition:
     @property
     def is_writing(self) -> bool:
         """Whether a write is under way: there is one at a time."""
-        return self._is_writing
+        return bool(self._in_write)
 
     @property
     def must_write(self) -> bool:
         """Whether changes wait for a write."""
-        return self._unwritten > 0
+        return bool(self._unwritten)
 
     def next_fetch_offset(self) -> int | None:
         """Return the first offset that a member may acquire; None if the group has as many records as it may have."""
-        for run in self._runs:
+        for index in range(self._index_of(self._first_available), len(self._runs)):
+            run = self._runs[index]
             if run.state is RecordState.AVAILABLE and run.target is None:
+                self._first_available = run.start
                 return run.start
+        self._first_available = self.end_offset
         return self.end_offset if self._has_room() else None
 
     def next_deadline(self) -> float | None:
@@ -193,13 +210,14 @@ class SharePartition:
 
         `batches` are all batches of the log from the offset `fetched_from` on. At least `records_max` records are
         acquired, up to the end of a batch of the log; with `is_strict` at most so many. No range has more than
-        `batch_size` records, unless a batch of the log has.
+        `batch_size` records, unless a batch of the log has. There are at most RUNS_AT_ONCE ranges.
         """
         taken: list[Run] = []
-        position, count = fetched_from, 0
+        position, count, seen_until = fetched_from, 0, fetched_from
         for batch in batches:
-            if count >= records_max:
+            if count >= records_max or len(taken) >= RUNS_AT_ONCE:
                 break
+            seen_until = batch.end
             if batch.start > position:
                 self._pass_over(position, batch.start)
             start = max(batch.start, position)
@@ -211,7 +229,7 @@ class SharePartition:
             if self.end_offset < batch.end:
                 break
             position = max(position, batch.end)
-        self._tidy()
+        self._tidy(fetched_from, seen_until)
         return [AcquiredBatch(run.start, run.end, run.delivery_count) for run in taken]
 
     def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], now: float) -> int:
@@ -239,16 +257,48 @@ class SharePartition:
         for batch in batches:
             self._check_acknowledgement(member, batch)
 
-    def expire(self, now: float) -> int:
-        """Release the records whose locks have ended (share rule 5). Return how many there are."""
-        return self._release([run for run in self._locked() if run.deadline <= now])
+    def in_parts(self, batches: Iterable[AcknowledgementBatch], most: int) -> Iterator[list[AcknowledgementBatch]]:
+        """Yield acknowledgements in lists that concern about `most` runs; a batch that concerns more is divided."""
+        part: list[AcknowledgementBatch] = []
+        room = most
+        for batch in batches:
+            for piece, cost in self._divided(batch, most):
+                if part and cost > room:
+                    yield part
+                    part, room = [], most
+                part.append(piece)
+                room -= cost
+        if part:
+            yield part
 
-    def release_member(self, member: str) -> int:
-        """Release what a member has acquired, after the end of its session. Return how many records there are.
+    def _divided(self, batch: AcknowledgementBatch, most: int) -> Iterator[tuple[AcknowledgementBatch, int]]:
+        """Yield the pieces of a batch, each with the largest number of runs that it concerns."""
+        if len(batch.types) > 1:
+            for begin in range(0, len(batch.types), most):
+                types = batch.types[begin : begin + most]
+                start = batch.start + begin
+                yield AcknowledgementBatch(start, start + len(types), types), len(types)
+            return
+        start = batch.start
+        while start < batch.end:
+            first = self._index_of(start)
+            after = first + most
+            end = self._runs[after].start if after < len(self._runs) else batch.end
+            end = min(end, batch.end)
+            yield AcknowledgementBatch(start, end, batch.types), self._index_of(end - 1) - first + 1
+            start = end
 
-        As in Kafka this delivery counts: the member may have got the records, and they may be why it ended.
+    def expire(self, now: float, most: int = RUNS_AT_ONCE) -> int:
+        """Release records whose locks have ended (share rule 5), in at most so many runs. Return how many there are."""
+        return self._release(islice((run for run in self._locked() if run.deadline <= now), most))
+
+    def release_member(self, member: str, most: int = RUNS_AT_ONCE) -> int:
+        """Release what a member has acquired, after the end of its session, in at most so many runs.
+
+        Return how many records there are. As in Kafka this delivery counts: the member may have got the records, and
+        they may be why it ended.
         """
-        return self._release([run for run in self._locked() if run.member == member])
+        return self._release(islice((run for run in self._locked() if run.member == member), most))
 
     def archived(self, start: int, end: int) -> int:
         """Archive records that the dead-letter queue has (share rule 7). Return how many there are."""
@@ -266,49 +316,75 @@ class SharePartition:
     def move_log_start(self, log_start: int) -> None:
         """Drop the records before the log start offset: retention or DeleteRecords has deleted them."""
         if log_start > self.start_offset:
-            self.start_offset = log_start
+            self._drop_before(log_start)
             self.end_offset = max(self.end_offset, log_start)
-            self._tidy()
+            self._tidy(log_start, log_start)
 
     def begin_write(self, batches_max: int = WRITE_BATCHES_MAX) -> StateWrite | None:
         """Return changes that wait to be written; None if there are none. Call `committed` or `failed` next.
 
         If they are more than `batches_max` state batches, the rest is to be written next.
         """
-        assert not self._is_writing, "one write at a time"
-        self._unwritten = 0
-        batches: list[StateBatch] = []
-        start: int | None = None
-        """The first record that is not done once this is written (share rule 3)."""
-        complete = 0
-        for run in self._runs:
-            state = run.state
-            if run.target is not None:
-                if len(batches) >= batches_max:
-                    self._unwritten += 1
-                else:
-                    state, run.is_in_write, self._is_writing = run.target, True, True
-            if start is None and state not in FINAL:
-                start = run.start
-            if start is not None:
-                complete += run.count if state in FINAL else 0
-                if run.is_in_write:
-                    append_joined(batches, StateBatch(run.start, run.end, state, run.target_count))
-        if not self._is_writing:
+        assert not self._in_write, "one write at a time"
+        written = self._in_write = self._take_unwritten()
+        if not written:
             return None
-        return StateWrite(self.end_offset if start is None else start, tuple(batches), complete)
+        start = self._start_after_write()
+        batches: list[StateBatch] = []
+        complete = self._done_count + self.start_offset - start
+        for number, run in enumerate(written):
+            assert run.target is not None, "a run in a write has a target"
+            if run.start >= start:
+                if len(batches) >= batches_max:
+                    self._withdraw(number)
+                    break
+                append_joined(batches, StateBatch(run.start, run.end, run.target, run.target_count))
+            complete += run.count if run.target in FINAL else 0
+        return StateWrite(start, tuple(batches), complete)
+
+    def _take_unwritten(self) -> list[Run]:
+        """Return runs that wait to be written, in the order of their offsets."""
+        taken: list[Run] = []
+        while self._unwritten and len(taken) < RUNS_AT_ONCE:
+            run = self._unwritten.popleft()
+            if run.end > self.start_offset:
+                run.is_in_write = True
+                taken.append(run)
+        taken.sort(key=_start_of)
+        return taken
+
+    def _withdraw(self, number: int) -> None:
+        """Leave the runs of this write from this one on to the next write."""
+        rest = self._in_write[number:]
+        del self._in_write[number:]
+        for run in rest:
+            run.is_in_write = False
+        self._unwritten.extendleft(reversed(rest))
+
+    def _start_after_write(self) -> int:
+        """Return the first offset that is not done once the write is stored (share rule 3)."""
+        for run in self._runs:
+            state = run.target if run.is_in_write else run.state
+            if state not in FINAL:
+                return run.start
+        return self.end_offset
 
     def committed(self) -> WriteOutcome:
         """Apply the changes of the write, which the share coordinator has stored."""
         counts, rejected = dict.fromkeys(RecordState, 0), 0
-        for run in self._end_write():
+        written = self._end_write()
+        for run in written:
             assert run.target is not None, "a run in a write has a target"
             if run.is_rejected and run.state is RecordState.ACQUIRED:
                 rejected += run.count
             run.state, run.delivery_count = run.target, run.target_count
             run.target, run.member = None, NO_MEMBER
             counts[run.state] += run.count
-        self._tidy()
+            if run.state is RecordState.AVAILABLE:
+                self._first_available = min(self._first_available, run.start)
+        self._done_count += counts[RecordState.ACKNOWLEDGED] + counts[RecordState.ARCHIVED]
+        if written:
+            self._tidy(written[0].start, written[-1].end)
         return WriteOutcome(
             counts[RecordState.ACKNOWLEDGED],
             counts[RecordState.AVAILABLE],
@@ -321,13 +397,17 @@ class SharePartition:
         """Withdraw the changes of the write. Locks go on as they were (share rule 2)."""
         for run in self._end_write():
             run.target, run.is_rejected = None, False
+            if run.state is RecordState.AVAILABLE:
+                self._first_available = min(self._first_available, run.start)
 
     def _end_write(self) -> list[Run]:
-        assert self._is_writing, "a write is under way"
-        self._is_writing = False
-        written = [run for run in self._runs if run.is_in_write]
+        """End the write. Return its runs in the order of their offsets."""
+        assert self._in_write, "a write is under way"
+        written, self._in_write = [run for run in self._in_write if run.end > self.start_offset], []
         for run in written:
             run.is_in_write = False
+        # A run that was cut meanwhile has its rear part at the end.
+        written.sort(key=_start_of)
         return written
 
     def _locked(self) -> Iterator[Run]:
@@ -343,14 +423,16 @@ class SharePartition:
         is_plain = state is RecordState.ARCHIVING and not self.rules.has_dead_letters
         return RecordState.ARCHIVED if is_plain else state
 
-    def _release(self, runs: Sequence[Run]) -> int:
+    def _release(self, runs: Iterable[Run]) -> int:
+        count = 0
         for run in runs:
             self._aim(run, self._after(run, RecordState.AVAILABLE), run.delivery_count)
-        return _size(runs)
+            count += run.count
+        return count
 
     def _aim(self, run: Run, state: RecordState, delivery_count: int) -> None:
         run.target, run.target_count = state, delivery_count
-        self._unwritten += 1
+        self._unwritten.append(run)
 
     def _check_acknowledgement(self, member: str, batch: AcknowledgementBatch) -> None:
         if batch.end <= self.start_offset:
@@ -359,8 +441,8 @@ class SharePartition:
             raise Refused(ErrorCode.invalid_record_state, "No record is acquired: the batch is not known.")
         if batch.end > self.end_offset:
             raise Refused(ErrorCode.invalid_request, "The last offset of the batch is past the acquired records.")
-        index = self._index_of(max(batch.start, self.start_offset))
-        for run in islice(self._runs, index, None):
+        for index in range(self._index_of(max(batch.start, self.start_offset)), len(self._runs)):
+            run = self._runs[index]
             if run.start >= batch.end:
                 break
             if run.state is not RecordState.ACQUIRED or run.target is not None or run.member != member:
@@ -375,7 +457,8 @@ class SharePartition:
         """Acquire available records of one batch of the log, released or new ones. Return how many."""
         deadline, count = now + self.rules.lock_s, 0
         if start < self.end_offset:
-            for run in self._available(max(start, self.start_offset), min(end, self.end_offset), records_max):
+            most = RUNS_AT_ONCE - len(taken)
+            for run in self._available(max(start, self.start_offset), min(end, self.end_offset), records_max, most):
                 if run.delivery_count >= self.rules.delivery_count_limit:
                     # The limit was lowered after the records were released.
                     self._aim(run, self._after(run, RecordState.AVAILABLE), run.delivery_count)
@@ -389,7 +472,7 @@ class SharePartition:
                 else:
                     taken.append(run)
         first = self.end_offset
-        stop = min(end, first + records_max - count)
+        stop = min(end, first + records_max - count, self.start_offset + IN_FLIGHT_MAX)
         if stop > first and self._has_room():
             self.end_offset = stop
             count += stop - first
@@ -400,14 +483,14 @@ class SharePartition:
                 taken.append(run)
         return count
 
-    def _available(self, start: int, end: int, records_max: int) -> list[Run]:
+    def _available(self, start: int, end: int, records_max: int, runs_max: int) -> list[Run]:
         """Return available runs from `start` up to `end`, with at most `records_max` records, after cuts at both."""
         found: list[Run] = []
         index = self._index_of(start)
         while start < end and index < len(self._runs):
             known = self._runs[index]
             index += 1
-            if known.start >= end or records_max <= 0:
+            if known.start >= end or records_max <= 0 or len(found) >= runs_max:
                 break
             if known.state is RecordState.AVAILABLE and known.target is None:
                 first = max(known.start, start)
@@ -425,8 +508,10 @@ class SharePartition:
             for run in self._carved(max(start, self.start_offset), min(end, self.end_offset)):
                 if run.state is RecordState.AVAILABLE and run.target is None:
                     run.state = RecordState.ARCHIVED
+                    self._done_count += run.count
         if end > self.end_offset:
             self._runs.append(Run(self.end_offset, end, RecordState.ARCHIVED, 0))
+            self._done_count += end - self.end_offset
             self.end_offset = end
 
     def _carved(self, start: int, end: int) -> list[Run]:
@@ -445,65 +530,77 @@ class SharePartition:
     def _cut(self, index: int, offset: int) -> Run:
         rear = self._runs[index].cut(offset)
         self._runs.insert(index + 1, rear)
+        if rear.is_in_write:
+            self._in_write.append(rear)
+        elif rear.target is not None:
+            self._unwritten.append(rear)
         return rear
 
     def _index_of(self, offset: int) -> int:
         """Return the index of the run that contains a known offset."""
         return max(bisect_right(self._runs, offset, key=lambda run: run.start) - 1, 0)
 
-    def _tidy(self) -> None:
-        """Move the start offset over records that are done, and join neighbours that are available, or done."""
+    def _tidy(self, start: int, end: int) -> None:
+        """Move the start offset over records that are done, and join neighbours between these two offsets."""
+        first, stop = max(self._index_of(start) - 1, 0), self._index_of(end) + 2
         kept: list[Run] = []
-        for run in self._runs:
-            if run.end <= self.start_offset or run.start == run.end:
+        for run in self._runs[first:stop]:
+            if run.start == run.end:
                 continue
-            run.start = max(run.start, self.start_offset)
-            if not kept and run.start == self.start_offset and run.state in FINAL and run.target is None:
-                self.start_offset = run.end
-            elif kept and _may_join(kept[-1], run):
+            if kept and _may_join(kept[-1], run):
                 kept[-1].end = run.end
                 kept[-1].delivery_count = max(kept[-1].delivery_count, run.delivery_count)
             else:
                 kept.append(run)
-        self._runs = kept
+        self._runs[first:stop] = kept
         assert all(one.end == other.start for one, other in pairwise(kept)), "the runs have no gap"
+        done_until = self.start_offset
+        for run in self._runs:
+            if run.state not in FINAL or run.target is not None:
+                break
+            done_until = run.end
+        self._drop_before(done_until)
+
+    def _drop_before(self, offset: int) -> None:
+        """Move the start offset to this one."""
+        dropped = 0
+        for run in self._runs:
+            if run.start >= offset:
+                break
+            if run.state in FINAL:
+                self._done_count -= min(run.end, offset) - run.start
+            if run.end > offset:
+                run.start = offset
+                break
+            dropped += 1
+        del self._runs[:dropped]
+        self.start_offset = offset
+        self._first_available = max(self._first_available, offset)
 
 
-def check_batches(batches: Iterable[AcknowledgementBatch], *, may_renew: bool) -> Steps[None]:
-    """Check the acknowledgements of one partition, in steps.
+def check_batches(batches: Iterable[AcknowledgementBatch], *, may_renew: bool) -> Steps[set[int]]:
+    """Check the acknowledgements of one partition, in steps. Return their types.
 
     Raises Refused: INVALID_RECORD_STATE for records that are acknowledged twice, INVALID_REQUEST otherwise.
     """
     largest = AcknowledgementType.RENEW if may_renew else AcknowledgementType.REJECT
     start = end = 0
+    known: set[int] = set()
     for batch in batches:
         if batch.start < start or batch.end <= batch.start:
             raise Refused(ErrorCode.invalid_request, "Acknowledgement batches are not in the order of their offsets.")
         if len(batch.types) not in (1, batch.end - batch.start):
             raise Refused(ErrorCode.invalid_request, "A batch needs one acknowledge type, or one for each record.")
-        if not 0 <= min(batch.types) <= max(batch.types) <= largest:
-            raise Refused(ErrorCode.invalid_request, "An acknowledge type is not known, or not permitted here.")
+        types = {batch.types[0]} if len(batch.types) == 1 else set(batch.types)
+        if not types <= known:
+            known |= types
+            if not 0 <= min(known) <= max(known) <= largest:
+                raise Refused(ErrorCode.invalid_request, "An acknowledge type is not known, or not permitted here.")
         if batch.start < end:
             raise Refused(ErrorCode.invalid_record_state, f"The record at offset {batch.start} is acknowledged twice.")
         start, end = batch.start, batch.end
         yield
-
-
-def in_parts(batches: Iterable[AcknowledgementBatch], types_max: int) -> Iterator[list[AcknowledgementBatch]]:
-    """Yield the batches in lists with at most so many types. A batch with more of them is divided."""
-    part: list[AcknowledgementBatch] = []
-    room = types_max
-    for batch in batches:
-        rest = batch
-        while len(rest.types) > room:
-            first = AcknowledgementBatch(rest.start, rest.start + room, rest.types[:room])
-            rest = AcknowledgementBatch(first.end, rest.end, rest.types[room:])
-            yield [*part, first] if room else part
-            part, room = [], types_max
-        part.append(rest)
-        room -= len(rest.types)
-    if part:
-        yield part
+    return known
 
 
 def _pieces(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, AcknowledgementType]]:
@@ -535,6 +632,10 @@ def _may_join(one: Run, other: Run) -> bool:
     if one.state in FINAL:
         return True
     return one.state is RecordState.AVAILABLE and one.delivery_count == other.delivery_count
+
+
+def _start_of(run: Run) -> int:
+    return run.start
 
 
 def _size(runs: Iterable[Run]) -> int:

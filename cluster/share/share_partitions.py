@@ -6,8 +6,8 @@ write, and each acknowledgement is answered once its write is stored.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import structlog
@@ -17,6 +17,7 @@ from cordwood.cluster.config.group_configs import ShareConfig
 from cordwood.cluster.config.offset_reset import EARLIEST, lookback_ms
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
+from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.share.coordinator import StateChange
 from cordwood.cluster.share.dead_letters import Copied, DeadLetterCause, DeadLetters, Undeliverable
 from cordwood.cluster.share.led import LedSharePartition
@@ -37,8 +38,6 @@ from cordwood.storage.errors import StorageError
 
 IDLE_S, SWEEP_S = 900.0, 60.0
 """A share partition that is not used for this long is dropped from memory."""
-SWEPT_AT_ONCE = 1000
-RELEASED_AT_ONCE = 32
 OPENINGS_MAX = 2000
 """The states of share partitions that fetches have read at a time: some 6 MB."""
 RETRY_S = 1.0
@@ -54,6 +53,7 @@ FENCED = frozenset(
 """Codes of a share coordinator after which the state in memory does not count any more."""
 
 _events = structlog.get_logger("share")
+_NameT = TypeVar("_NameT", bound=Hashable)
 
 Opening = asyncio.Task[LedSharePartition | Exception]
 """Reads a share partition's state. Returns an expected error: several requests may wait for it, or none any more."""
@@ -89,18 +89,21 @@ class SharePartitions:
         offset_at: OffsetAt,
         wall_clock: Callable[[], int],
         end_of_tick: EndOfTickScheduler,
+        turns: Turns,
     ) -> None:
         self.sessions, self._group_config = sessions, group_config
         self.measures = ShareMeasures()
         self._persister, self._dead_letters = persister, dead_letters
         self._offset_at, self._wall_clock, self._end_of_tick = offset_at, wall_clock, end_of_tick
+        self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._led: dict[SharePartitionKey, LedSharePartition] = {}
         self._of_topic: dict[UUID, dict[SharePartitionKey, None]] = {}
+        self._of_group: dict[str, dict[SharePartitionKey, None]] = {}
         self._opening: dict[SharePartitionKey, Opening] = {}
         self._wait_for_room: dict[Watcher, None] = {}
-        self._timers: LockTimers[LedSharePartition] = LockTimers(self._loop, self._locks_ended)
+        self._timers: LockTimers[LedSharePartition] = LockTimers(self._loop, self._locks_ended, turns.now)
         self._sweeper: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -115,15 +118,15 @@ class SharePartitions:
     def on_metadata_change(self, old: Image, new: Image) -> None:
         """Drop the share partitions that this broker does not lead any more."""
         if self._led and old.topics_by_id is not new.topics_by_id:
-            for before, _ in changed_topics(old, new):
-                for key in list(self._of_topic.get(before.id, ())) if before is not None else ():
-                    if not self._led[key].is_current:
-                        self._drop(self._led[key])
+            changed = [before.id for before, _ in changed_topics(old, new) if before is not None]
+            keys = [key for topic_id in changed for key in self._of_topic.get(topic_id, ())]
+            if keys:
+                self._tasks.spawn(self._drop_former(keys), "share groups: former partitions")
 
     def views(self, group_id: str | None = None) -> Iterator[SharePartitionView]:
         """Yield all share partitions, or those of one group. A caller may pause."""
-        for led in list(self._led.values()):
-            if group_id in (None, led.key.group_id):
+        for key in list(self._led if group_id is None else self._of_group.get(group_id, ())):
+            if (led := self._led.get(key)) is not None:
                 yield _view(led)
 
     def find(self, key: SharePartitionKey) -> LedSharePartition | None:
@@ -205,14 +208,14 @@ class SharePartitions:
 
     def session_ended(self, session: ShareSession) -> None:
         """Release what the member of a session has acquired."""
-        self._tasks.spawn(self._release(session), "share groups: release")
+        self._tasks.spawn(self._release((session,)), "share groups: release")
 
     def connection_ended(self, connection: object) -> None:
         """End the sessions that a connection has opened, and release what their members have acquired."""
-        for session in self.sessions.end_of(connection):
-            self.session_ended(session)
+        if ended := self.sessions.end_of(connection):
+            self._tasks.spawn(self._release(ended), "share groups: release")
 
-    def session_opened(self, session: ShareSession) -> None:
+    async def session_opened(self, session: ShareSession) -> None:
         """Have the states of a group without other sessions read again: they may have been altered meanwhile.
 
         Only a group without members can be altered (KIP-932). A state that is being written shows by its epoch whether
@@ -220,18 +223,32 @@ class SharePartitions:
         """
         group_id = session.key.group_id
         if self.sessions.count_of(group_id) == 1:
-            for led in [led for led in self._led.values() if led.key.group_id == group_id]:
+            async for led in self._each(list(self._of_group.get(group_id, ()))):
                 state = led.state
                 if state.next_deadline() is None and not (state.is_writing or state.must_write or led.is_copying):
                     self._drop(led)
 
-    async def _release(self, session: ShareSession) -> None:
-        for number, (topic_id, index) in enumerate(session.partitions, 1):
-            led = self._led.get(SharePartitionKey(session.key.group_id, topic_id, index))
-            if led is not None and led.state.release_member(session.key.member_id):
-                self._write_soon(led)
-            if number % RELEASED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+    async def _release(self, sessions: Iterable[ShareSession]) -> None:
+        for session in sessions:
+            group_id, member_id = session.key
+            keys = (SharePartitionKey(group_id, *place) for place in session.partitions)
+            async for led in self._each(keys):
+                while led.is_current and led.state.release_member(member_id):
+                    self._write_soon(led)
+                    await self._turns.turn()
+
+    async def _drop_former(self, keys: Iterable[SharePartitionKey]) -> None:
+        """Drop share partitions that this broker does not lead any more: their members look for the leader."""
+        async for led in self._each(keys):
+            if not led.is_current:
+                self._drop(led)
+
+    async def _each(self, keys: Iterable[SharePartitionKey]) -> AsyncIterator[LedSharePartition]:
+        """Yield those share partitions that are in memory, each in a step of its own: it may have thousands of runs."""
+        for key in keys:
+            await self._turns.turn()
+            if (led := self._led.get(key)) is not None:
+                yield led
 
     def _begin_to_open(self, key: SharePartitionKey, partition: Partition) -> Opening:
         opening = self._opening[key] = self._tasks.spawn(self._opened(key, partition, partition.leader))
@@ -266,6 +283,7 @@ class SharePartitions:
         led = LedSharePartition(key, partition, role, _state(stored, start, partition), stored.state_epoch)
         self._led[key] = led
         self._of_topic.setdefault(key.topic_id, {})[key] = None
+        self._of_group.setdefault(key.group_id, {})[key] = None
         if self._sweeper is None:
             self._sweeper = self._tasks.repeat(self._sweep, "share groups: sweep")
         self._refresh(led)
@@ -302,10 +320,8 @@ class SharePartitions:
         led.is_dropped = True
         if self._led.get(led.key) is led:
             del self._led[led.key]
-            of_topic = self._of_topic[led.key.topic_id]
-            del of_topic[led.key]
-            if not of_topic:
-                del self._of_topic[led.key.topic_id]
+            _remove(self._of_topic, led.key.topic_id, led.key)
+            _remove(self._of_group, led.key.group_id, led.key)
         acks, led.acks = led.acks, []
         _refuse(acks, Refused(ErrorCode.not_leader_or_follower))
         self._end_of_tick.moved(led.watchers)
@@ -420,11 +436,16 @@ class SharePartitions:
         """Drop unused share partitions."""
         await asyncio.sleep(SWEEP_S)
         before = self._loop.time() - IDLE_S
-        for number, led in enumerate(list(self._led.values()), 1):
+        async for led in self._each(list(self._led)):
             if led.used_at < before and led.is_idle:
                 self._drop(led)
-            if number % SWEPT_AT_ONCE == 0:
-                await asyncio.sleep(0)
+
+
+def _remove(index: dict[_NameT, dict[SharePartitionKey, None]], name: _NameT, key: SharePartitionKey) -> None:
+    of_name = index[name]
+    del of_name[key]
+    if not of_name:
+        del index[name]
 
 
 def _view(led: LedSharePartition) -> SharePartitionView:

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, MemoryPool
+from cordwood.storage.steps import Steps
 
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 EPOCH_MAX = 0x7FFFFFFF
@@ -67,22 +68,21 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, key: MemberKey, owner: Hashable, wanted: Iterable[PartitionId]) -> ShareSession:
-        """Open a session, in place of the member's former one. Raises Refused(SHARE_SESSION_LIMIT_REACHED).
+    def open(self, key: MemberKey, owner: Hashable) -> ShareSession:
+        """Open a session without partitions, in place of the member's former one.
 
-        What the member has acquired stays with it: it may still acknowledge.
+        What the member has acquired stays with it: it may still acknowledge. Raises
+        Refused(SHARE_SESSION_LIMIT_REACHED).
         """
         self.end(key)
-        partitions = dict.fromkeys(wanted, True)
-        if len(self._sessions) >= self._sessions_max or not self._has_room(len(partitions), len(partitions)):
+        if len(self._sessions) >= self._sessions_max:
             self._pool.waits += 1
             raise Refused(ErrorCode.share_session_limit_reached)
         # The members of a group begin with different partitions.
-        session = self._sessions[key] = ShareSession(key, owner, partitions=partitions, turn=self._opened)
+        session = self._sessions[key] = ShareSession(key, owner, turn=self._opened)
         self._opened += 1
         self._by_group[key.group_id] += 1
         self._by_owner.setdefault(owner, {})[key] = None
-        self._count(len(partitions))
         return session
 
     def use(self, key: MemberKey, epoch: int) -> ShareSession:
@@ -99,21 +99,31 @@ class ShareSessions:
             session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         return session
 
-    def change(self, session: ShareSession, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
-        """Add partitions to a session, and forget others. Raises Refused(SHARE_SESSION_LIMIT_REACHED)."""
+    def change(
+        self, session: ShareSession, added: Iterable[PartitionId], forgotten: Iterable[PartitionId] = ()
+    ) -> Steps[None]:
+        """Forget partitions of a session, and add others that are not among these, in steps.
+
+        Raises Refused: SHARE_SESSION_LIMIT_REACHED, and SHARE_SESSION_NOT_FOUND if the session ends meanwhile.
+        """
         partitions = session.partitions
-        before = len(partitions)
-        for partition in added:
-            partitions.setdefault(partition, True)
+        gone: set[PartitionId] = set()
         for partition in forgotten:
-            partitions.pop(partition, None)
-        grown = len(partitions) - before
-        has_room = grown <= 0 or self._has_room(len(partitions), grown)
-        self._count(grown)
-        if not has_room:
-            self._pool.closes += 1
-            self.end(session.key)
-            raise Refused(ErrorCode.share_session_limit_reached)
+            self._check_open(session)
+            gone.add(partition)
+            if partitions.pop(partition, None) is not None:
+                self._count(-1)
+            yield
+        for partition in added:
+            self._check_open(session)
+            if partition not in partitions and partition not in gone:
+                if not self._has_room(len(partitions) + 1, 1):
+                    self._pool.closes += 1
+                    self.end(session.key)
+                    raise Refused(ErrorCode.share_session_limit_reached)
+                partitions[partition] = True
+                self._count(1)
+            yield
 
     def end(self, key: MemberKey) -> ShareSession | None:
         """End a member's session. Return it, if there was one."""
@@ -141,6 +151,10 @@ class ShareSessions:
     def is_open(self, session: ShareSession) -> bool:
         """Return whether a session has not ended since."""
         return self._sessions.get(session.key) is session
+
+    def _check_open(self, session: ShareSession) -> None:
+        if not self.is_open(session):
+            raise Refused(ErrorCode.share_session_not_found)
 
     def _has_room(self, partitions: int, added: int) -> bool:
         return partitions <= self._partitions_max and self._pool.has_room(added * SESSION_PARTITION_BYTES)

@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "locks-do-not-end",
         "cluster/share/share_partition.py",
-        "for run in self._locked() if run.deadline <= now])\n",
-        "for run in self._locked() if run.deadline < 0])\n",
+        "for run in self._locked() if run.deadline <= now), most))\n",
+        "for run in self._locked() if run.deadline < 0), most))\n",
         "A record is available again once its lock has ended.",
         STUCK,
         Scenario.SHARES,
@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "the-start-offset-passes-what-is-open",
         "cluster/share/share_partition.py",
-        "            if start is None and state not in FINAL:\n",
-        "            if start is None and state is RecordState.ACQUIRED:\n",
+        "            if state not in FINAL:\n",
+        "            if state is RecordState.ACQUIRED:\n",
         "The start offset moves over records that are done.",
         LOST,
         Scenario.SHARES,
@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         "ended-sessions-keep-their-locks",
         "cluster/share/share_partition.py",
-        "[run for run in self._locked() if run.member == member])\n",
-        "[])\n",
+        "islice((run for run in self._locked() if run.member == member), most))\n",
+        "())\n",
         "The end of a session releases what its member has acquired.",
         STUCK,
         Scenario.SHARES,
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "done-records-are-counted-late",
         "cluster/share/share_partition.py",
-        "complete += run.count if state in FINAL else 0\n",
+        "complete += run.count if run.target in FINAL else 0\n",
         "complete += run.count if run.state in FINAL else 0\n",
         "The lag of a share group counts the records that are done.",
         "A share group seems to lag although it is done with everything.",
@@ -235,8 +235,8 @@ MUTANTS = (
     Mutant(
         "closed-connections-keep-their-locks",
         "cluster/share/share_partitions.py",
-        "        for session in self.sessions.end_of(connection):\n            self.session_ended(session)\n",
-        "        self.sessions.end_of(connection)\n",
+        "        if ended := self.sessions.end_of(connection):\n",
+        "        if (ended := self.sessions.end_of(connection)) and False:\n",
         "What a member has acquired is released when its connection ends.",
         STUCK,
         Scenario.SHARE_GROUPS,

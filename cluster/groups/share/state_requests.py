@@ -1,6 +1,5 @@
 """Share states of a group's partitions at the share coordinators: initializations, deletions and summaries."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -9,9 +8,10 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.share.exchange import SharePartitionId, StateStart
+from cordwood.cluster.resources.turns import Turns
 
-AT_ONCE_MAX = 500
-"""Partitions for which the share coordinators are asked at a time."""
+AT_ONCE_MAX = 200
+"""Partitions for which the share coordinators are asked at a time, as many as one request to one of them has."""
 
 _ResultT = TypeVar("_ResultT")
 
@@ -47,8 +47,8 @@ Refusals = dict[SharePartitionId, Refused]
 class ShareStateRequests:
     """Requests to the share coordinators for many partitions of one group. Without a persister all are refused."""
 
-    def __init__(self, persister: Persister | None) -> None:
-        self._known_persister = persister
+    def __init__(self, persister: Persister | None, turns: Turns) -> None:
+        self._known_persister, self._turns = persister, turns
 
     @property
     def _persister(self) -> Persister:
@@ -63,7 +63,7 @@ class ShareStateRequests:
             start = partitions[partition]
             await self._persister.initialize(group_id, *partition, start.state_epoch, start.start_offset)
 
-        return _refusals(await _each(partitions, ask))
+        return await self._refusals(await self._each(partitions, ask))
 
     async def delete(self, group_id: str, partitions: Iterable[SharePartitionId]) -> Refusals:
         """Delete states. Return the refusals."""
@@ -71,7 +71,7 @@ class ShareStateRequests:
         async def ask(partition: SharePartitionId) -> None:
             await self._persister.delete(group_id, *partition)
 
-        return _refusals(await _each(partitions, ask))
+        return await self._refusals(await self._each(partitions, ask))
 
     async def summarize(
         self, group_id: str, partitions: Iterable[SharePartitionId]
@@ -81,25 +81,21 @@ class ShareStateRequests:
         async def ask(partition: SharePartitionId) -> StateSummary:
             return await self._persister.summarize(group_id, *partition)
 
-        return await _each(partitions, ask)
+        return await self._each(partitions, ask)
 
+    async def _each(
+        self, partitions: Iterable[SharePartitionId], ask: Callable[[SharePartitionId], Awaitable[_ResultT]]
+    ) -> dict[SharePartitionId, _ResultT | Refused]:
+        async def asked(partition: SharePartitionId) -> _ResultT | Refused:
+            try:
+                return await ask(partition)
+            except Refused as refusal:
+                return refusal
 
-async def _each(
-    partitions: Iterable[SharePartitionId], ask: Callable[[SharePartitionId], Awaitable[_ResultT]]
-) -> dict[SharePartitionId, _ResultT | Refused]:
-    async def asked(partition: SharePartitionId) -> _ResultT | Refused:
-        try:
-            return await ask(partition)
-        except Refused as refusal:
-            return refusal
+        wanted = list(partitions)
+        results = await self._turns.gather(asked, wanted, AT_ONCE_MAX)
+        return {partition: result async for partition, result in self._turns.each(zip(wanted, results, strict=True))}
 
-    rest = list(partitions)
-    results: dict[SharePartitionId, _ResultT | Refused] = {}
-    for begin in range(0, len(rest), AT_ONCE_MAX):
-        some = rest[begin : begin + AT_ONCE_MAX]
-        results.update(zip(some, await asyncio.gather(*map(asked, some)), strict=True))
-    return results
-
-
-def _refusals(results: Mapping[SharePartitionId, object]) -> Refusals:
-    return {partition: result for partition, result in results.items() if isinstance(result, Refused)}
+    async def _refusals(self, results: Mapping[SharePartitionId, object]) -> Refusals:
+        found = self._turns.each(results.items())
+        return {partition: result async for partition, result in found if isinstance(result, Refused)}

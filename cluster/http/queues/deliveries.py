@@ -10,8 +10,8 @@ from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.operations.queue_receipts import Receipt
 
 DONE_MAX = 4_000
-"""The number of acknowledged receipts that are remembered, so that a client may repeat a request without a response:
-four of the largest requests, in 0.7 MB.
+"""The number of acknowledged receipts that a member remembers, so that a client may repeat a request without a
+response: four of the largest requests, in 0.7 MB.
 """
 SWEPT_AT_ONCE = 200
 """Deliveries that are removed in one step: some 0.5 ms."""
@@ -63,6 +63,7 @@ class Deliveries:
         """What has ended with its session, and still has deadlines."""
         self._done: OrderedDict[bytes, int] = OrderedDict()
         """The types of acknowledgement of the last finished deliveries."""
+        self._done_max = DONE_MAX
 
     def __len__(self) -> int:
         return self._count
@@ -103,7 +104,13 @@ class Deliveries:
         """Remove an acknowledged delivery, unless the record has been delivered again meanwhile."""
         self.drop(receipt)
         self._done[receipt.packed] = acknowledge_type
-        if len(self._done) > DONE_MAX:
+        if len(self._done) > self._done_max:
+            self._done.popitem(last=False)
+
+    def remember(self, done_max: int) -> None:
+        """Remember at most so many finished deliveries from now on, and never more than DONE_MAX."""
+        self._done_max = min(done_max, DONE_MAX)
+        while len(self._done) > self._done_max:
             self._done.popitem(last=False)
 
     def renew(self, receipt: Receipt, now_ms: int, until_ms: int) -> None:

@@ -33,6 +33,10 @@ class QueueLimits(NamedTuple):
     """Each holds at most one fetch of each leader that no client has taken."""
     held: int = 100_000
     """Records that clients hold."""
+    done: int = 64_000
+    """Acknowledged receipts that are remembered, in 11 MB, the same number by each member: at least 1,000."""
+    topic_sets: int = 8
+    """Members that one user has in one group: a group has room for 200, from all brokers and clients."""
 
 
 LIMITS = QueueLimits()
@@ -127,7 +131,7 @@ class QueueMembers:
         if member is not None:
             self._end(key)
         principal = cluster.identity.principal
-        self._make_room(principal)
+        self._make_room(principal, group_id)
         number, self._next_number = self._next_number, self._next_number + 1
         member_id = self._member_id(key)
         self._member_ids.add(member_id)
@@ -136,6 +140,7 @@ class QueueMembers:
             number, member_id, group_id, topics, own, self._context, partial(self._refuse_more, principal)
         )
         member.start()
+        self._share_memory()
         if not self._is_looking:
             self._is_looking = True
             self._tasks.repeat(self._look, "look after queues")
@@ -150,17 +155,30 @@ class QueueMembers:
         if self.held >= most:
             raise _too_much(f"Clients of this broker hold {most} records of queues: acknowledge them first.")
 
-    def _make_room(self, principal: Principal) -> None:
+    def _make_room(self, principal: Principal, group_id: str) -> None:
         """End a member that no client uses if there are too many, of this user or all together. Raises HttpRefusal."""
         most = self._limits.members
         of_user = [key for key in self._members if key[0] == principal]
-        if len(of_user) >= most // USER_SHARE:
+        of_group = [key for key in of_user if key[1] == group_id]
+        if len(of_group) >= self._limits.topic_sets:
+            if not self._end_a_free_one(of_group):
+                raise _too_much(
+                    f"You already take from {len(of_group)} different sets of topics of the queue {group_id} at this"
+                    " broker: name the same topics in all requests."
+                )
+        elif len(of_user) >= most // USER_SHARE:
             if not self._end_a_free_one(of_user):
                 raise _too_much(
                     f"You already use {len(of_user)} queues at this broker: use another, or try again later."
                 )
         elif len(self._members) >= most and not self._end_a_free_one(self._members):
             raise _too_much(f"This broker already serves {most} queues: use another broker, or try again later.")
+
+    def _share_memory(self) -> None:
+        """Have each member remember its part of the receipts that were acknowledged."""
+        part = self._limits.done // max(len(self._by_number), 1)
+        for member in self._by_number.values():
+            member.deliveries.remember(part)
 
     def _end_a_free_one(self, keys: Iterable[_Key]) -> bool:
         """End the first of these members that no client uses. Return whether there is one."""
@@ -172,6 +190,7 @@ class QueueMembers:
     def _end(self, key: _Key) -> None:
         member = self._members.pop(key)
         del self._by_number[member.number]
+        self._share_memory()
         self._tasks.spawn(self._leave(member), "leave a queue's group")
 
     async def _leave(self, member: QueueMember) -> None:

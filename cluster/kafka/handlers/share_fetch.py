@@ -97,17 +97,19 @@ class ShareFetchHandler:
         lock_ms = self._services.share.config_of(request.group_id or "").record_lock_ms
         rows: list[ShareFetchRow] = []
         code, message = ErrorCode.none, None
+        fetch = ShareFetch(request, call, slot, self._bytes_max(request, head, slot))
         try:
-            fetch = ShareFetch(request, call, slot, self._bytes_max(request, head, slot))
             rows = await fetch.run()
         except Refused as refusal:
             code, message = refusal.code, refusal.message
             slot.refused(int(code))
             lock_ms = 0
         if throttle.is_active:
-            throttle.fetched(head, slot, sum(row.size for row in rows))
+            throttle.fetched(head, slot, fetch.size)
             throttle.mute(slot)
-        slot.hold(sum(len(row.records) for row in rows if isinstance(row.records, bytes)))
+        slot.hold(fetch.copied_bytes)
+        # The encoder frees the rows in steps.
+        del fetch
         slot.fill(await call.turns.run(encode(head, rows, lock_ms, slot.throttle_ms, code, message)))
 
     def _bytes_max(self, request: ShareFetchRequest, head: RequestHead, slot: Slot) -> int:
@@ -139,6 +141,8 @@ class ShareFetch:
         """Whether a row has an error, or records."""
         self._must_answer: set[PartitionId] = set()
         """Partitions that the response has in any case."""
+        self.size = self.copied_bytes = 0
+        """Bytes of all acquired batches, and of those that are not slices of the log."""
 
     async def run(self) -> list[ShareFetchRow]:
         """Return the rows of the response. Raises Refused."""
@@ -157,7 +161,7 @@ class ShareFetch:
         wanted = [_place_of(topic, row) async for topic, row in rows]
         indexes = call.turns.within((topic, topic.partitions) for topic in request.forgotten_topics_data)
         forgotten = [(topic.topic_id or NO_ID, index) async for topic, index in indexes]
-        session = self._session(member, acks, wanted, forgotten)
+        session = await self._session(member, acks, wanted, forgotten)
         results = await acknowledge(member, acks, call, is_renewal=renews)
         if request.share_session_epoch == FINAL_EPOCH:
             if (ended := self._share.sessions.end(member)) is not None:
@@ -172,7 +176,7 @@ class ShareFetch:
                 self._find_leader(row, outcome.code)
         return await self._answered(session)
 
-    def _session(
+    async def _session(
         self,
         member: MemberKey,
         acks: Sequence[PartitionAcks],
@@ -186,12 +190,13 @@ class ShareFetch:
                 raise Refused(ErrorCode.invalid_request, "The first request of a session cannot acknowledge records.")
             connection = self._slot.connection
             connection.ended.setdefault(self._share.connection_ended, None)
-            session = sessions.open(member, connection, wanted)
-            self._share.session_opened(session)
+            session = sessions.open(member, connection)
+            await self._call.turns.run(sessions.change(session, wanted))
+            await self._share.session_opened(session)
             return session
         session = sessions.use(member, request.share_session_epoch)
         if request.share_session_epoch != FINAL_EPOCH:
-            sessions.change(session, wanted, forgotten)
+            await self._call.turns.run(sessions.change(session, wanted, forgotten))
         return session
 
     async def _fetch(self, member: MemberKey, session: ShareSession) -> None:
@@ -278,6 +283,8 @@ class ShareFetch:
                 self._has_result = True
                 self._records_left -= sum(end - start for start, end, _ in acquired)
                 self._bytes_left -= row.size
+                self.size += row.size
+                self.copied_bytes += row.size if isinstance(row.records, bytes) else 0
                 return
             if led.state.start_offset == start and led.state.next_fetch_offset() == offset:
                 return

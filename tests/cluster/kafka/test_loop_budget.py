@@ -9,8 +9,20 @@ from loop_steps import LongestStep
 
 from cordwood.bench.counters.cluster import CountedCluster
 from cordwood.chaos.sim.loop import run
+from cordwood.cluster.kafka.api_keys import ApiKey
 
 ITEMS = 3000
+SHARE_ITEMS = 12_000
+SHARE_APIS = frozenset(
+    {
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
+"""APIs whose requests keep what they name for later ones, or ask a share coordinator for each partition."""
 CALLS_MAX = 30_000
 """Calls in one step of the loop; about 5 ms on a slow machine."""
 
@@ -58,3 +70,17 @@ def test_a_request_of_thousands_of_items_lets_others_in(request_: LargeRequest) 
     calls, answer_bytes = longest_step(request_)
     assert answer_bytes, "it was refused"
     assert calls < CALLS_MAX, str(request_)
+
+
+def of_share_groups() -> list[LargeRequest]:
+    """Return the newest requests of SHARE_APIS, each with SHARE_ITEMS different items."""
+    return [
+        request
+        for request in large_requests(SHARE_ITEMS)
+        if request.api.KEY in SHARE_APIS and request.version == request.api.KEY.versions[-1] and not request.is_same
+    ]
+
+
+@pytest.mark.parametrize("request_", of_share_groups(), ids=str)
+def test_what_a_share_group_is_asked_to_keep_lets_others_in(request_: LargeRequest) -> None:
+    test_a_request_of_thousands_of_items_lets_others_in(request_)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules
+from cordwood.cluster.share.share_partition import LogBatch, Run, SharePartition, ShareRules
 from cordwood.cluster.share.state import SharePartitionState
 from cordwood.cluster.share.states import FINAL, AcknowledgementBatch, AcknowledgementType, RecordState
 
@@ -174,6 +174,8 @@ class AnySharePartition:
         write = self.state.begin_write(self.rng.choice((500, 1, 2)))
         self.under_way, self.waiting = self.waiting, {}
         if write is not None:
+            done = sum(run.count for run in self.state.runs if _is_done_after_write(run))
+            assert write.delivery_complete_count == done - (write.start_offset - self.state.start_offset)
             written = {one for run in self.state.runs if run.is_in_write for one in range(run.start, run.end)}
             self.waiting = {one: said for one, said in self.under_way.items() if one not in written}
             self.under_way = {one: said for one, said in self.under_way.items() if one in written}
@@ -289,6 +291,10 @@ RARE: dict[str, Callable[[AnySharePartition, str], None]] = {
     "delete": lambda story, _: story.delete_records(story.rng) if story.rng.random() < 0.2 else None,
     "fail over": lambda story, _: story.fail_over() if story.rng.random() < 0.4 else None,
 }
+
+
+def _is_done_after_write(run: Run) -> bool:
+    return (run.target if run.is_in_write else run.state) in FINAL
 
 
 def _is_final(kind: AcknowledgementType | None, deliveries: int) -> bool:

@@ -7,7 +7,15 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, MemoryPool
-from cordwood.cluster.share.share_sessions import EPOCH_MAX, FINAL_EPOCH, MemberKey, PartitionId, ShareSessions
+from cordwood.cluster.share.share_sessions import (
+    EPOCH_MAX,
+    FINAL_EPOCH,
+    MemberKey,
+    PartitionId,
+    ShareSession,
+    ShareSessions,
+)
+from cordwood.storage.steps import at_once
 
 ONE, OTHER = MemberKey("g", "one"), MemberKey("g", "other")
 
@@ -21,13 +29,20 @@ def sessions(partitions_max: int = 40, sessions_max: int = 2) -> tuple[ShareSess
     return ShareSessions(sessions_max, pool), pool
 
 
+def opened(known: ShareSessions, key: MemberKey, owner: str, wanted: list[PartitionId]) -> ShareSession:
+    """Open a session with these partitions."""
+    session = known.open(key, owner)
+    at_once(known.change(session, wanted))
+    return session
+
+
 def code_of(found: "pytest.ExceptionInfo[Refused]") -> ErrorCode:
     return found.value.code
 
 
 def test_each_request_has_the_next_epoch() -> None:
     known, _ = sessions()
-    session = known.open(ONE, "connection", partitions(1))
+    session = opened(known, ONE, "connection", partitions(1))
     assert known.use(ONE, 1) is session
     assert known.use(ONE, 2) is session
     for epoch in (2, 4):
@@ -45,9 +60,9 @@ def test_each_request_has_the_next_epoch() -> None:
 
 def test_sessions_end_with_their_connection() -> None:
     known, pool = sessions()
-    known.open(ONE, "a", partitions(3))
-    second = known.open(OTHER, "b", partitions(2))
-    replaced = known.open(ONE, "b", partitions(1))
+    opened(known, ONE, "a", partitions(3))
+    second = opened(known, OTHER, "b", partitions(2))
+    replaced = opened(known, ONE, "b", partitions(1))
     assert known.end_of("a") == []
     assert known.end_of("b") == [second, replaced]
     assert (len(known), pool.used) == (0, 0)
@@ -55,22 +70,22 @@ def test_sessions_end_with_their_connection() -> None:
 
 def test_sessions_and_their_partitions_are_limited() -> None:
     known, pool = sessions()
-    session = known.open(ONE, "a", partitions(10))
+    session = opened(known, ONE, "a", partitions(10))
     with pytest.raises(Refused) as refused:
-        known.open(OTHER, "b", partitions(11))
+        opened(known, OTHER, "b", partitions(11))
     assert code_of(refused) is ErrorCode.share_session_limit_reached, "a session has a share of the memory"
-    known.open(OTHER, "b", partitions(1))
+    opened(known, OTHER, "b", partitions(1))
     with pytest.raises(Refused):
-        known.open(MemberKey("g", "third"), "c", [])
+        opened(known, MemberKey("g", "third"), "c", [])
     with pytest.raises(Refused):
-        known.change(session, partitions(1, first=10), [])
+        at_once(known.change(session, partitions(1, first=10), []))
     assert not known.is_open(session), "it has grown too large"
     assert pool.used == SESSION_PARTITION_BYTES
 
 
 def test_partitions_are_added_and_forgotten() -> None:
     known, pool = sessions()
-    session = known.open(ONE, "a", partitions(3))
-    known.change(session, partitions(2, first=2), partitions(1))
+    session = opened(known, ONE, "a", partitions(3))
+    at_once(known.change(session, partitions(2, first=2), partitions(1)))
     assert list(session.partitions) == partitions(3, first=1)
     assert pool.used == 3 * SESSION_PARTITION_BYTES

@@ -101,6 +101,18 @@ def test_another_leader_of_a_partition_ends_the_deliveries_of_the_former_one() -
     assert deliveries.find(receipt(1, YOURS), 999) is not None, "its lock is its own"
 
 
+def test_a_member_that_may_remember_less_forgets_the_oldest_receipts() -> None:
+    deliveries = holding(*range(6))
+    for offset in range(4):
+        deliveries.finish(receipt(offset), 1)
+    deliveries.remember(2)
+    deliveries.finish(receipt(4), 1)
+    assert [deliveries.was_done(receipt(offset), 1) for offset in range(5)] == [False, False, False, True, True]
+    deliveries.remember(3)
+    deliveries.finish(receipt(5), 1)
+    assert deliveries.was_done(receipt(3), 1), "it may remember more again"
+
+
 def test_a_lock_that_has_ended_is_not_renewed() -> None:
     deliveries = holding(0)
     deliveries.renew(receipt(0), 1_000, 5_000)

@@ -339,6 +339,33 @@ def test_one_user_has_half_of_the_members_and_a_free_one_makes_room() -> None:
     with_queues(story, QueueLimits(members=4))
 
 
+def test_one_user_has_a_limited_number_of_members_in_one_group() -> None:
+    async def story(queue: QueueFixture) -> None:
+        for topic in ("one", "two", "three"):
+            await queue.create(topic, 1)
+        held = [await hold(queue, topic) for topic in ("one", "two")]
+        with pytest.raises(HttpRefusal, match="2 different sets of topics of the queue workers") as refused:
+            await queue.take(topics=("three",))
+        assert (refused.value.status, refused.value.code) == (429, E.throttling_quota_exceeded)
+        assert (await queue.take(topics=("three",), identity=OTHER_USER, wait_s=0)).records == ()
+        await queue.acknowledge(*held[0].records)
+        assert (await queue.take(topics=("three",), wait_s=0)).records == ()
+
+    with_queues(story, QueueLimits(topic_sets=2))
+
+
+def test_members_share_the_memory_of_acknowledged_receipts() -> None:
+    async def story(queue: QueueFixture) -> None:
+        await queue.group.produce(*"abcd")
+        answer = await queue.take(4)
+        assert await queue.send(ACCEPT, *answer.records) == [E.none] * 4
+        assert await queue.send(ACCEPT, *answer.records) == [E.none] * 4, "a repeated request has the same outcome"
+        assert (await queue.take(topics=("later",), wait_s=0)).records == ()
+        assert await queue.send(ACCEPT, *answer.records) == [E.invalid_record_state] * 2 + [E.none] * 2
+
+    with_queues(story, QueueLimits(done=4))
+
+
 def test_one_user_holds_half_of_the_records() -> None:
     async def story(queue: QueueFixture) -> None:
         await queue.group.produce(*"abcdefgh")
