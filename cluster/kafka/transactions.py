@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata.image import Image
+from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 
 
@@ -17,15 +18,21 @@ def code_for(code: ErrorCode, *, knows_fenced: bool) -> ErrorCode:
 
 def codes_of_unknown(
     partitions: Iterable[TopicPartition], writable: Container[str], image: Image
-) -> dict[TopicPartition, ErrorCode]:
+) -> Steps[dict[TopicPartition, ErrorCode]]:
     """Return the code of each partition if one does not exist or is not writable, so that none is added; else nothing.
 
     Whether a partition exists does not show in the code of a topic that the client may not write to.
     """
-    codes = {}
+    codes, may_be_added = {}, True
     for partition in partitions:
         code = ErrorCode.none if image.has_partition(*partition) else ErrorCode.unknown_topic_or_partition
         codes[partition] = code if partition.topic in writable else ErrorCode.topic_authorization_failed
-    if not any(codes.values()):
+        may_be_added = may_be_added and codes[partition] is ErrorCode.none
+        yield
+    if may_be_added:
         return {}
-    return {partition: code or ErrorCode.operation_not_attempted for partition, code in codes.items()}
+    for partition, code in codes.items():
+        if code is ErrorCode.none:
+            codes[partition] = ErrorCode.operation_not_attempted
+        yield
+    return codes

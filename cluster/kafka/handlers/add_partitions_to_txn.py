@@ -5,6 +5,7 @@ at once (KIP-890): they verify that a partition is in its transaction, or add it
 PRODUCER_FENCED.
 """
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,22 +83,25 @@ async def handle(request: AddPartitionsToTxnRequest, call: Call) -> AddPartition
 async def _result(transaction: AddPartitionsToTxnTransaction, call: Call) -> AddPartitionsToTxnResult:
     asked = await call.turns.run(by_topic((topic.name, topic.partitions) for topic in transaction.topics))
     partitions = [TopicPartition(topic, index) async for topic, index in call.turns.within(asked.items())]
+    codes: Mapping[TopicPartition, ErrorCode] = {}
+    code_of_others = ErrorCode.none
     try:
         if call.version < _FIRST_OF_BROKERS:
             call.require(WRITE, TRANSACTIONAL_ID, transaction.transactional_id)
             writable = await call.permitted(WRITE, TOPIC, asked)
         else:
             writable = frozenset(asked)
-        codes = codes_of_unknown(partitions, writable, call.services.quorum.image)
+        codes = await call.turns.run(codes_of_unknown(partitions, writable, call.services.quorum.image))
         codes = codes or await _codes(transaction, partitions, call)
     except Refused as refusal:
-        code = code_for(refusal.code, knows_fenced=call.version >= _FIRST_WITH_FENCED)
-        codes = dict.fromkeys(partitions, code)
+        code_of_others = code_for(refusal.code, knows_fenced=call.version >= _FIRST_WITH_FENCED)
 
     def topic_row(topic: str) -> AddPartitionsToTxnTopicResult:
         return AddPartitionsToTxnTopicResult(
             name=topic,
-            results_by_partition=rows(lambda index: _row(index, codes[TopicPartition(topic, index)]), asked[topic]),
+            results_by_partition=rows(
+                lambda index: _row(index, codes.get(TopicPartition(topic, index), code_of_others)), asked[topic]
+            ),
         )
 
     return AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=rows(topic_row, asked))
@@ -105,7 +109,8 @@ async def _result(transaction: AddPartitionsToTxnTransaction, call: Call) -> Add
 
 async def _codes(
     transaction: AddPartitionsToTxnTransaction, partitions: list[TopicPartition], call: Call
-) -> dict[TopicPartition, ErrorCode]:
+) -> Mapping[TopicPartition, ErrorCode]:
+    """Verify or add the partitions. Return the codes of those that have one. Raises Refused."""
     coordinator = call.services.transactions
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
@@ -119,7 +124,7 @@ async def _codes(
             is_v2=is_v2,
             connection=0 if is_v2 else call.connection,
         )
-    return dict.fromkeys(partitions, ErrorCode.none)
+    return {}
 
 
 def _row(index: int, code: ErrorCode) -> AddPartitionsToTxnPartitionResult:

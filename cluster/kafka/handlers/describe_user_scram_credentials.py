@@ -31,7 +31,9 @@ async def handle(request: DescribeUserScramCredentialsRequest, call: Call) -> De
     async for (user, mechanism), credential in call.turns.each(call.services.quorum.image.scram_credentials.items()):
         info = CredentialInfo(mechanism=int(mechanism), iterations=credential.iterations)
         by_user.setdefault(user, []).append(info)
-    asked = Counter([one.name async for one in call.turns.each(request.users or ())])
+    asked: Counter[str] = Counter()
+    async for one in call.turns.each(request.users or ()):
+        asked[one.name] += 1
     names = await call.turns.run(distinct(asked) if asked else in_order(by_user, key=str))
 
     def result(user: str) -> DescribeUserScramCredentialsResult:
