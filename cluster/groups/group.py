@@ -330,8 +330,7 @@ class ClassicGroup(Rebalance, ClassicMembership):
 
     def _replaced(self, answer: JoinAnswer, generation: int, code: ErrorCode) -> None:
         member = self.members.by_id.get(answer.reply.member_id)
-        is_waiting = member is not None and member.joining == answer.request_id
-        if member is None or not is_waiting or self.state is not State.STABLE or self.generation != generation:
+        if member is None or self.state is not State.STABLE or self.generation != generation:
             # A rebalance has begun meanwhile, and replies when it ends.
             return
         self._answer_join(member, answer.reply if code is ErrorCode.none else JoinReply(code, NO_MEMBER))

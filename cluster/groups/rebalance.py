@@ -242,7 +242,6 @@ class Rebalance(AnyGroup):
         if self.state is not State.COMPLETING_REBALANCE or saved.generation != self.generation:
             # A rebalance has begun meanwhile, and has answered the waiting requests.
             return
-        self.is_storing = False
         if code is not ErrorCode.none:
             self._void_shares(code, now_ms)
             self._prepare(f"the assignment could not be written: {code.name}", now_ms)

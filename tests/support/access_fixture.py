@@ -2,6 +2,7 @@
 
 import base64
 import re
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -70,6 +71,8 @@ class SecuredStory(HttpStory):
         self.certificate: Principal | None = None
         """The principal of the certificate of all clients."""
         self.is_busy = False
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called while a password is checked."""
         checks = Checks(
             self._check_password, self._token, lambda *both: self._token(":".join(both)), lambda _: self.certificate
         )
@@ -102,7 +105,9 @@ class SecuredStory(HttpStory):
     async def _check_password(self, user: str, password: str, _host: str) -> Principal | None:
         if self.is_busy:
             raise TooManyChecks
-        return Principal(USER, user) if self.passwords.get(user) == password else None
+        is_right = self.passwords.get(user) == password
+        self.meanwhile()
+        return Principal(USER, user) if is_right else None
 
     def _token(self, text: str) -> Authenticated:
         found = self.tokens.get(text)

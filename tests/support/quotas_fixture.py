@@ -97,6 +97,19 @@ def create(name: str, partitions: int, version: int = 7) -> Any:
     return message(ApiKey.CREATE_TOPICS, version, topics=(topic,), timeout=duration(TIMEOUT_S), validate_only=False)
 
 
+def add_partitions(name: str, count: int, version: int = 3) -> Any:
+    """Return a request for `count` partitions altogether."""
+    topic = part(ApiKey.CREATE_PARTITIONS, "CreatePartitionsTopic", version, name=name, count=count, assignments=None)
+    return message(ApiKey.CREATE_PARTITIONS, version, topics=(topic,), timeout=duration(TIMEOUT_S), validate_only=False)
+
+
+def delete(name: str, version: int = 6) -> Any:
+    if version < 6:
+        return message(ApiKey.DELETE_TOPICS, version, topic_names=(name,), timeout=duration(TIMEOUT_S))
+    topic = part(ApiKey.DELETE_TOPICS, "DeleteTopicState", version, name=name, topic_id=None)
+    return message(ApiKey.DELETE_TOPICS, version, topics=(topic,), timeout=duration(TIMEOUT_S))
+
+
 def batch(value_bytes: int) -> bytes:
     """Return a batch of one record with a value of `value_bytes`."""
     return encode([Record(0, BEGAN_MS, None, b"v" * value_bytes)])

@@ -194,4 +194,22 @@ MUTANTS = (
         "A client learns that an internal topic exists.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "only-the-last-batch-shows-a-transaction",
+        "cluster/kafka/handlers/produce.py",
+        "is_transactional |= len(records)",
+        "is_transactional = len(records)",
+        "One transactional batch requires the right to the transactional id.",
+        "A client writes into the transaction of another.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "repeated-partitions-need-no-right",
+        "cluster/kafka/handlers/list_offsets.py",
+        "if is_asked_once or not call.may(DESCRIBE, TOPIC, topic):",
+        "if is_asked_once:",
+        "A request about a topic without the right to it is refused as such.",
+        "A client is told about its request in place of its right.",
+        Scenario.BROKERS,
+    ),
 )

@@ -84,4 +84,13 @@ MUTANTS = (
         "Partitions stay without a leader.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "secrets-are-among-their-synonyms",
+        "cluster/kafka/handlers/describe_configs.py",
+        "synonyms = row.synonyms if request.include_synonyms and not is_secret else ()",
+        "synonyms = row.synonyms if request.include_synonyms else ()",
+        "No response has a secret.",
+        "A password is described to every administrator.",
+        Scenario.BROKERS,
+    ),
 )

@@ -83,4 +83,12 @@ MUTANTS = (
         "A broker that is down is not made a leader.",
         "A plan does not even out the leaders that are there.",
     ),
+    Mutant(
+        "one-replica-of-a-rack-is-moved",
+        "cluster/balance/planner.py",
+        "while has_place and layout.racks_used(number) < layout.racks_wanted(number):",
+        "if has_place and layout.racks_used(number) < layout.racks_wanted(number):",
+        "A plan spreads replicas over all racks that there are.",
+        "A partition is lost with one rack.",
+    ),
 )

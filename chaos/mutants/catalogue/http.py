@@ -134,4 +134,15 @@ MUTANTS = (
         "Records are sent to a client whose token has expired.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "sessions-have-the-password-of-later",
+        "cluster/http/security/access.py",
+        "        credentials = self._credentials_of(user)\n"
+        "        principal = await self._principal(user, password, host)\n",
+        "        principal = await self._principal(user, password, host)\n"
+        "        credentials = self._credentials_of(user)\n",
+        "A session has the credentials that were checked.",
+        "A session goes on with a password that was changed.",
+        Scenario.BROKERS,
+    ),
 )

@@ -349,4 +349,14 @@ MUTANTS = (
         "A healthy broker is fenced after a pause of another.",
         Scenario.QUORUM,
     ),
+    Mutant(
+        "eligible-after-the-brokers-min-isr-was-changed",
+        "cluster/metadata/image_builder.py",
+        "                if is_about_eligible:\n"
+        "                    yield from delta.change_all(elections.without_eligible)\n",
+        "",
+        "A change of min.insync.replicas empties the eligible sets.",
+        "A replica that lacks committed records is elected leader.",
+        Scenario.QUORUM,
+    ),
 )

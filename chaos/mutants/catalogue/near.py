@@ -1,6 +1,6 @@
 """Mutants of near reads, hosts and client telemetry."""
 
-from cordwood.chaos.mutants.mutant import Mutant
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 ONE_HOST = "Two replicas of a partition are on one host, and its end takes both."
 FLOOD = "Clients cost the broker more than they may."
@@ -71,5 +71,14 @@ MUTANTS = (
         "        if False:\n",
         "A client whose subscription has changed is sent back for the new one.",
         "The operator's change of a subscription reaches no running client.",
+    ),
+    Mutant(
+        "sessions-name-the-nearest-replica-once",
+        "cluster/kafka/handlers/fetch.py",
+        "            or row.preferred_replica >= 0\n",
+        "",
+        "Each response names the nearest replica.",
+        "A consumer gets empty responses without end.",
+        Scenario.BROKERS,
     ),
 )

@@ -118,4 +118,32 @@ MUTANTS = (
         TOO_MUCH,
         Scenario.BROKERS,
     ),
+    Mutant(
+        "quotas-are-counted-after-their-removal",
+        "cluster/kafka/client_throttle.py",
+        "self.is_active = any(limits.keys() - {CONNECTION_CREATION_RATE} for limits in quotas.values())",
+        "self.is_active = self.is_active or any(limits.keys() - {CONNECTION_CREATION_RATE} for "
+        "limits in quotas.values())",
+        "A broker without quotas counts nothing.",
+        "Every request is slower than it need be.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "deleted-topics-count-as-one-partition",
+        "cluster/kafka/handlers/delete_topics.py",
+        "call.count_mutations(len(known.partitions), _FIRST_STRICT)",
+        "call.count_mutations(1, _FIRST_STRICT)",
+        "Each partition that is deleted counts.",
+        "A client changes more than its quota.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "added-partitions-count-for-nothing",
+        "cluster/kafka/handlers/create_partitions.py",
+        "                call.count_mutations(len(command.assignments), _FIRST_STRICT)\n",
+        "",
+        "Each partition that is added counts.",
+        "A client changes more than its quota.",
+        Scenario.BROKERS,
+    ),
 )

@@ -91,4 +91,13 @@ MUTANTS = (
         "The leaders of a follower share its rate.",
         "Several leaders overload a new broker.",
     ),
+    Mutant(
+        "negative-partitions-are-listed",
+        "cluster/kafka/handlers/list_partition_reassignments.py",
+        "if index in range(len(partitions)) and",
+        "if index < len(partitions) and",
+        "A partition that does not exist is not listed.",
+        "A tool shows a move of another partition.",
+        Scenario.BROKERS,
+    ),
 )

@@ -341,4 +341,62 @@ MUTANTS = (
         STARVED,
         Scenario.SHARE_GROUPS,
     ),
+    Mutant(
+        "repeated-initializations-are-refused",
+        "cluster/share/state.py",
+        "        if state_epoch < self.state_epoch:\n"
+        "            raise Refused(ErrorCode.fenced_state_epoch)\n"
+        "        if start_offset",
+        "        if state_epoch <= self.state_epoch:\n"
+        "            raise Refused(ErrorCode.fenced_state_epoch)\n"
+        "        if start_offset",
+        "An initialization may be repeated.",
+        "A share group does not begin after a lost response.",
+        Scenario.SHARE_GROUPS,
+    ),
+    Mutant(
+        "every-read-is-written",
+        "cluster/share/state.py",
+        "return self if leader_epoch <= self.leader_epoch else",
+        "return self if leader_epoch < 0 else",
+        "A read by the present leader changes nothing.",
+        "Each read of a share state is a record.",
+        Scenario.SHARE_GROUPS,
+    ),
+    Mutant(
+        "renewals-shorten-locks",
+        "cluster/share/share_partition.py",
+        "run.deadline = max(run.deadline, now + self.rules.lock_s)",
+        "run.deadline = now + self.rules.lock_s",
+        "A renewal never shortens a lock.",
+        "A record is delivered to another member before its lock ends.",
+        Scenario.SHARES,
+    ),
+    Mutant(
+        "groups-wait-for-offsets-that-are-lost",
+        "cluster/share/share_partitions.py",
+        "    if start_offset > log_end:\n        return SharePartition(log_end)\n",
+        "",
+        "A share group past the end of the log goes on there.",
+        "A share group passes records that no member has processed.",
+        Scenario.SHARE_GROUPS,
+    ),
+    Mutant(
+        "first-offsets-are-written-in-epoch-0",
+        "cluster/share/share_partitions.py",
+        "StateChange(key, stored.state_epoch, leader_epoch, start, (), UNKNOWN_COUNT)",
+        "StateChange(key, 0, leader_epoch, start, (), UNKNOWN_COUNT)",
+        "The first offset is written in the epoch of the state.",
+        "A share group reads nothing.",
+        Scenario.SHARE_GROUPS,
+    ),
+    Mutant(
+        "one-batch-too-many-is-in-flight",
+        "cluster/share/share_partition.py",
+        "self.end_offset - self.start_offset < self.rules.records_max",
+        "self.end_offset - self.start_offset <= self.rules.records_max",
+        "The records in flight are limited.",
+        "A share partition takes more memory than its limit.",
+        Scenario.SHARES,
+    ),
 )

@@ -308,4 +308,13 @@ MUTANTS = (
         "A coordinator that lost its partition writes markers.",
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "transactional-ids-of-early-versions-are-groups",
+        "cluster/kafka/handlers/find_coordinator.py",
+        'getattr(request, "key_type", GROUP)',
+        "GROUP",
+        "Versions 1 to 3 of FindCoordinator have a key type.",
+        "A transactional producer is sent to a broker that knows nothing of it.",
+        Scenario.TRANSACTIONS,
+    ),
 )

@@ -105,6 +105,12 @@ def test_a_broker_that_is_down_gets_no_leader() -> None:
     assert sorted(move.after[0] for move in plan.moves) == [3] * 6
 
 
+def test_all_replicas_that_share_a_rack_are_moved() -> None:
+    brokers = tuple(BrokerLoad(broker, rack) for broker, rack in enumerate("aaabc", 1))
+    plan = at_once(balance(ClusterLoad(brokers, (PartitionLoad("t", 0, (1, 2, 3), 1, MIB),))))
+    assert [sorted(move.adding) for move in plan.moves] == [[4, 5]]
+
+
 @given(clusters(), st.sets(st.integers(1, 7), max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_a_drain_breaks_no_hard_goal(cluster: ClusterLoad, leaving: set[int]) -> None:

@@ -51,6 +51,16 @@ def test_commits_and_joins_are_signs_of_life_too(group: GroupScenario) -> None:
     assert group.members == {"anna", "ben"}
 
 
+def test_a_member_that_joins_again_may_have_another_session_timeout(group: GroupScenario) -> None:
+    group.stabilize("anna")
+    group.join("anna", session_timeout_ms=3 * SESSION_MS)
+    group.share_out("anna")
+    group.pass_time(3 * SESSION_MS - 1)
+    assert group.members == {"anna"}
+    group.pass_time(1)
+    assert group.members == set()
+
+
 def test_a_departure_may_be_what_a_rebalance_waits_for(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     anna = group.join("anna")

@@ -40,12 +40,33 @@ def test_what_could_not_be_written_is_as_if_it_had_not_been_asked() -> None:
     assert offsets.newest(KEY) == at(1)
 
 
+def test_a_write_that_fails_takes_no_later_one_with_it() -> None:
+    offsets = Offsets()
+    first, second = offsets.begin({KEY: at(5)}), offsets.begin({KEY: at(6)})
+    offsets.abandon(first, {KEY: at(5)})
+    assert offsets.newest(KEY) == at(6)
+    offsets.settle(second, {KEY: at(6)})
+    assert seen(offsets) == {("flights", 0): 6}
+
+
 def test_an_offset_never_goes_back_to_an_older_write() -> None:
     offsets = Offsets()
     first, second = offsets.begin({KEY: at(5)}), offsets.begin({KEY: at(6)})
     offsets.settle(second, {KEY: at(6)})
     offsets.settle(first, {KEY: at(5)})
     assert seen(offsets) == {("flights", 0): 6}
+
+
+def test_a_commit_that_was_appended_after_those_of_a_transaction_stays() -> None:
+    for ends_first in (True, False):
+        offsets = Offsets()
+        offsets.write_pending(7, {KEY: at(5)})
+        later = offsets.begin({KEY: at(6)})
+        if ends_first:
+            offsets.end_transaction(7, is_commit=True)
+        offsets.settle(later, {KEY: at(6)})
+        offsets.end_transaction(7, is_commit=True)
+        assert seen(offsets) == {("flights", 0): 6}
 
 
 def test_a_group_without_offsets_takes_no_room() -> None:

@@ -172,6 +172,19 @@ def test_a_deleted_group_is_gone_for_good() -> None:
     run(story())
 
 
+def test_a_group_has_a_record_until_its_tombstone_is_in_the_log() -> None:
+    shard = Shard(PartitionLeadership(0, 1), GroupContext())
+    first, second = (shard.save(GROUP, is_tombstone=False) for _ in range(2))
+    shard.saved(GROUP, second)
+    shard.saved(GROUP, first)
+    gone = shard.save(GROUP, is_tombstone=True)
+    assert shard.is_saved(GROUP)
+    shard.not_saved(GROUP, gone)
+    assert shard.is_saved(GROUP), "the log still has its record"
+    shard.saved(GROUP, shard.save(GROUP, is_tombstone=True))
+    assert not shard.is_saved(GROUP)
+
+
 def test_a_group_that_could_not_be_deleted_is_still_there() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()

@@ -159,3 +159,13 @@ def test_static_members_survive_a_restart_of_the_broker(racks: GroupScenario) ->
     assert back.code is ErrorCode.none
     assert racks.state is State.STABLE
     assert racks.sync("two").synced.assignment == b"two"
+
+
+def test_one_that_comes_back_before_it_had_its_share_is_not_missed(group: GroupScenario) -> None:
+    group.join("one", instance_id="rack-1")
+    group.join("two", instance_id="rack-2")
+    group.join("one")
+    group.sync("one", {"one": b"one", "two": b"two"})
+    group.come_back("two")
+    group.pass_time(REBALANCE_MS, "one", "two")
+    assert (group.state, group.members) == (State.STABLE, {"one", "two"})

@@ -158,3 +158,21 @@ def test_who_waits_for_its_share_need_not_send_heartbeats(pair: GroupScenario) -
     assert pair.members == {"anna", "ben"}
     pair.pass_time(1, "anna")
     assert pair.members == {"anna"}
+
+
+@pytest.mark.parametrize("is_written_first", [True, False])
+def test_an_assignment_of_an_earlier_generation_takes_no_part_in_the_next_one(
+    pair: GroupScenario, is_written_first: bool
+) -> None:
+    pair.disk_waits = True
+    pair.sync("anna", {"ben": b"old"})
+    pair.join("carl")
+    for name in ("ben", "anna"):
+        pair.join(name)
+    assert pair.state is State.COMPLETING_REBALANCE
+    if is_written_first:
+        pair.disk_answers()
+    carl, _ = pair.sync("carl"), pair.sync(pair.leader, {"carl": b"new"})
+    assert (carl.is_waiting, pair.state) == (True, State.COMPLETING_REBALANCE)
+    pair.disk_answers()
+    assert (carl.synced.assignment, pair.state) == (b"new", State.STABLE)

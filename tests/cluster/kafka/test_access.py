@@ -263,10 +263,11 @@ def test_a_batch_of_a_transaction_requires_the_transactional_id() -> None:
             {"name": name, "partition_data": ({"index": 0, "records": each},)}
             for name, each in ((OPEN, records()), (SECRET, data))
         )
-        answer = await broker.ask(
-            ALICE, ApiKey.PRODUCE, 9, acks=-1, timeout=MINUTE, transactional_id="pay", topic_data=mixed
-        )
-        assert [row.partition_responses[0].error_code for row in answer.responses] == [refused, refused]
+        for topics in (mixed, mixed[::-1]):
+            answer = await broker.ask(
+                ALICE, ApiKey.PRODUCE, 9, acks=-1, timeout=MINUTE, transactional_id="pay", topic_data=topics
+            )
+            assert [row.partition_responses[0].error_code for row in answer.responses] == [refused, refused]
         assert await produce(broker, OPEN, transactional_id="pay") == [ErrorCode.none]
 
     with_broker(story)
@@ -396,6 +397,21 @@ def test_a_client_that_poses_as_a_replica_gets_nothing_with_the_right_to_read(ve
         assert found == (DENIED, False)
         (found,) = fetched(await fetch(broker, version, topics=to_fetch(OPEN, ids=ids))).values()
         assert found == (ErrorCode.none, True)
+
+    with_broker(story)
+
+
+def test_a_hidden_partition_that_is_named_twice_is_hidden() -> None:
+    async def story(broker: ClosedBroker) -> None:
+        await with_topics(broker)
+        await broker.allow(acl(DESCRIBE))
+        twice = ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},) * 2
+        topics = tuple({"name": name, "partitions": twice} for name in (OPEN, SECRET))
+        answer = await broker.ask(ALICE, ApiKey.LIST_OFFSETS, 6, replica_id=-1, isolation_level=0, topics=topics)
+        assert [[row.error_code for row in topic.partitions] for topic in answer.topics] == [
+            [ErrorCode.invalid_request] * 2,
+            [DENIED] * 2,
+        ]
 
     with_broker(story)
 

@@ -2,10 +2,27 @@
 
 import asyncio
 import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quotas_fixture import QuotasFixture, batch, create, fetch, fetched_bytes, produce, tell, throttle_ms, together
+from quotas_fixture import (
+    QuotasFixture,
+    add_partitions,
+    batch,
+    create,
+    delete,
+    fetch,
+    fetched_bytes,
+    produce,
+    tell,
+    throttle_ms,
+    together,
+)
+
+from cordwood.cluster.kafka.client_throttle import ClientThrottle
 
 KB, MB = 1 << 10, 1 << 20
 SECONDS = 30.0
@@ -144,6 +161,30 @@ def test_changes_of_partitions_beyond_the_rate(version: int, is_strict: bool) ->
     tell(story)
 
 
+@pytest.mark.parametrize(
+    ("request_of", "first_strict"),
+    [(partial(create, "new", 10), 6), (partial(add_partitions, "known", 20), 3), (partial(delete, "known"), 5)],
+    ids=["create topics", "create partitions", "delete topics"],
+)
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_each_partition_that_is_created_or_deleted_counts(
+    request_of: Callable[[int], Any], first_strict: int, is_strict: bool
+) -> None:
+    version = first_strict if is_strict else first_strict - 1
+
+    async def story(broker: QuotasFixture) -> None:
+        await broker.ask(broker.admin, create("known", 10))
+        await broker.set("controller_mutation_rate", 2.0, client_id="app")
+        response, _ = await broker.ask(broker.client("app"), request_of(version))
+        # Ten partitions, of which two are free: it takes four seconds to pay for the rest.
+        assert throttle_ms(response) == pytest.approx(0 if is_strict else 4000, abs=200)
+        response, _ = await broker.ask(broker.client("app"), create("second", 1))
+        assert response.topics[0].error_code is ErrorCode.throttling_quota_exceeded
+        assert throttle_ms(response) == pytest.approx(4000, abs=200)
+
+    tell(story)
+
+
 def test_connections_beyond_the_rate_of_their_address_wait_for_their_turn() -> None:
     async def story(broker: QuotasFixture) -> None:
         await broker.set("connection_creation_rate", 5.0, ip=None)
@@ -187,3 +228,18 @@ def test_a_request_without_an_answer_is_counted_too() -> None:
         assert took_s == pytest.approx(2.0, abs=0.2)
 
     tell(story)
+
+
+def test_a_broker_counts_only_what_has_a_quota() -> None:
+    async def story() -> None:
+        throttle = ClientThrottle()
+        for quotas, counts in (
+            ({}, (False, False)),
+            ({(("user", "ann"),): {"producer_byte_rate": 1.0}}, (True, False)),
+            ({(("ip", None),): {"connection_creation_rate": 1.0}}, (False, True)),
+            ({}, (False, False)),
+        ):
+            throttle.follow(quotas)
+            assert (throttle.is_active, throttle.limits_addresses) == counts
+
+    asyncio.run(story())

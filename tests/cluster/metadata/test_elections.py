@@ -9,16 +9,19 @@ from metadata_scenario import ANOTHER, TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata import elections
 from cordwood.cluster.metadata.commands import (
+    AlterConfigs,
     AlterPartitions,
     BrokerId,
+    ConfigChange,
     CreateTopic,
     Election,
     FenceBroker,
     ReassignPartition,
     ReportUnflushed,
+    ResourceType,
     UnregisterBroker,
 )
-from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
+from cordwood.cluster.metadata.image import MIN_ISR, NO_LEADER, PartitionImage
 
 LARGE = UUID(int=7)
 
@@ -219,6 +222,19 @@ def test_a_broker_that_asks_for_less_ends_what_was_chosen_by_more() -> None:
     cluster.in_sync(1, 2, 3).fence(2, 3)
     assert cluster.partition.elr == (3,)
     cluster.start(3, min_isr=1)
+    assert cluster.partition.elr == ()
+
+
+@pytest.mark.parametrize("broker", ["", "2"])
+def test_a_change_of_the_brokers_min_isr_ends_what_was_chosen_by_the_former(broker: str) -> None:
+    cluster = MetadataScenario().create(1, 2, 3, min_isr=None)
+    for each in (1, 2, 3):
+        cluster.start(each, min_isr=2).unfence(each)
+    cluster.in_sync(1, 2, 3).fence(2, 3)
+    assert cluster.partition.elr == (3,)
+    cluster.apply(AlterConfigs(ResourceType.BROKER, broker, (ConfigChange("retention.ms", None, "1"),)))
+    assert cluster.partition.elr == (3,)
+    cluster.apply(AlterConfigs(ResourceType.BROKER, broker, (ConfigChange(MIN_ISR, None, "1"),)))
     assert cluster.partition.elr == ()
 
 

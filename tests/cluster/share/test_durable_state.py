@@ -83,6 +83,17 @@ def test_states_are_initialized_summarized_and_deleted() -> None:
     with_members(story)
 
 
+def test_a_state_without_an_offset_begins_in_its_epoch() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a")
+        states = group.broker.broker._shares.persister
+        await states.initialize(GROUP, group.topic_id, 0, 7, -1)
+        assert (await group.member().fetch(wait_s=1)).values == [b"a"]
+        assert (await states.summarize(GROUP, group.topic_id, 0))[:2] == (7, 0)
+
+    with_members(story)
+
+
 def test_the_coordinator_fences_by_epochs() -> None:
     async def story(group: ShareFixture) -> None:
         state = {"partition": 0, "state_epoch": 3, "leader_epoch": 5, "start_offset": 4, "state_batches": ()}
@@ -163,6 +174,23 @@ def test_records_at_offsets_that_the_log_has_lost_are_delivered() -> None:
         assert (await worker.fetch(wait_s=5)).values == [b"a"]
         await group.produce("c", "d")
         assert (await worker.fetch(wait_s=5)).values == [b"c", b"d"]
+
+    with_members(story)
+
+
+def test_a_group_that_was_past_the_end_of_a_log_goes_on_there() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b")
+        await group.configure_topic(TOPIC, **{"flush.policy": "os"})
+        await group.produce("lost", "lost")
+        worker = group.member()
+        await worker.fetch()
+        assert await worker.acknowledge(0, 3) is NONE
+        await group.power_cut(keep=0.0)
+        assert group.log_end() == 2
+        await group.member().fetch()
+        await group.produce("c", "d")
+        assert (await group.member().fetch(wait_s=5)).values == [b"c", b"d"]
 
     with_members(story)
 

@@ -7,7 +7,7 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules, StateWrite
 from cordwood.cluster.share.states import AcknowledgementBatch
 
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, RENEW = 1, 2, 4
 
 
 def acquire(state: SharePartition, member: str, start: int, end: int) -> list[tuple[int, int, int]]:
@@ -61,3 +61,18 @@ def test_a_write_counts_the_records_that_are_done_once_it_is_stored() -> None:
     assert written(state)[0:3:2] == (1, 3)
     acknowledge(state, "a", 1, 4)
     assert written(state)[0:3:2] == (6, 1), "the start offset has passed the others"
+
+
+def test_a_group_has_so_many_records_in_flight_and_no_more() -> None:
+    state = SharePartition(0, (), ShareRules(records_max=10))
+    assert acquire(state, "a", 0, 9) == [(0, 9, 1)]
+    assert acquire(state, "b", 9, 10) == [(9, 10, 1)]
+    assert (state.next_fetch_offset(), acquire(state, "c", 10, 11)) == (None, [])
+
+
+def test_a_renewal_never_shortens_a_lock() -> None:
+    state = SharePartition(0, (), ShareRules(lock_s=10.0))
+    acquire(state, "a", 0, 3)
+    state.rules = ShareRules(lock_s=1.0)
+    acknowledge(state, "a", 0, 3, RENEW)
+    assert state.next_deadline() == 10.0

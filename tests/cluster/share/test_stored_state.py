@@ -40,6 +40,7 @@ def test_a_write_that_arrives_late_takes_nothing_back() -> None:
 def test_former_leaders_and_former_states_are_fenced() -> None:
     read = BEGUN.read_by(5)
     assert read.leader_epoch == 5
+    assert read.read_by(5) is read, "nothing is to be written"
     for change, code in (
         (lambda: read.read_by(4), ErrorCode.fenced_leader_epoch),
         (lambda: read.written(2, 4, 10, [], 0), ErrorCode.fenced_leader_epoch),
@@ -58,6 +59,7 @@ def test_an_initialization_without_an_offset_keeps_what_is_known() -> None:
     moved = state.initialized(7, 4, 0)
     assert (moved.state_epoch, moved.start_offset, moved.batches, moved.leader_epoch) == (7, 4, (), 3)
     assert moved.snapshot_epoch > state.snapshot_epoch, "earlier updates do not count"
+    assert moved.initialized(7, 5, 0).start_offset == 5, "the answer to the first request may have been lost"
 
 
 def test_what_was_stored_before_a_failover_is_stored_after_the_next_one() -> None:

@@ -76,6 +76,16 @@ def test_an_assignment_is_not_sent_to_a_member_that_knows_it(group: ConsumerGrou
     assert group.send("anna").assignment is None  # type: ignore[union-attr]
 
 
+def test_an_assignment_is_sent_again_to_a_member_that_owns_something_else(group: ConsumerGroupScenario) -> None:
+    assigned = group.join("anna").assignment
+    group.beat("anna")
+    assert group.beat("anna").assignment is None
+    for _ in range(2):
+        reply = group.send("anna", owned={})
+        assert reply is not None
+        assert reply.assignment == assigned
+
+
 def test_a_full_request_gets_the_assignment_again(group: ConsumerGroupScenario) -> None:
     group.join("anna")
     group.beat("anna")
@@ -322,6 +332,17 @@ def test_a_member_that_leaves_while_its_assignment_is_computed_is_refused(group:
     assert group.consumers.state is ConsumerState.EMPTY
 
 
+def test_the_assignment_epoch_of_a_group_that_became_empty_does_not_go_back(group: ConsumerGroupScenario) -> None:
+    group.holds_computations = True
+    group.change_topic("flights", 1000)
+    group.send("anna", rebalance_timeout_ms=REBALANCE_MS, topics=frozenset({"flights"}), owned={})
+    end = group.run_computation()
+    group.leave("anna")
+    assert group.consumers.assignment_epoch == group.consumers.group_epoch
+    end()
+    assert group.consumers.assignment_epoch == group.consumers.group_epoch
+
+
 def test_a_member_that_leaves_while_its_assignment_is_computed_leaves_no_records(group: ConsumerGroupScenario) -> None:
     group.change_topic("flights", 1000)
     group.join("anna")
@@ -362,7 +383,9 @@ def test_commits_need_the_members_epoch(group: ConsumerGroupScenario) -> None:
     assert consumers.check_transactional_commit("", None, -1, FLIGHTS) is ErrorCode.none
     assert consumers.check_transactional_commit("id-anna", None, 1, FLIGHTS) is ErrorCode.none
     assert consumers.check_transactional_commit("id-anna", None, 0, FLIGHTS) is ErrorCode.stale_member_epoch
-    assert consumers.check_transactional_commit("id-ben", None, 1, FLIGHTS) is ErrorCode.unknown_member_id
+    for epoch in (1, -1):
+        assert consumers.check_transactional_commit("id-ben", None, epoch, FLIGHTS) is ErrorCode.unknown_member_id
+    assert consumers.check_transactional_commit("id-anna", None, -1, FLIGHTS) is ErrorCode.stale_member_epoch
     assert consumers.check_delete() is ErrorCode.non_empty_group
     assert consumers.retained_from("flights", 7) is None
     assert consumers.retained_from("planes", 7) == 7

@@ -146,6 +146,17 @@ def test_wrong_credentials_are_refused_even_beside_right_ones() -> None:
     run(story())
 
 
+def test_a_password_that_changes_while_it_is_checked_ends_the_session_at_once() -> None:
+    async def story() -> None:
+        async with SecuredStory() as broker:
+            broker.add_user("alice", "secret")
+            broker.meanwhile = lambda: broker.add_user("alice", "another")
+            session = await broker.session("alice", "secret")
+            assert await broker.status("/v1/session", **session) == 401
+
+    run(story())
+
+
 def test_a_certificate_is_an_identity_until_a_login_is_another() -> None:
     async def story() -> None:
         async with SecuredStory() as broker:

@@ -7,7 +7,7 @@ import pytest
 from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config.settings import SETTINGS
+from cordwood.cluster.config.settings import SECRETS, SETTINGS
 from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS
 from cordwood.cluster.kafka.handlers import describe_configs
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, CreateTopic, ResourceType
@@ -153,4 +153,14 @@ def test_another_broker_must_be_asked_itself() -> None:
     result = describe(admin, BROKER, "2")
     assert result.error_code is ErrorCode.invalid_request
     assert "expected 1, but received 2" in result.error_message
+    admin.close()
+
+
+def test_no_response_has_a_secret() -> None:
+    secrets = {key: f"hidden {number}" for number, key in enumerate(sorted(SECRETS))}
+    admin = AdminFixture(**{key.replace(".", "_"): value for key, value in secrets.items()})
+    for name in ("1", ""):
+        rows = rows_of(describe(admin, BROKER, name, include_synonyms=True, include_documentation=True))
+        assert "hidden" not in repr(rows)
+        assert all(rows[key].is_sensitive for key in secrets if key in rows)
     admin.close()

@@ -1,6 +1,7 @@
 """Fetch by raw frames: records up to the high watermark, refusals, limits, and long polls."""
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -13,6 +14,7 @@ from roles_fixture import TOPIC, stamped
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.kafka.handlers import fetch as handler
+from cordwood.replication.partition import Partition
 from cordwood.storage.records import Record, encode
 
 SIZE = len(batch_of("a"))
@@ -365,11 +367,14 @@ def test_damage_in_one_partition_is_reported_for_that_one_alone() -> None:
             broker.elect(index)
             await broker.commit("a", index=index)
         broker.damage()
+        reported: list[Partition] = []
+        broker.held().context = replace(broker.held().context, found_damage=lambda held, _: reported.append(held))
         answered = rows(await fetch(broker, wanted(), wanted(index=1)))
         assert [(row.code, row.values) for row in answered.values()] == [
             (ErrorCode.corrupt_message, []),
             (ErrorCode.none, [(0, "a")]),
         ]
+        assert set(reported) == {broker.held()}, "the replica is to be repaired"
 
     tell(story)
 

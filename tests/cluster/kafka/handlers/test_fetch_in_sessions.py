@@ -4,6 +4,8 @@ import pytest
 from fetch_requests import FULL, INITIAL, NAMED, NO_SESSION, Row, Session, fetch, fields, rows, wanted
 from handlers_fixture import SESSION_PARTITIONS_MAX, HandlersStory, tell
 from kio.schema.errors import ErrorCode
+from peer_fixture import FOLLOWER
+from roles_fixture import TOPIC
 
 from cordwood.cluster.kafka.handlers import fetch as handler
 
@@ -155,6 +157,31 @@ def test_a_client_ends_its_session_by_a_full_fetch(end: int) -> None:
         assert len(broker.sessions) == (0 if end == FULL else 1)
         gone = await fetch(broker, session=(session.id, session.epoch))
         assert gone.error_code is ErrorCode.fetch_session_id_not_found
+
+    tell(story)
+
+
+def test_a_session_names_the_nearest_replica_each_time() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a")
+        broker.near[TOPIC, "east", 0] = FOLLOWER
+        first = await fetch(broker, wanted(), session=(NO_SESSION, INITIAL), rack="east")
+        again = await fetch(broker, session=(first.session_id, INITIAL + 1), rack="east")
+        assert [rows(answer)[0].preferred for answer in (first, again)] == [FOLLOWER, FOLLOWER]
+
+    tell(story)
+
+
+def test_a_client_that_connects_again_ends_its_former_session() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        session = Session(broker)
+        await session.fetch(wanted())
+        again = Session(broker, broker.connect())
+        again.id = session.id
+        await again.fetch(wanted())
+        assert (again.id != session.id, len(broker.sessions)) == (True, 1)
 
     tell(story)
 

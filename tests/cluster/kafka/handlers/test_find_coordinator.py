@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import find_coordinator
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
-from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
 class SecondPartition:
@@ -32,8 +32,8 @@ def admin() -> Iterator[AdminFixture]:
     fixture.close()
 
 
-def find(admin: AdminFixture, version: int) -> tuple[ErrorCode, int, str, int]:
-    response = admin.ask(find_coordinator, version, key="group", key_type=0, coordinator_keys=("group",))
+def find(admin: AdminFixture, version: int, key_type: int = 0) -> tuple[ErrorCode, int, str, int]:
+    response = admin.ask(find_coordinator, version, key="group", key_type=key_type, coordinator_keys=("group",))
     found = response.coordinators[0] if version >= 4 else response
     return found.error_code, found.node_id, found.host, found.port
 
@@ -49,3 +49,12 @@ def test_no_broker_coordinates_while_there_is_no_leader(admin: AdminFixture, ver
     assert find(admin, version) == (ErrorCode.coordinator_not_available, -1, "", -1)
     admin.unfence(2)
     assert find(admin, version) == (ErrorCode.none, 2, "host-2", 9092)
+
+
+@pytest.mark.parametrize("version", find_coordinator.KEY.versions)
+def test_transactional_ids_have_the_leader_of_their_own_partition(admin: AdminFixture, version: int) -> None:
+    """Version 0 knows groups alone."""
+    admin.propose(CreateTopic(UUID(int=2), TRANSACTION_STATE, ((BrokerId(2),), (BrokerId(1),))))
+    transactions: Any = SecondPartition()
+    admin.services.transactions = transactions
+    assert find(admin, version, key_type=1)[1] == (1 if version else 2)

@@ -55,7 +55,7 @@ def catch_up(admin: AdminFixture, *members: int) -> None:
 
 
 def moves(admin: AdminFixture, *names: str) -> list[tuple[str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    wanted = tuple({"name": name, "partition_indexes": (0, 7)} for name in names) or None
+    wanted = tuple({"name": name, "partition_indexes": (-1, 0, 7)} for name in names) or None
     response = admin.ask(list_partition_reassignments, 0, topics=wanted)
     assert response.error_code is ErrorCode.none
     return [
