@@ -258,7 +258,7 @@ class _Restoring:
         except ObjectMissing as missing:
             raise _Damaged(str(missing)) from None
         if len(content) != segment.state_size or crc32c(content) != segment.state_crc:
-            raise _Damaged(f"{self._state_name} is not what was written")
+            raise _Damaged(f"{self._state_name} differs from what was written")
         try:
             state = decode(content)
         except DamagedState as damaged:
@@ -281,7 +281,7 @@ class _Restoring:
         except ObjectMissing as missing:
             raise _Damaged(str(missing)) from None
         if crc32c(content) != first.crc:
-            raise _Damaged(f"{self._log_name} is not what was written")
+            raise _Damaged(f"{self._log_name} differs from what was written")
         at = 0
         while at < len(content) and peek(content, at).base_offset < start:
             header = peek(content, at)
@@ -317,7 +317,7 @@ class _Restoring:
         if not is_sound:
             for path in paths:
                 self._disk.remove(path)
-            raise _Damaged(f"{self._log_name} is missing, or not what was written")
+            raise _Damaged(f"{self._log_name} is missing, or differs from what was written")
         for directory in self._directories:
             sync_directory(self._disk, directory)
 

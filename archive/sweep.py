@@ -59,7 +59,7 @@ async def orphans(
         found = layout.topic_in(cluster_id, one.name)
         is_superseded = found is not None and found[0] in topics and found[1] < topics[found[0]].sequence
         if is_superseded and one.modified_ms < old:
-            yield Orphan(one.name, one.size, "a newer object of the topic is there")
+            yield Orphan(one.name, one.size, "there is a newer object of the topic")
     for place, objects in (await _segment_objects(store, cluster_id)).items():
         known, decided_ms = await _known(store, cluster_id, place, topics.get(place[0]), in_use, old)
         for one, identity in objects:

@@ -121,7 +121,7 @@ class FollowerRole:
     def _followed(self) -> "Partition":
         """Return the partition, if the disk still takes writes. Raises DiskFailed."""
         partition = self.partition
-        assert self.leader_epoch == partition.leader_epoch, "rule 4: what a follower does is fenced by the epoch"
+        assert self.leader_epoch == partition.leader_epoch, "rule 4: all work of a follower is fenced by the epoch"
         assert partition.leading is None, "rule 3: a leader is no follower"
         if partition.error is not None:
             raise DiskFailed(str(partition.error))

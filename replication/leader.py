@@ -85,7 +85,7 @@ class LeaderView:
 
     def flushed(self, end: int) -> None:
         """Record the leader's own flushed end."""
-        assert end >= self.own_end, "rule 1: what a leader has flushed, it keeps"
+        assert end >= self.own_end, "rule 1: a leader keeps its flushed records"
         self.own_end = end
 
     def follower_flushed(self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float) -> None:
@@ -109,7 +109,9 @@ class LeaderView:
 
         Raises ImpossibleReport.
         """
-        assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.leader_for)"
+        assert follower in self.assignment.replicas, (
+            "rule 6: a broker without a replica is refused (Partition.leader_for)"
+        )
         known = self.followers.get(follower)
         self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now, is_attached=True)
         self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)

@@ -69,7 +69,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 REFUSED: Mapping[str, str] = {
     **REFUSED_SECURITY,
     "path": "a log has no path: name the topic with the option topic, or in a column named topic",
-    "kafka.transactional.id": "each task has a transactional id of its own: set deliveryGuarantee to exactly-once",
+    "kafka.transactional.id": "each task has its own transactional id: set deliveryGuarantee to exactly-once",
     "exactlyOnce": "set deliveryGuarantee to exactly-once",
     "subscribe": "use the option topic to write, or a column named topic",
     "includeHeaders": "headers are always written if the table has a column headers: leave the option out",

@@ -130,7 +130,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _beginnings(self, new: set[TopicPartition], shrunk: set[TopicPartition]) -> Offsets:
         """Return the log start offsets of partitions that are new or were recreated. Raises DataLost, as above."""
         begins = self._survey.earliest(new | shrunk)
-        self._note_loss(shrunk, "shorter than what was already read: the topic was probably deleted and created again")
+        self._note_loss(
+            shrunk, "shorter than the records already read: the topic was probably deleted and created again"
+        )
         self._note_loss({place for place in new if begins[place]}, "new, and its first records are already deleted")
         return begins
 

@@ -247,7 +247,7 @@ class AbortedIndex:
         except OSError as error:
             raise damage_of(error, self.path, 0) from error
         if len(rows) < count * ROW_BYTES:
-            what = f"{len(rows) // ROW_BYTES} of {count} aborted transactions are there"
+            what = f"{len(rows) // ROW_BYTES} of {count} aborted transactions are present"
             raise damage or DamagedLog(self.path, 0, what)
         return rows[: count * ROW_BYTES]
 

@@ -114,7 +114,7 @@ def check(data: Bytes, position: int = 0) -> BatchHeader:
         raise CorruptBatch(f"a length of {header.length}, but only {remain - LENGTH_PREFIX_BYTES} bytes remain")
     crc = crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + size])
     if crc != header.crc:
-        raise CorruptBatch(f"CRC-32C {crc:#010x} where the header says {header.crc:#010x}")
+        raise CorruptBatch(f"CRC-32C {crc:#010x} where the header has {header.crc:#010x}")
     if header.last_offset_delta < 0 or header.record_count < 0:
         raise CorruptBatch("a negative record count")
     return header

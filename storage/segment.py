@@ -470,7 +470,7 @@ class Segment:
     def _verify(self, interval: Interval, data: Bytes) -> None:
         if crc32c(data) != interval.crc:
             self.damaged.add(interval)
-            what = f"the {interval.size} bytes from this position on are not what was written"
+            what = f"the {interval.size} bytes from this position on differ from what was written"
             raise DamagedLog(self.path, interval.position, what)
 
     def _after_gap(self, position: int, offset: int) -> int:

@@ -123,7 +123,7 @@ class SegmentRebuild:
 
     def fill(self, missing: Missing, data: bytes) -> None:
         """Append batches of a missing range from `due` on. Raises CorruptBatch, with nothing appended, and OSError."""
-        assert self._new is not None, "a range is known to be missing once the copy has come there"
+        assert self._new is not None, "a range is known to be missing once the copy has reached it"
         taken = self._checked_batches(missing, data)
         self._has_fetched = True
         if not taken:

@@ -17,7 +17,7 @@ def truncation_point(log: "Log", end: int) -> tuple[Segment, int, int]:
 
     Blocks on the disk. Raises DamagedLog.
     """
-    assert end >= log.local_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
+    assert end >= log.local_start, "rule 4: a truncation ends at a common epoch, never below the log's start"
     segment, position = log.segment_of(end), 0
     if end > segment.base_offset and not segment.is_lost:
         end, position = batch_boundary(segment, end)

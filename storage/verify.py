@@ -210,7 +210,7 @@ def _first_damage(data: bytes) -> tuple[int, str]:
             position += check(data, position).size
         except CorruptBatch as corrupt:
             return position, str(corrupt)
-    return 0, f"an offset or epoch in the {len(data)} bytes from this position on is not what was written"
+    return 0, f"an offset or epoch in the {len(data)} bytes from this position on differs from what was written"
 
 
 def _first_non_zero(file: File, position: int) -> int:

@@ -154,7 +154,8 @@ AcceptLoss = Annotated[
     bool, typer.Option("--accept-loss", help="Let the brokers start although records cannot be restored.")
 ]
 AllLocal = Annotated[
-    bool, typer.Option("--all-local", help="Write all records to the disks, whatever local.retention.* says.")
+    bool,
+    typer.Option("--all-local", help="Write all records to the disks, and not only those within local.retention.*."),
 ]
 
 
@@ -285,7 +286,7 @@ def _targets(log_dirs: list[str]) -> list["RestoreTarget"]:
         targets.append(RestoreTarget(int(number), os.path.abspath(directory)))
     for values in ([target.node_id for target in targets], [target.directory for target in targets]):
         if len(set(values)) < len(values):
-            raise Failure("each --log-dir needs a broker and a directory of its own.", ExitCode.USAGE)
+            raise Failure("each --log-dir needs its own broker and directory.", ExitCode.USAGE)
     return targets
 
 

@@ -84,7 +84,9 @@ def require_reachable(target: Target) -> None:
             reason = _why_not_authenticated(address, target.security)
         elif reason is None and (wanted := _wanted_protocol(address)):
             where = address_text(*address)
-            reason = f"{where} closed the connection: it seems to want security.protocol={wanted}, see --command-config"
+            reason = (
+                f"{where} closed the connection: it seems to require security.protocol={wanted}, see --command-config"
+            )
         if reason is None:
             return
         reasons.append(reason)

@@ -118,7 +118,7 @@ def move_dir(
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
     broker: Annotated[int, typer.Option("--broker", metavar="ID", min=0, help="The broker that has the replica.")],
     to: Annotated[str, typer.Option("--to", metavar="DIRECTORY", help="One of the broker's log.dirs.")],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the replica is there.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the replica is moved.")] = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:

@@ -194,7 +194,7 @@ def _report(admin: "KafkaAdminClient", run: Execution) -> None:
     refused = [f"{topic}-{index}: {reason}" for (topic, index), reason in run.refused.items()]
     if refused or other:
         changed = [f"{name}: has other replicas than planned" for name in other]
-        raise Failure(f"{len(refused) + len(other)} moves did not take place: {'; '.join([*refused, *changed][:5])}.")
+        raise Failure(f"{len(refused) + len(other)} moves were not made: {'; '.join([*refused, *changed][:5])}.")
 
 
 def _replicas_now(admin: "KafkaAdminClient", topics: set[str]) -> dict[Place, tuple[int, ...]]:

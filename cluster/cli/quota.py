@@ -25,9 +25,9 @@ Entity = tuple[tuple[str, str | None], ...]
 User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user, as ANONYMOUS.")]
 Client = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client id.")]
 Address = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address of clients.")]
-AnyUser = Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")]
-AnyClient = Annotated[bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")]
-AnyAddress = Annotated[bool, typer.Option("--default-ip", help="Every address without a quota of its own.")]
+AnyUser = Annotated[bool, typer.Option("--default-user", help="Every user without its own quota.")]
+AnyClient = Annotated[bool, typer.Option("--default-client-id", help="Every client id without its own quota.")]
+AnyAddress = Annotated[bool, typer.Option("--default-ip", help="Every address without its own quota.")]
 
 
 @app.command(name="list")

@@ -159,7 +159,7 @@ def describe_producers(
         for row in rows:
             row["last_timestamp"] = _time(row["last_timestamp"])
     headings = ["PRODUCER ID", "EPOCH", "COORDINATOR EPOCH", "LAST SEQUENCE", "LAST APPEND", "OPEN FROM"]
-    print_rows(rows, headings, as_json, f"{topic}-{partition} knows no idempotent or transactional producer.")
+    print_rows(rows, headings, as_json, f"{topic}-{partition} has no idempotent or transactional producer.")
 
 
 @app.command(name="find-hanging")

@@ -89,8 +89,8 @@ class Settings(
     controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
         (),
         words(),
-        "HOST:PORT of voters that a broker asks for all voters, if it knows none that answers. With it, a broker never"
-        " founds a new cluster.",
+        "HOST:PORT of voters that a broker asks for all voters, if none of its known voters answers. With it, a broker"
+        " never founds a new cluster.",
     )
     controller_quorum_secret: str = setting(
         "",
@@ -154,8 +154,8 @@ class Settings(
     auto_balance: str = setting(
         "leaders",
         string("off", "leaders", "all"),
-        "What the controller evens out by itself. leaders: preferred leaders, if auto.leader.rebalance.enable is set."
-        " all: also the replicas of brokers that have been down for auto.balance.grace.ms, and bytes on disk.",
+        "What the controller balances without an operator. leaders: preferred leaders, if auto.leader.rebalance.enable"
+        " is set. all: also the replicas of brokers that have been down for auto.balance.grace.ms, and bytes on disk.",
         dynamic=True,
     )
     auto_balance_grace_ms: int = setting(
@@ -220,7 +220,7 @@ class Settings(
         "", string(), "The directory of the audit log; empty for the directory audit in the first of log.dirs."
     )
     audit_log_file_bytes: int = setting(
-        64 * MIB, long(KIB), "The size at which the audit log begins another file. The hash chain goes on."
+        64 * MIB, long(KIB), "The size at which the audit log begins another file. The hash chain continues."
     )
     audit_log_files: int = setting(
         16, integer(2), "The number of files of the audit log that are kept; the oldest are removed."

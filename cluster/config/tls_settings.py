@@ -89,7 +89,7 @@ class TlsSettings:
     http_security_protocol: str = setting(
         "PLAINTEXT",
         string("PLAINTEXT", "SSL"),
-        "Whether the HTTP listener speaks TLS. listener.name.http.ssl.… sets its own certificate.",
+        "Whether the HTTP listener uses TLS. listener.name.http.ssl.… sets its own certificate.",
     )
     http_ssl_client_auth: str = setting(
         "none", string(*CLIENT_AUTH), "Whether clients of the HTTP listener present a certificate."

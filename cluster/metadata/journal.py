@@ -162,7 +162,7 @@ class Journal:
         a torn write: a bad checksum there is damage, in the newest entry too. A mark that cannot be written for want of
         resources is left out.
         """
-        assert end <= self._content.end, "only what was written can have been synced"
+        assert end <= self._content.end, "only written entries can have been synced"
         self._content.committed = committed
         try:
             self._write(_record(_Kind.MARK, _MARK.pack(committed, end)))

@@ -42,7 +42,7 @@ def why_hanging(
     if now_ms - found.last_timestamp_ms <= max_timeout_ms:
         return None
     if known is None:
-        return "no coordinator knows the producer"
+        return "no coordinator has the producer"
     if not is_expected(found, known):
         return f"{known.transactional_id} is {known.state} without this partition"
     if now_ms - known.start_ms <= max_timeout_ms:

@@ -147,7 +147,7 @@ class Tls:
             if options.ciphers:
                 context.set_ciphers(options.ciphers)
         except ssl.SSLError:
-            raise TlsMistake(f"{self._where}: OpenSSL knows none of these ssl.cipher.suites.") from None
+            raise TlsMistake(f"{self._where}: OpenSSL has none of these ssl.cipher.suites.") from None
         try:
             _load_pair(context, key, _pem(chain))
         except (ssl.SSLError, OSError) as error:

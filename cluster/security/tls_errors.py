@@ -2,7 +2,7 @@
 
 import ssl
 
-NOT_TLS = "the client does not speak TLS: its security.protocol must be SSL or SASL_SSL, or https for HTTP"
+NOT_TLS = "the client does not use TLS: its security.protocol must be SSL or SASL_SSL, or https for HTTP"
 
 _OF_SERVER = {
     "NO_SHARED_CIPHER": "the client supports none of the broker's cipher suites (ssl.cipher.suites)",

@@ -137,7 +137,7 @@ class WrittenChunk(NamedTuple):
         with closing(self.disk.open(path := segment_path(self.directory, *_file_of(self.row)))) as file:
             rows = file.pread(self.index_size, self.row.size)
         if crc32c(rows) != self.index_crc:
-            raise DamagedLog(path, self.row.size, "the index is not what was written")
+            raise DamagedLog(path, self.row.size, "the index differs from what was written")
         return CachedChunk.open(self.disk, self.directory, self.row, Index.decode(rows))
 
 
@@ -155,7 +155,7 @@ def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
     for offset, position, size, crc, latest in contents.index.rows(chunk.first_row, chunk.end_row):
         start = position - chunk.position
         if crc32c(view[start : start + size]) != crc:
-            raise DamagedDownload(f"the batches at byte {position} are not what was archived")
+            raise DamagedDownload(f"the batches at byte {position} differ from the archived ones")
         intervals.append(Interval(offset - base, start, size, crc, latest))
     return Index.decode(encode_rows(intervals))
 

@@ -274,7 +274,7 @@ class ArchiveReads:
         if archive is not None and archive.start is not None and archive.start <= offset < (archive.end or 0):
             after = bisect_right(archive.segments, offset, key=lambda segment: segment.start_offset)
             return _Place(partition, archive, after - 1)
-        raise ArchiveUnavailable(f"this broker knows no archived segment with offset {offset}")
+        raise ArchiveUnavailable(f"this broker has no archived segment with offset {offset}")
 
     def _places(self, partition: Partition) -> Iterator[_Place]:
         """Yield the archived segments with records that this disk does not have."""

@@ -52,7 +52,7 @@ def _needless(disk: Disk, directory: str, keys_max: int) -> Iterator[DamagedLog]
                 continue
             digest = blake2b(key, digest_size=16).digest()
             if (earlier := held.get(digest)) is not None:
-                what = f"the record at offset {offset} has the key of the one at offset {earlier}, which should be gone"
+                what = f"the record at offset {offset} has the key of the one at offset {earlier}, which is not removed"
                 yield DamagedLog(path, position, what)
             if offset < held_end:
                 held[digest] = offset

@@ -83,7 +83,7 @@ class Timer(Enum):
     REVOCATION = "the revocation of partitions"
     CLASSIC_JOIN = "JoinGroup, after a heartbeat that asks for it"
     CLASSIC_SYNC = "SyncGroup, after JoinGroup"
-    RELEASE = "the rest of the requests whose assignment is there"
+    RELEASE = "the rest of the requests whose assignment is computed"
     """Of the group: it has no member id."""
     WRITE = "the records of a write that failed"
     """Of the group, too."""

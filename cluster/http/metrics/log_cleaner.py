@@ -18,7 +18,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     counter(
         "log_cleaner_written_bytes",
-        "Bytes that the log cleaner has written: what was kept.",
+        "Bytes that the log cleaner has kept and written again.",
         lambda watched: watched.log_cleaner.bytes_written,
     ),
     counter(

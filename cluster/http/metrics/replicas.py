@@ -115,7 +115,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     gauges(
         "partition_clean_end_offset",
-        "End of what the log cleaner has compacted in the replica; 0 without compaction.",
+        "End of the compacted records of the replica; 0 without compaction.",
         PLACE,
         _of_each(lambda replica: replica.log.clean_end),
     ),

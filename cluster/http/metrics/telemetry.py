@@ -15,7 +15,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     gauge(
         "client_telemetry_instances",
-        "Client instances that this broker knows.",
+        "Client instances with a subscription at this broker.",
         lambda watched: len(watched.telemetry.instances.instances),
     ),
     gauges(

@@ -84,7 +84,7 @@ def _check(update: FeatureUpdateKey, known: Mapping[str, Feature], supported: Ma
             " downgrade.",
         )
     if level < feature.level:
-        raise _invalid(update, "This feature cannot be downgraded: older brokers cannot read what was written since.")
+        raise _invalid(update, "This feature cannot be downgraded: older brokers cannot read records written since.")
 
 
 def _check_brokers(update: FeatureUpdateKey, supported: Mapping[int, Levels | None]) -> None:

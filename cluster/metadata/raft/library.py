@@ -134,7 +134,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
 
     @commit_index.setter
     def commit_index(self, index: int) -> None:
-        assert index >= self._SyncObj__raftCommitIndex, "what is committed stays so"
+        assert index >= self._SyncObj__raftCommitIndex, "committed entries stay committed"
         self._SyncObj__raftCommitIndex = index
 
     @property

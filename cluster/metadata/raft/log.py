@@ -99,7 +99,7 @@ class RaftLog:
 
     def truncate_from(self, index: int) -> None:
         """Remove entry `index` and all after it: the leader's log has others there. Raises OSError, with all kept."""
-        assert index > self.base_index, "what a snapshot has is final"
+        assert index > self.base_index, "entries in a snapshot are final"
         self._journal.truncate_from(index - self._journal[0].index)
         del self._rows[index - self.base_index :]
         self._flushed_end = min(self._flushed_end, index - 1)

@@ -107,7 +107,7 @@ class RaftDisk:
             content = journal.check(path, written)
             if content.end == end and content.entries == expected:
                 return []
-            damage = DamagedLog(path, content.end, "its content is not what was written")
+            damage = DamagedLog(path, content.end, "its content differs from what was written")
         except DamagedLog as found:
             damage = found
         self._log.rewrite(node.commit_index)

@@ -132,7 +132,7 @@ def test_a_hanging_transaction_is_found_and_aborted(broker: RunningBroker, topic
     now = ["find-hanging", "--max-transaction-timeout", "0"]
     (found,) = run(broker, *now, "--topic", topic, "--json").json
     assert (found["partition"], found["producer_id"], found["start_offset"]) == (0, PRODUCER, start)
-    assert found["reason"] == "no coordinator knows the producer"
+    assert found["reason"] == "no coordinator has the producer"
     assert str(PRODUCER) in run(broker, *now).text
     assert len(run(broker, *now, "--broker", "1", "--json").json) == 1
     aborted = run(broker, "abort", "-t", topic, "-p", "0", "--start-offset", str(start))

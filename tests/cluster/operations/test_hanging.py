@@ -22,7 +22,7 @@ def why(found: OpenTransaction, coordinated: CoordinatedTransaction | None) -> s
 
 
 def test_a_producer_that_no_coordinator_knows_hangs() -> None:
-    assert why(OLD, None) == "no coordinator knows the producer"
+    assert why(OLD, None) == "no coordinator has the producer"
 
 
 def test_a_transaction_that_may_still_end_does_not_hang() -> None:

@@ -125,7 +125,7 @@ def test_what_is_missing_gets_a_sentence(stores: Stores, tmp_path: Path) -> None
     assert "add TLS_AES_256_GCM_SHA384" in mistake(
         stores, ssl_cipher_suites="TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256"
     )
-    assert "OpenSSL knows none of these" in mistake(stores, ssl_cipher_suites="TLS_ROT13")
+    assert "OpenSSL has none of these" in mistake(stores, ssl_cipher_suites="TLS_ROT13")
     assert "is no regular expression" in mistake(stores, ssl_principal_mapping_rules="RULE:(/$1/")
     (tmp_path / "large").write_bytes(bytes((1 << 20) + 1))
     assert "larger than 1048576 bytes" in mistake(stores, ssl_truststore_location=str(tmp_path / "large"))
