@@ -14,7 +14,7 @@ from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.broker.audit import audit_log
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.coordinators import Coordinators
-from cordwood.cluster.broker.credentials import Credentials
+from cordwood.cluster.broker.credentials import Credentials, mechanisms_of
 from cordwood.cluster.broker.damage_reports import DamageReports
 from cordwood.cluster.broker.environment import Environment, share_out
 from cordwood.cluster.broker.first_users import add_first_users
@@ -24,7 +24,6 @@ from cordwood.cluster.broker.lifecycle import Lifecycle, why_not_writable
 from cordwood.cluster.broker.links import link_security, quorum_tls
 from cordwood.cluster.broker.log_care import close_logs, log_cleaner_of, log_maintenance_of, scrubber_of
 from cordwood.cluster.broker.log_directories import DirectoryCare, open_directories
-from cordwood.cluster.broker.mechanisms import mechanisms_of
 from cordwood.cluster.broker.peer_directory import PeerDirectory
 from cordwood.cluster.broker.share_services import ShareServices
 from cordwood.cluster.broker.throttle_rates import follower_limits

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from cordwood.cluster.broker.credentials import Credentials
-from cordwood.cluster.broker.mechanisms import users_of
+from cordwood.cluster.broker.credentials import Credentials, users_of
 from cordwood.cluster.http.security.access import AccessControl
 from cordwood.cluster.http.security.credentials import Checks, PasswordCheck, TooManyChecks, scram_credentials_of
 from cordwood.cluster.kafka.call import Services

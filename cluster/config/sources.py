@@ -9,9 +9,8 @@ from cordwood.cluster.config.archive_settings import archive_mistakes
 from cordwood.cluster.config.group_settings import group_mistakes
 from cordwood.cluster.config.link_credentials import credentials_of
 from cordwood.cluster.config.listeners import ListenerMistake, check_overrides, http_address
-from cordwood.cluster.config.oauthbearer import oauthbearer_mistakes
 from cordwood.cluster.config.per_ip import PerIpMistake, per_ip_overrides
-from cordwood.cluster.config.sasl import check_mechanisms
+from cordwood.cluster.config.sasl import check_mechanisms, oauthbearer_mistakes
 from cordwood.cluster.config.settings import (
     LISTENER_PREFIX,
     SECRETS,

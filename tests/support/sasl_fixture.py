@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from virtual_time import run
 
 from cordwood.client.codec import ClientCodec
-from cordwood.cluster.broker.mechanisms import mechanisms_of
+from cordwood.cluster.broker.credentials import mechanisms_of
 from cordwood.cluster.config.listeners import Listener
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authenticator import Authentication
