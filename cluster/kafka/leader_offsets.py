@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
+from itertools import starmap
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -20,6 +21,8 @@ from cordwood.storage.steps import Steps
 from cordwood.storage.types import TopicPartition
 
 RETRIED_FOR_S, RETRY_S = 3.0, 0.1
+PLACES_MAX = 1000
+"""Partitions of one request, which is encoded in one step of the event loop: some 1 ms."""
 
 
 class LeaderOffsets:
@@ -76,17 +79,22 @@ class LeaderOffsets:
         return found
 
     async def _ask(self, places: Iterable[TopicPartition], timestamp: int, isolation: int, asker: int) -> list[Any]:
-        """Return the response of each leader, or Unanswered."""
+        """Return the responses of the leaders, or Unanswered."""
 
-        async def answer(leader: int) -> Any:
-            request = await self._turns.run(_request(led[leader], timestamp, isolation, asker))
+        async def answer(leader: int, some: Iterable[TopicPartition]) -> Any:
+            request = await self._turns.run(_request(some, timestamp, isolation, asker))
             try:
                 return await self._cluster.ask(leader, request)
             except Unanswered as unanswered:
                 return unanswered
 
         led: Mapping[int, list[TopicPartition]] = await self._turns.run(by_leader(places, self._image()))
-        return await asyncio.gather(*map(answer, led))
+        parts = [
+            (leader, of_leader[begin : begin + PLACES_MAX])
+            for leader, of_leader in led.items()
+            for begin in range(0, len(of_leader), PLACES_MAX)
+        ]
+        return await asyncio.gather(*starmap(answer, parts))
 
     async def _rows(self, answer: Any) -> AsyncIterator[tuple[TopicPartition, Any]]:
         async for name, row in self._turns.within((topic.name, topic.partitions) for topic in answer.topics):

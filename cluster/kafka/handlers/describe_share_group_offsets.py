@@ -95,7 +95,7 @@ def _all(group_id: str, call: Call) -> Iterator[tuple[str, Iterable[int]]]:
 
 async def _places(group_id: str, wanted: list[TopicPartition], call: Call) -> dict[TopicPartition, _Place]:
     summaries = await call.services.groups.shares.summaries(group_id, wanted)
-    begun = [place for place, summary in summaries.items() if _start_of(summary) != UNKNOWN]
+    begun = [place async for place, summary in call.turns.each(summaries.items()) if _start_of(summary) != UNKNOWN]
     offsets, has_lag = call.services.leader_offsets, call.version >= _FIRST_WITH_LAG
     ends = await offsets.known(begun, LATEST, READ_UNCOMMITTED) if has_lag else {}
     return {place: _place(summary, ends.get(place)) async for place, summary in call.turns.each(summaries.items())}
