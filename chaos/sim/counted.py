@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
-from uuid import UUID
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -14,7 +13,8 @@ from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.log import Log
 
-Place = tuple[UUID, int]
+Name = tuple[str, int]
+"""Topic and partition: cheaper to look up than the topic's id, whose hash is computed each time."""
 Found = Iterator[tuple[str, str]]
 
 
@@ -54,17 +54,17 @@ def everybody_has(where: str, view: LeaderView, high_watermark: int) -> Found:
             yield "rule-5", f"{where} is committed up to {high_watermark}, and is known to have {has} on {member}"
 
 
-def followers_are_as_counted(brokers: Sequence[ReplicaHolder], image: Image, places: Set[Place] | None = None) -> Found:
+def followers_are_as_counted(brokers: Sequence[ReplicaHolder], image: Image, names: Set[Name] | None = None) -> Found:
     """Check that each in-sync replica has what its leader counts, in the leader's epochs.
 
-    `places` limits the check to these partitions.
+    `names` limits the check to these partitions.
     """
     by_id = {broker.broker_id: broker for broker in brokers if not broker.damage.under_repair}
     for leader in by_id.values():
         for partition in leader.replicas:
             if not partition.is_leader or partition.topic == LOSSY_TOPIC or partition.is_offline:
                 continue
-            if places is not None and (partition.topic_id, partition.index) not in places:
+            if names is not None and (partition.topic, partition.index) not in names:
                 continue
             agreed = image.partition(partition.topic_id, partition.index)
             if agreed is not None and partition.leads_in(agreed.leader_epoch):

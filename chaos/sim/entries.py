@@ -4,7 +4,6 @@ import errno
 import functools
 import os
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,9 +128,11 @@ class Tree:
         self._unsynced.clear()
         _see_what_was_kept(self.root)
 
-    def files(self) -> Iterator[tuple[str, Pages]]:
-        """Yield every file that programs see, with its path, in order."""
-        yield from _files_below("", self.root)
+    def files(self) -> list[tuple[str, Pages]]:
+        """Return every file that programs see, with its path, in order."""
+        found: list[tuple[str, Pages]] = []
+        _add_files_below("", self.root, found)
+        return found
 
 
 def no_such_file(path: str) -> FileNotFoundError:
@@ -162,9 +163,9 @@ def _see_what_was_kept(directory: Directory) -> None:
             _see_what_was_kept(node)
 
 
-def _files_below(path: str, directory: Directory) -> Iterator[tuple[str, Pages]]:
+def _add_files_below(path: str, directory: Directory, found: list[tuple[str, Pages]]) -> None:
     for name, node in sorted(directory.seen.items()):
         if isinstance(node, Directory):
-            yield from _files_below(f"{path}/{name}", node)
+            _add_files_below(f"{path}/{name}", node, found)
         else:
-            yield f"{path}/{name}", node
+            found.append((f"{path}/{name}", node))

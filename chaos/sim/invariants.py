@@ -11,7 +11,7 @@ from uuid import UUID
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.committed import CommittedBatches
-from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
+from cordwood.chaos.sim.counted import Name, everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.images import changes_fit
 from cordwood.chaos.sim.left_behind import LeaderRoles
@@ -122,7 +122,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
         yield from _metadata_is_one(broker, seen)
         yield from _one_controller_a_term(broker, seen)
     has_new_metadata = seen.newest is not before
-    moved: set[Place] = set()
+    moved: set[Name] = set()
     for broker in brokers:
         is_repairing = bool(broker.damage.under_repair)
         for partition in _accounted_for(broker):
@@ -130,7 +130,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
                 yield "promise-3", f"{_name(partition)} is led by broker {broker.broker_id} no more, and somebody waits"
             state = _state(partition, is_repairing)
             if seen.states.get(partition) != state:
-                moved.add(_place(partition))
+                moved.add((partition.topic, partition.index))
                 yield from _look_at_replica(broker, partition, disks[broker.broker_id], seen)
                 # A comparison that failed on a read error is repeated at the next check.
                 if partition.is_offline or seen.committed[_place(partition)].has_compared(partition):
@@ -141,13 +141,13 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
         yield from seen.offsets.compare(broker, seen.newest)
 
 
-def _look_across_replicas(brokers: list[Watched], places: set[Place] | None, seen: Seen) -> Found:
-    """Check the rules that compare replicas with each other or with the metadata; only `places` unless None."""
+def _look_across_replicas(brokers: list[Watched], names: set[Name] | None, seen: Seen) -> Found:
+    """Check the rules that compare replicas with each other or with the metadata; only `names` unless None."""
     for broker in brokers:
         for partition in _accounted_for(broker):
-            if (places is None or _place(partition) in places) and not partition.is_offline:
+            if (names is None or (partition.topic, partition.index) in names) and not partition.is_offline:
                 yield from _in_sync_means_having_it(broker, partition, seen)
-    yield from followers_are_as_counted(brokers, seen.newest, places)
+    yield from followers_are_as_counted(brokers, seen.newest, names)
 
 
 def _look_at_replica(broker: Watched, partition: Partition, disk: SimulatedDisk, seen: Seen) -> Found:
@@ -172,14 +172,14 @@ def _state(partition: Partition, is_repairing: bool) -> tuple[object, ...]:
         log.flushed_end,
         partition.ack_end,
         counted,
-        partition.is_offline,
+        partition.error is None,
         is_repairing,
     )
 
 
-def _accounted_for(broker: Watched) -> Iterator[Partition]:
+def _accounted_for(broker: Watched) -> list[Partition]:
     """Return the replicas that must not lose committed records."""
-    return (partition for partition in broker.replicas if partition.topic != LOSSY_TOPIC)
+    return [partition for partition in broker.replicas if partition.topic != LOSSY_TOPIC]
 
 
 def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
