@@ -289,8 +289,8 @@ MUTANTS = (
     Mutant(
         "failed-commits-take-later-ones-along",
         "cluster/groups/offsets.py",
-        "if newest is not None and newest.sequence == sequence:\n                del",
-        "if newest is not None:\n                del",
+        "            if newest is not None and newest.sequence == sequence:\n                self._no_longer_newest(",
+        "            if newest is not None:\n                self._no_longer_newest(",
         "A commit that fails leaves a later commit as it is.",
         "A committed offset is not returned.",
         Scenario.GROUPS,
@@ -316,8 +316,8 @@ MUTANTS = (
     Mutant(
         "markers-take-later-commits-along",
         "cluster/groups/offsets.py",
-        "if newest is not None and newest.sequence < sequence:\n                # That",
-        "if newest is not None:\n                # That",
+        "if newest is not None and newest.sequence < written.position:\n",
+        "if newest is not None:\n",
         "A commit after those of a transaction stays.",
         "A committed offset is not returned.",
         Scenario.GROUPS,

@@ -231,8 +231,8 @@ MUTANTS = (
     Mutant(
         "removed-replicas-stay-eligible",
         "cluster/metadata/elections.py",
-        "_in_order(partition.replicas, partition.isr), _in_order(partition.replicas, partition.elr)",
-        "_in_order(partition.replicas, partition.isr), partition.elr",
+        "isr, elr = _in_order(replicas, partition.isr), _in_order(replicas, partition.elr)",
+        "isr, elr = _in_order(replicas, partition.isr), partition.elr",
         "Only replicas are eligible to lead.",
         "A broker without a replica is elected.",
         Scenario.REPLICAS,

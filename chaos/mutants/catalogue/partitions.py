@@ -123,7 +123,7 @@ MUTANTS = (
         "streams-outlive-the-role",
         "replication/leader_role.py",
         "        for stream in list(self.streams):\n            stream.end()\n",
-        "",
+        "        pass\n",
         "A deposed leader closes its replication streams (rule 4).",
         "A follower appends batches of a deposed leader.",
     ),

@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "one-user-has-all-members",
         "cluster/http/queues/members.py",
-        "        if len(of_user) >= most // USER_SHARE:\n",
-        "        if len(of_user) >= most:\n",
+        "        elif len(of_user) >= most // USER_SHARE:\n",
+        "        elif len(of_user) >= most:\n",
         "One user has at most half of the members for HTTP clients.",
         "Other users of the broker get no queue.",
     ),

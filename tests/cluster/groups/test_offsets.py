@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cordwood.cluster.groups.exchange import MemberProtocol
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.offsets import Offsets, expired
+from cordwood.storage.steps import at_once
 
 KEY = OffsetKey("group", "flights", 0)
 RETENTION_MS = 1_000
@@ -63,9 +64,9 @@ def test_a_commit_that_was_appended_after_those_of_a_transaction_stays() -> None
         offsets.write_pending(7, {KEY: at(5)})
         later = offsets.begin({KEY: at(6)})
         if ends_first:
-            offsets.end_transaction(7, is_commit=True)
+            at_once(offsets.end_transaction(7, is_commit=True))
         offsets.settle(later, {KEY: at(6)})
-        offsets.end_transaction(7, is_commit=True)
+        at_once(offsets.end_transaction(7, is_commit=True))
         assert seen(offsets) == {("flights", 0): 6}
 
 
