@@ -8,18 +8,14 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from cordwood.storage.config import LogConfig
+from cordwood.storage.retention import AgedSegment
 
 
-class DatedSegment(Protocol):
+class DatedSegment(AgedSegment, Protocol):
     """Attributes of a segment that the decision uses. Timestamps in milliseconds, -1 if unknown."""
 
     base_offset: int
-    end_offset: int
-    size: int
     first_timestamp: int
-
-    @property
-    def max_timestamp(self) -> int: ...
 
 
 class Dirtiness(NamedTuple):

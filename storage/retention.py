@@ -9,7 +9,7 @@ ALL_OF_IT = -2
 """A local retention that is the topic's retention."""
 
 
-class Aged(Protocol):
+class AgedSegment(Protocol):
     """Attributes of a segment that retention uses. `max_timestamp` in milliseconds, -1 if unknown."""
 
     size: int
@@ -28,7 +28,7 @@ class _Limits(NamedTuple):
 
 
 def droppable(
-    segments: Sequence[Aged],
+    segments: Sequence[AgedSegment],
     config: LogConfig,
     log_start: int,
     high_watermark: int,
@@ -74,7 +74,7 @@ def _limits(config: LogConfig, high_watermark: int, archived_end: int | None) ->
     return _Limits(age_ms, size, -1 if config.compacted or archived_end is None else archived_end)
 
 
-def _has_aged(segment: Aged, limits: _Limits, now_ms: int) -> bool:
+def _has_aged(segment: AgedSegment, limits: _Limits, now_ms: int) -> bool:
     # Records may have no timestamp; then their age is unknown.
     is_timed = segment.max_timestamp >= 0
     return limits.age_ms >= 0 and is_timed and now_ms - segment.max_timestamp > limits.age_ms

@@ -28,7 +28,7 @@ NOTHING_MEASURED = ArchiveMeasures()
 _events = structlog.get_logger("archive")
 
 
-class Outside(Protocol):
+class ArchiverEnvironment(Protocol):
     """The part of a broker's environment for its archive."""
 
     @property
@@ -52,10 +52,10 @@ class NoStore(NoArchive):
 class Archiver:
     """A broker's uploads to the archive, and its reads from there. Without a store it warns of topics that need one."""
 
-    def __init__(self, outside: Outside, quorum: Quorum, settings: Settings) -> None:
+    def __init__(self, environment: ArchiverEnvironment, quorum: Quorum, settings: Settings) -> None:
         """Raises StoreError if the store's URL or credentials cannot be used. Sends nothing."""
-        self.store = None if outside.open_store is None else outside.open_store()
-        self._outside, self._quorum, self._settings = outside, quorum, settings
+        self.store = None if environment.open_store is None else environment.open_store()
+        self._environment, self._quorum, self._settings = environment, quorum, settings
         self._warned: set[str] = set()
         self._uploader: Uploader | None = None
         self._keepers: tuple[TopicObjects, CutObjects] | None = None
@@ -71,10 +71,10 @@ class Archiver:
 
     def start(self, replicas: Replicas) -> None:
         """Begin to upload from these replicas."""
-        quorum, settings, outside = self._quorum, self._settings, self._outside
+        quorum, settings, environment = self._quorum, self._settings, self._environment
         if self.store is not None:
-            self._uploader = Uploader(quorum, replicas, self.store, settings, outside.wall_clock, outside.rng)
-            topics = TopicObjects(quorum, self.store, settings, outside.wall_clock)
+            self._uploader = Uploader(quorum, replicas, self.store, settings, environment.wall_clock, environment.rng)
+            topics = TopicObjects(quorum, self.store, settings, environment.wall_clock)
             self._keepers = topics, CutObjects(quorum, self.store)
             for part in (self._uploader, *self._keepers):
                 part.start()
