@@ -187,7 +187,7 @@ class EffectRunner:
             self._busy.pop(group).set_result(None)
         if shard.groups.get(group.group_id) is group:
             self._execute(shard, group, effects)
-            # What has come meanwhile.
+            # Events that have arrived meanwhile.
             self.perform(shard, group)
             return
         # The shard was dropped meanwhile.
@@ -299,7 +299,7 @@ class EffectRunner:
         append: AppendRecords,
         number: int,
     ) -> GroupWriteOutcome:
-        """Append the records. Reply once they are committed, and what the group appended before them (group rule 2).
+        """Append the records. Reply once they, and earlier records of the group, are committed (group rule 2).
 
         If an earlier write has failed meanwhile, its records are not in the log, and the replies may show them: they
         are refused, although the records of this write are there. A write that begins later has the lacking records.
@@ -330,7 +330,7 @@ class EffectRunner:
             return GroupWriteOutcome()
         for answer in append.answers:
             self._refuse(answer, Refused(outcome.code))
-        # Also of a group that another one has replaced: if the change of kind fails, it goes on.
+        # Also of a group that another one has replaced: if the change of kind fails, the group continues.
         group.not_appended(append, outcome.code, self.now_ms())
         if shard.groups.get(group.group_id) is group:
             self.perform(shard, group)
@@ -364,7 +364,7 @@ class EffectRunner:
             self._refuse(answer, refusal)
 
     def _converted_in_steps(self, convert: Convert) -> Steps[tuple[Become, bytes | None]]:
-        """Return what a group becomes, and its encoded record."""
+        """Return the successor of a group, and its encoded record."""
         become = yield from convert.steps()
         value = None
         if become.saved is not None:
@@ -386,7 +386,7 @@ class EffectRunner:
     ) -> GroupWriteOutcome:
         """Append a change of a group's kind.
 
-        If that fails, the group goes on as it was (group rule 4). Once the first batch is in the log, a new coordinator
+        If that fails, the group stays as it was (group rule 4). Once the first batch is in the log, a new coordinator
         has the successor: then it stays, and the records that may not be deleted are left over.
         """
         group_id, has_begun = group.group_id, asyncio.Event()
@@ -422,7 +422,7 @@ class EffectRunner:
         shard.groups[group.group_id] = successor
 
     async def _initialize(self, shard: Shard, group: AnyGroup, effect: Initialize) -> None:
-        """Initialize share states, once the group's record says that they may exist."""
+        """Initialize share states, once the group's record lists them."""
         assert isinstance(group, ShareGroup), "only share groups have share states"
         code = await self.written(group)
         failed = set(effect.partitions)

@@ -107,7 +107,7 @@ class Shard(CoordinatorShard):
             yield from self.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[list[AnyGroup]]:
-        """Apply or drop what a transaction has committed, after its marker. Return the groups of its offsets."""
+        """Apply or drop the offsets of a transaction, after its marker. Return the groups of its offsets."""
         if self.readiness is Readiness.LOADING:
             # The marker may come after the records that are being read.
             self._ended.append((producer_id, is_commit))

@@ -43,8 +43,9 @@ class GroupStateStore(ShardStore[Shard]):
     ) -> None:
         """Append records of groups, some as one batch, and wait until they are committed.
 
-        Many records are encoded in turns. What is appended here later comes after all of them: the newest value of a
-        record is the last one in the log. `begun` is called once the first of several batches is there. Raises Refused.
+        Many records are encoded in turns. Later appends here are written after all of them: the newest value of a
+        record is the last one in the log. `begun` is called once the first of several batches is appended. Raises
+        Refused.
         """
         if not contents:
             return

@@ -90,7 +90,7 @@ class Mistake(msgspec.Struct, frozen=True):
     """An error response."""
 
     error: str
-    """What is wrong and what to do, in one sentence or more."""
+    """The mistake and its remedy, in one sentence or more."""
     code: str
     """The name of the Kafka error code."""
 

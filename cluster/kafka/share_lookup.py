@@ -90,7 +90,7 @@ async def acknowledge(
 ) -> "list[Storing | NotAnswered | None]":
     """Acknowledge records. Return a future for each partition, or why it is refused; None if nothing is stored.
 
-    Only a request that says so may renew locks (KIP-1222), and only where the group's configs permit it.
+    Only a request with IsRenewAck may renew locks (KIP-1222), and only where the group's configs permit it.
     """
     permits_renewal = call.services.share.config_of(member.group_id).renew_enable
     results: list[Storing | NotAnswered | None] = []

@@ -247,7 +247,7 @@ class ShareCoordinator:
     async def _append(self, shard: ShareShard, changes: Changes) -> None:
         """Append changes and wait until they are committed, or until everything that was read is. Raises Refused."""
         if not changes:
-            # What was read may be lost otherwise with this coordinator.
+            # A state that was read may be lost otherwise with this coordinator.
             await self._topic.committed(shard.leadership, self._topic.bounds(shard.leadership).end)
             return
         now_ms = self._wall_clock()

@@ -1,7 +1,7 @@
 """Dead-letter queues: copies of undeliverable records in a topic of the share group's choice (KIP-1191).
 
-The broker writes the copies, and may write to all topics. So that a member, by rejecting records, cannot write where it
-may not, a topic is used only if its own config permits it, and if its name has the broker's prefix.
+The broker writes the copies, and may write to all topics. A member must not write to any topic by rejecting records: a
+topic is used only if its config permits it, and if its name has the broker's prefix.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ OVERHEAD_BYTES = 600
 """Room for the headers of a copy and the fields of a record: a group id has up to 255 characters."""
 RETRY_S, RETRY_MAX_S = 0.1, 10.0
 UNREADABLE_S = 600.0
-"""Time for which records could not be read after which their copies have no contents: the records may be gone for good.
+"""Time for which records could not be read after which their copies have no contents: the records may be lost.
 
 Archived records may be unreadable because the store does not answer. The copies name their offsets, so that they can be
 read later.
@@ -194,8 +194,8 @@ class DeadLetters:
     async def _read(self, partition: Partition, start: int, end: int, bytes_max: int) -> tuple[dict[int, Record], int]:
         """Return the records from `start` on by offset, up to `end` or until they have `bytes_max`, and their end.
 
-        Records that were deleted are left out. What the disk lacks is read from the archive. Raises StorageError if the
-        first one cannot be read; later ones are left to the next read then.
+        Records that were deleted are left out. Records that are not on the disk are read from the archive. Raises
+        StorageError if the first one cannot be read; later ones are left to the next read then.
         """
         log, archive = partition.log, partition.context.archive
         decoding = self._decoding.of(partition.directory)
@@ -220,7 +220,7 @@ class DeadLetters:
                 offset, added = await decoding.run_steps(_decode(data, offset, end, bytes_max - size, found))
                 size += added
             elif offset < log.local_start:
-                # A gap of a compacted log, up to where the disk goes on.
+                # A gap of a compacted log, up to the next record on the disk.
                 offset = log.local_start
             else:
                 return found, end

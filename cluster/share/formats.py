@@ -1,8 +1,8 @@
 """Record formats of `__share_group_state`: Kafka's own, so that its tools can read the topic.
 
-A ShareSnapshot (key 0) has the whole state of a share partition, a ShareUpdate (key 1) what has changed since. An
-update of Cordwood has all changes since the snapshot: so the newest record of each key is enough, and the log cleaner
-keeps the topic small. Where Kafka's updates have only the last change, it must keep them all until the next snapshot.
+A ShareSnapshot (key 0) has the whole state of a share partition, a ShareUpdate (key 1) the changes since. An update of
+Cordwood has all changes since the snapshot: so the newest record of each key is enough, and the log cleaner keeps the
+topic small. Where Kafka's updates have only the last change, it must keep them all until the next snapshot.
 """
 
 import struct
@@ -16,7 +16,7 @@ from cordwood.cluster.share.states import STORED, SharePartitionKey, StateBatch
 from cordwood.storage.errors import CorruptBatch
 
 SNAPSHOT, UPDATE = 0, 1
-"""The versions of keys, which tell the kinds of records apart."""
+"""The versions of keys, which are the types of the records."""
 VALUE_VERSION = 0
 _FIRST_FLEXIBLE = 0
 _COMPLETE_COUNT = 0

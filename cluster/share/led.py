@@ -1,4 +1,4 @@
-"""One share partition at the leader of its partition: its state, and who waits for it."""
+"""One share partition at the leader of its partition: its state, and the waiting requests."""
 
 import asyncio
 

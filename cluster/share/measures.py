@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ShareMeasures:
-    """Counts since the broker has started, in records unless the name says otherwise."""
+    """Counts since the broker has started, in records unless the name has another unit."""
 
     acquired: int = 0
     redelivered: int = 0

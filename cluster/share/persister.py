@@ -123,7 +123,7 @@ class SharePersister:
         return await self._ask(StateRequestKind.READ, StateRead(key, leader_epoch))
 
     async def write(self, change: StateChange) -> None:
-        """Store what a leader has changed. The outcome is unknown after a refusal with a retriable code."""
+        """Store the changes of a leader. The outcome is unknown after a refusal with a retriable code."""
         await self._ask(StateRequestKind.WRITE, change)
 
     async def _ask(self, kind: StateRequestKind, row: StateRequest) -> SharePartitionState:
@@ -186,5 +186,5 @@ class SharePersister:
 def _refuse(pending: _Pending, reason: Refused) -> None:
     if not pending.answered.done():
         pending.answered.set_exception(reason)
-        # Its caller may be gone: mark the exception as retrieved.
+        # Its caller may have been cancelled: mark the exception as retrieved.
         pending.answered.exception()

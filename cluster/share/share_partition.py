@@ -38,7 +38,7 @@ RUNS_AT_ONCE = 1000
 IN_FLIGHT_MAX = 20_000
 """The most records from the start offset to the end offset, as many as the largest `share.partition.max.record.locks`.
 
-In the worst case each is a run of its own. A batch of the log that has more of them is acquired in parts.
+In the worst case each is its own run. A batch of the log that has more of them is acquired in parts.
 """
 COUNT_MAX = 0x7FFF
 """The largest delivery count, an int16."""
@@ -53,7 +53,7 @@ _AFTER = {
 
 
 class ShareRules(NamedTuple):
-    """What a group's configs say about its share partitions. Times are seconds."""
+    """The configs of a group for its share partitions. Times are seconds."""
 
     delivery_count_limit: int = 5
     lock_s: float = 30.0
@@ -80,7 +80,7 @@ class Run:
     state: RecordState
     delivery_count: int
     member: str = NO_MEMBER
-    """Who has acquired the records."""
+    """The member that has acquired the records."""
     deadline: float = 0.0
     """When the lock of acquired records ends."""
     target: RecordState | None = None
@@ -112,7 +112,7 @@ class Run:
 
 
 class StateWrite(NamedTuple):
-    """What the share coordinator is to store: the changed runs at or after the new start offset."""
+    """The changes for the share coordinator: the changed runs at or after the new start offset."""
 
     start_offset: int
     batches: tuple[StateBatch, ...]
@@ -293,7 +293,7 @@ class SharePartition:
         return self._release(islice((run for run in self._locked() if run.deadline <= now), most))
 
     def release_member(self, member: str, most: int = RUNS_AT_ONCE) -> int:
-        """Release what a member has acquired, after the end of its session, in at most so many runs.
+        """Release the records of a member, after the end of its session, in at most so many runs.
 
         Return how many records there are. As in Kafka this delivery counts: the member may have got the records, and
         they may be why it ended.

@@ -107,7 +107,7 @@ class SharePartitions:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Drop all share partitions. The next leaders read what is stored."""
+        """Drop all share partitions. The next leaders read the stored states."""
         self._timers.close()
         await self._tasks.close()
 
@@ -163,7 +163,7 @@ class SharePartitions:
         return opening or self._begin_to_open(key, partition)
 
     def leave(self, watcher: Watcher) -> None:
-        """Wake a watcher no more."""
+        """Do not wake a watcher any more."""
         self._wait_for_room.pop(watcher, None)
 
     def acquire(
@@ -207,7 +207,7 @@ class SharePartitions:
         return stored
 
     def session_ended(self, session: ShareSession) -> None:
-        """Release what the member of a session has acquired."""
+        """Release the records of the member of a session."""
         self._tasks.spawn(self._release((session,)), "share groups: release")
 
     def connection_ended(self, connection: object) -> None:
@@ -244,7 +244,7 @@ class SharePartitions:
                 self._drop(led)
 
     async def _each(self, keys: Iterable[SharePartitionKey]) -> AsyncIterator[LedSharePartition]:
-        """Yield those share partitions that are in memory, each in a step of its own: it may have thousands of runs."""
+        """Yield the share partitions in memory, each in its own step: it may have thousands of runs."""
         for key in keys:
             await self._turns.turn()
             if (led := self._led.get(key)) is not None:
@@ -376,7 +376,7 @@ class SharePartitions:
             outcome = led.state.committed()
             self._note(outcome)
             if is_whole:
-                # A leader that lost its leadership meanwhile may confirm: the next one reads what is stored.
+                # A leader that lost its leadership meanwhile may confirm: the next one reads the stored state.
                 _confirm(acks)
             else:
                 led.acks[:0] = acks
@@ -482,14 +482,14 @@ def for_client(refusal: Refused) -> Refused:
         case ErrorCode.fenced_leader_epoch | ErrorCode.fenced_state_epoch | ErrorCode.invalid_request:
             return Refused(ErrorCode.not_leader_or_follower, refusal.message)
         case ErrorCode.message_too_large:
-            # Of the state, not of what the member has sent.
+            # Of the state, not of the member's acknowledgements.
             return Refused(ErrorCode.unknown_server_error, "The state of the share partition is too large.")
         case _:
             return refusal
 
 
 def _state(stored: SharePartitionState, start_offset: int, partition: Partition) -> SharePartition:
-    """Return the state to go on with. Where the log has lost records, the group goes on at its end."""
+    """Return the state to go on with. Where the log has lost records, the group continues at its end."""
     log_end = partition.log.log_end
     if start_offset > log_end:
         return SharePartition(log_end)
@@ -507,5 +507,5 @@ def _refuse(acks: Sequence["asyncio.Future[None]"], reason: Refused) -> None:
     for ack in acks:
         if not ack.done():
             ack.set_exception(reason)
-            # The member may be gone: mark the exception as retrieved.
+            # The request may have been cancelled: mark the exception as retrieved.
             ack.exception()

@@ -71,7 +71,7 @@ class ShareSessions:
     def open(self, key: MemberKey, owner: Hashable) -> ShareSession:
         """Open a session without partitions, in place of the member's former one.
 
-        What the member has acquired stays with it: it may still acknowledge. Raises
+        Acquired records stay with the member, which may still acknowledge them. Raises
         Refused(SHARE_SESSION_LIMIT_REACHED).
         """
         self.end(key)

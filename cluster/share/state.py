@@ -16,7 +16,7 @@ UNKNOWN_COUNT = -1
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionState:
-    """What `__share_group_state` has of a share partition: the last snapshot, and what has changed since.
+    """The state of a share partition in `__share_group_state`: the last snapshot, and the changes since.
 
     The state epoch rises whenever an administrator or the group coordinator sets the start offset; the leader epoch is
     that of the topic partition.
@@ -38,7 +38,7 @@ class SharePartitionState:
     def initialized(self, state_epoch: int, start_offset: int, now_ms: int) -> "SharePartitionState":
         """Return the state with a new start offset and a new state epoch, which fences the leader.
 
-        Without a start offset only the epoch changes: the caller does not know what has been consumed. Raises
+        Without a start offset only the epoch changes: the caller does not have the progress of the group. Raises
         Refused(FENCED_STATE_EPOCH).
         """
         if state_epoch < self.state_epoch:
@@ -64,8 +64,9 @@ class SharePartitionState:
     ) -> "SharePartitionState":
         """Return the state after a write of the leader. Raises Refused: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
 
-        Within one state epoch a write that arrives late takes nothing back (share rule 6): the start offset rises
-        only, and of two states of a record the one with more deliveries counts, then the one that is nearer to the end.
+        Within one state epoch a write that arrives late reverts no state (share rule 6): the start offset only
+        increases. Of two states of a record the one with more deliveries counts, then the one that is nearer to the
+        end.
         """
         self._check_leader(leader_epoch)
         if state_epoch < self.state_epoch:

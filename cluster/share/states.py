@@ -35,7 +35,7 @@ STORED = frozenset(RecordState) - {RecordState.ACQUIRED}
 
 
 class AcknowledgementType(IntEnum):
-    """What a member says about a record that it has acquired."""
+    """The acknowledgement type of an acquired record."""
 
     GAP = 0
     ACCEPT = 1

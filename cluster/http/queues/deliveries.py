@@ -52,7 +52,7 @@ class _Held:
 class Deliveries:
     """The deliveries whose locks have not ended.
 
-    Very many locks may end together: they count no more at once, and `sweep` removes them in steps.
+    Very many locks may end together: they do not count any more at once, and `sweep` removes them in steps.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Deliveries:
         self._count = 0
         self._locks: Deadlines[QueueOffset] = Deadlines()
         self._ended: list[tuple[QueuePartition, dict[int, HttpDelivery]]] = []
-        """What has ended with its session, and still has deadlines."""
+        """Deliveries that have ended with their session, and still have deadlines."""
         self._done: OrderedDict[bytes, int] = OrderedDict()
         """The types of acknowledgement of the last finished deliveries."""
         self._done_max = DONE_MAX

@@ -1,7 +1,7 @@
 """A member of a share group for the HTTP clients of one user at one broker: it acquires records when they ask.
 
 A long poll of one client must not delay the acknowledgement of another one: while clients hold records, a poll of a
-leader is short. Records that were acquired beyond what a client took go to the next one, or back after a while.
+leader is short. Records that a client did not take go to the next one, or are released after a while.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class Settlement:
 
 
 class QueueContext(NamedTuple):
-    """What a member uses of its broker."""
+    """The dependencies of a member in its broker."""
 
     broker_id: int
     image: Callable[[], Image]
@@ -155,7 +155,7 @@ class QueueMember:
         self._tasks.spawn(self._stay(), "a queue's member")
 
     async def close(self) -> None:
-        """Leave the group, and release what it holds."""
+        """Leave the group, and release all records."""
         self._fail(refusal_of(ErrorCode.broker_not_available))
         await self._tasks.close()
         for session in self._sessions.values():
@@ -203,14 +203,14 @@ class QueueMember:
                 self._waiting.remove(waiter)
 
     def give_back(self, taken: Iterable[Taken]) -> None:
-        """Release the records of a client that is gone: they go to the next one at once."""
+        """Release the records of a client that has disconnected: they go to the next one at once."""
         self._tasks.spawn(self.acknowledge([one.receipt for one in taken], RELEASE), "give records back")
 
     async def acknowledge(self, receipts: Sequence[Receipt], acknowledge_type: int) -> list[ErrorCode]:
         """Acknowledge deliveries. Return the outcome of each.
 
-        An acknowledgement goes on if its client is gone. A request that repeats it waits for the same outcome, and one
-        of another type is handled after it.
+        An acknowledgement continues if its client disconnects. A request that repeats it waits for the same outcome,
+        and one of another type is handled after it.
         """
         self._used_at = self._now()
         outcomes: dict[Receipt, ErrorCode] = {}
@@ -228,7 +228,7 @@ class QueueMember:
         return [outcomes[receipt] for receipt in receipts]
 
     def lock_ms(self) -> int:
-        """Return the duration of locks, as the leaders said last."""
+        """Return the duration of locks in the newest answers of the leaders."""
         return min((session.lock_ms for session in self._sessions.values() if session.lock_ms), default=0)
 
     async def look(self) -> None:
@@ -340,7 +340,7 @@ class QueueMember:
     async def _feed_from(self, leader: int) -> None:
         try:
             while self._waiting and (places := self._leaders().get(leader)):
-                # What was fetched before comes first.
+                # Records that were fetched before come first.
                 if await self._decode():
                     continue
                 try:
@@ -386,10 +386,10 @@ class QueueMember:
         now = self._now()
         wanted = min(sum(waiter.records_max for waiter in waiting), FETCH_RECORDS_MAX)
         poll_s = BUSY_POLL_S if len(self.deliveries) else POLL_S
-        # Clients whose time is over wait for another leader, which is slow: this one is not asked all the time.
+        # Clients whose time has passed wait for another leader, which is slow: this one is not asked all the time.
         wait_s = min(max(max(waiter.deadline for waiter in waiting) - now, BUSY_POLL_S), poll_s)
         if any(session.leader not in waiter.asked for waiter in waiting):
-            # A client that waits for records of any leader hears of this one's first.
+            # A client that waits for records of any leader gets this one's first.
             wait_s = 0.0
         response = await session.fetch(places, wanted, wait_s)
         acquired_at, is_served = self._now(), True
@@ -418,7 +418,7 @@ class QueueMember:
         return True
 
     async def _decode(self) -> bool:
-        """Decode what the clients that wait can take, and serve them. Return whether any got records.
+        """Decode the records that waiting clients can take, and serve them. Return whether any got records.
 
         The rest stays undecoded, so that it takes no more memory than it took on the network.
         """
@@ -467,7 +467,10 @@ class QueueMember:
         return is_any_served
 
     def _serve_first(self) -> bool:
-        """Give decoded records to the first client that waits. Return False if it is gone, or may not hold more."""
+        """Give decoded records to the first client that waits.
+
+        Return False if it has disconnected, or may not hold more.
+        """
         waiter = self._waiting.popleft()
         if waiter.answer.done():
             return False

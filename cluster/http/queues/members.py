@@ -89,7 +89,7 @@ class QueueMembers:
         return answer
 
     def give_back(self, taken: Sequence[Taken]) -> None:
-        """Release the records of an answer whose client is gone."""
+        """Release the records of an answer whose client has disconnected."""
         member = self._by_number.get(taken[0].receipt.member) if taken else None
         if member is not None:
             member.give_back(taken)
@@ -202,7 +202,7 @@ class QueueMembers:
     def _member_id(self, key: _Key) -> str:
         """Return an id for a member, the same after each start of the broker.
 
-        A broker that was killed then joins as the member that the group still has. Otherwise this one would keep its
+        A broker that was killed then joins as the member that the group still has. Otherwise this member would keep its
         partitions until its session expires, and no client would get their records.
         """
         names = (repr((self._context.broker_id, *map(str, key), attempt)) for attempt in count())

@@ -28,7 +28,7 @@ from cordwood.replication.tasks import Tasks
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of acknowledgement (KIP-932, KIP-1222)."""
 RECORD_LIMIT = 1
-"""The acquire mode in which a leader acquires no more records than are asked for (KIP-1206)."""
+"""The acquire mode in which a leader acquires at most the requested number of records (KIP-1206)."""
 FETCH_BYTES_MAX = 256 << 10
 EPOCH_MAX = (1 << 31) - 1
 SILENCE_S = 15.0
@@ -38,7 +38,7 @@ ACKS_MAX = 5_000
 
 
 class SessionOver(Exception):
-    """The session has ended: the leader has released, or soon releases, what it held."""
+    """The session has ended: the leader has released its records, or soon does."""
 
     def __init__(self, sentence: str, code: ErrorCode = ErrorCode.none) -> None:
         super().__init__(sentence)
@@ -69,7 +69,7 @@ class LeaderSession:
         self._tasks = Tasks()
         self._is_sending = False
         self.lock_ms = 0
-        """The duration of locks, as the leader said last."""
+        """The duration of locks in the newest answer of the leader."""
 
     @property
     def is_open(self) -> bool:
@@ -118,7 +118,7 @@ class LeaderSession:
         return await asyncio.gather(*outcomes)
 
     async def close(self) -> None:
-        """End the session: the leader releases what it holds."""
+        """End the session: the leader releases its records."""
         await self._tasks.close()
         self._connection.close()
         self._fail(ErrorCode.request_timed_out)

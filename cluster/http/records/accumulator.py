@@ -60,7 +60,7 @@ class Once(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What requests have in common that share a batch. Never a batch of two users: each has rights of its own."""
+    """What requests have in common that share a batch. Never a batch of two users: each has its own rights."""
 
     place: TopicPartition
     acks: int
@@ -185,7 +185,7 @@ class PartitionQueue:
             self._accumulator.forget(self)
 
     def _next(self) -> list[ProducerBatch]:
-        """Take the producer batches that fit in the next batch. One with a sequence of its own is sent alone."""
+        """Take the producer batches that fit in the next batch. A batch with its own sequence is sent alone."""
         parcels = [self._waiting.popleft()]
         size, count = parcels[0].size, len(parcels[0].records)
         while parcels[0].once is None and self._waiting and self._waiting[0].once is None:

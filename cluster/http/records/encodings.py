@@ -54,7 +54,7 @@ class ReadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def bytes_of(content: Any, encoding: Encoding) -> bytes | None:
-    """Return the bytes of a key or value that was decoded as `shape_of` says."""
+    """Return the bytes of a key or value that was decoded by `shape_of`."""
     if content is None:
         return None
     match encoding:

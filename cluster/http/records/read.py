@@ -94,7 +94,10 @@ class _Sending:
         self._records_left, self._bytes_left = query.limit, query.max_bytes
 
     async def send(self, reading: RecordReader) -> None:
-        """Send until the end. Raises TimeoutError for a client that is stuck, ConnectionError for one that is gone."""
+        """Send until the end.
+
+        Raises TimeoutError for a client that is stuck, ConnectionError for one that has disconnected.
+        """
         try:
             while not reading.is_over and not self._is_enough:
                 try:

@@ -173,7 +173,7 @@ class RecordReader:
                 connection.close()
 
     async def _take(self, fetched: Sequence[Fetched], deadline: float) -> list[TopicPartition]:
-        """Return what was fetched. Return the partitions to fetch next: those without new records first."""
+        """Return the fetched records. Return the partitions to fetch next: those without new records first."""
         idle: list[TopicPartition] = []
         busy: list[TopicPartition] = []
         for row in fetched:

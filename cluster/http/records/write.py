@@ -60,7 +60,7 @@ class WriteQuery(msgspec.Struct, frozen=True):
 class KeptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The position of a record. Without an offset the record is not known to be appended.
 
-    `error` then says why, except with acks=0.
+    `error` then has the reason, except with acks=0.
     """
 
     partition: int

@@ -1,1 +1,1 @@
-"""Security of HTTP: who sends a request, and what it may do."""
+"""Security of HTTP: the identity and the rights of a request."""

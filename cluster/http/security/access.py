@@ -1,4 +1,4 @@
-"""Access to HTTP: who sends a request, how that is proved, and what it may do."""
+"""Access to HTTP: the identity of a request, its proof, and its rights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class AccessControl:
         wall_clock: Callable[[], int],
         random_bytes: Callable[[int], bytes],
     ) -> None:
-        """`credentials_of` is that of Sessions. `is_current` returns whether this broker knows the newest metadata.
+        """`credentials_of` is that of Sessions. `is_current` returns whether this broker has the newest metadata.
 
         `now` is in seconds, `wall_clock` in milliseconds since 1970.
         """
@@ -188,7 +188,7 @@ class AccessControl:
         self._sessions.end(session)
 
     def has_tls(self, request: web.Request) -> bool:
-        """Return whether the browser speaks TLS, to this listener or to the proxy in front of it."""
+        """Return whether the browser uses TLS, to this listener or to the proxy in front of it."""
         return request.secure or (self._without_tls and request.headers.get("X-Forwarded-Proto") == "https")
 
     async def _principal(self, user: str, password: str, host: str) -> Principal | None:

@@ -48,7 +48,7 @@ KEY = ApiKey.SHARE_FETCH
 RIGHTS: Rights = (Right(READ, GROUP), Right(READ, TOPIC, "each topic without it is refused by itself"))
 
 RECORD_LIMIT = 1
-"""The acquire mode in which no more records are acquired than the client asks for (KIP-1206)."""
+"""The acquire mode in which at most the requested number of records is acquired (KIP-1206)."""
 TRIES_MAX = 128
 """Reads of one partition in one attempt, where each finds only batches that are delivered to no one."""
 ABOVE_ANY = 1 << 30
@@ -128,7 +128,7 @@ async def handle(_request: ShareFetchRequest, _call: Call) -> Any:
 
 
 class ShareFetch:
-    """One request: its acknowledgements, then acquisitions until there are any, or the wait is over."""
+    """One request: its acknowledgements, then acquisitions until there are any, or the wait has ended."""
 
     def __init__(self, request: ShareFetchRequest, call: Call, slot: Slot, bytes_max: int) -> None:
         self._request, self._call, self._slot, self._bytes_left = request, call, slot, bytes_max
@@ -248,7 +248,7 @@ class ShareFetch:
     def _find_or_begin(self, key: SharePartitionKey) -> LedSharePartition | None:
         """Return a share partition; None while its state is being read. Raises Refused, and one of EXPECTED.
 
-        Records at hand do not wait for it: the reading goes on after the response, or ends the wait of this request.
+        Records at hand do not wait for it: the reading continues after the response, or ends the wait of this request.
         """
         partition = partition_of((key.topic_id, key.partition), self._call)
         led = self._share.find(key)
@@ -307,7 +307,7 @@ class ShareFetch:
             return cast("FoundBatches | None", await partition.directory.run_blocking(find, True))
 
     async def _size(self, led: LedSharePartition) -> int:
-        """Return the bytes that may be acquired from a partition, up to what the request asks for."""
+        """Return the bytes that may be acquired from a partition, up to the request's limit."""
         offset = led.state.next_fetch_offset()
         try:
             found = None if offset is None else await self._find(led, offset, self._bytes_left, 1)
