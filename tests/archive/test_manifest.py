@@ -90,6 +90,8 @@ def test_segments_below_and_above_are_removed_whole() -> None:
     assert [one.end_offset for one in without(known, 0, 20, NOW_MS).segments] == [10, 20]
     assert [one.end_offset for one in without(known, 0, 29, NOW_MS).segments] == [10, 20]
     assert without(known, 0, NO_LIMIT, NOW_MS) is known
+    removed = [one.id for one in without(known, 10, 20, NOW_MS).removed]
+    assert removed == [UUID(int=1), UUID(int=3)], "their objects are to be deleted"
 
 
 def test_records_that_were_deleted_within_the_first_segment_are_known() -> None:

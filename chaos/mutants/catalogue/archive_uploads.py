@@ -219,4 +219,13 @@ MUTANTS = (
         "A request that does not fit the manifest is accepted.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "objects-of-the-last-deleted-segment-stay",
+        "archive/manifest.py",
+        "if one.end_offset <= below or one.end_offset > above])\n    if not gone",
+        "if one.end_offset < below or one.end_offset > above])\n    if not gone",
+        "Each segment that is removed from the archive is listed until its objects are deleted.",
+        "Objects stay in the store that no manifest knows.",
+        Scenario.BROKERS,
+    ),
 )

@@ -332,4 +332,13 @@ MUTANTS = (
         "A former member overwrites an offset.",
         Scenario.CONSUMER_GROUPS,
     ),
+    Mutant(
+        "members-without-an-epoch-fetch-offsets",
+        "cluster/groups/consumer/group.py",
+        "if member_id is None and member_epoch < 0:",
+        "if member_epoch < 0:",
+        "A member fetches offsets with its epoch.",
+        "A former member begins at offsets of its successor.",
+        Scenario.CONSUMER_GROUPS,
+    ),
 )

@@ -185,4 +185,13 @@ MUTANTS = (
         "A request with the secret of a removed token fails, and closes its connection.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "sessions-go-on-after-the-expiry-of-their-token",
+        "cluster/security/delegation_tokens.py",
+        "Principal.of(token.owner), min(token.expiry_ms, token.max_ms))",
+        "Principal.of(token.owner), token.max_ms)",
+        "A session by a delegation token ends with its expiry.",
+        "A client goes on with a token that was not renewed.",
+        Scenario.BROKERS,
+    ),
 )

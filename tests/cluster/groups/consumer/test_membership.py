@@ -378,6 +378,9 @@ def test_commits_need_the_members_epoch(group: ConsumerGroupScenario) -> None:
     assert consumers.check_commit("", None, -1, 0, FLIGHTS) is ErrorCode.unknown_member_id
     assert consumers.check_fetch("id-anna", 1) is ErrorCode.none
     assert consumers.check_fetch("id-anna", 2) is ErrorCode.stale_member_epoch
+    assert consumers.check_fetch("id-anna", -1) is ErrorCode.stale_member_epoch
+    assert consumers.check_fetch("id-ben", -1) is ErrorCode.unknown_member_id
+    assert consumers.check_fetch(None, -1) is ErrorCode.none
     assert consumers.check_fetch("id-ben", 1) is ErrorCode.unknown_member_id
     assert consumers.check_fetch(None, -1) is ErrorCode.none
     assert consumers.check_transactional_commit("", None, -1, FLIGHTS) is ErrorCode.none

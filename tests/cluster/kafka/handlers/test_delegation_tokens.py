@@ -21,6 +21,7 @@ from cordwood.cluster.kafka.handlers import (
 from cordwood.cluster.kafka.handlers.create_delegation_token import TOKENS_MAX
 from cordwood.cluster.metadata.acls import AclOperation, AclResource
 from cordwood.cluster.metadata.commands import PutDelegationToken
+from cordwood.cluster.metadata.credentials import ScramMechanism
 from cordwood.cluster.security.principal import ANONYMOUS, NO_IDENTITY, Identity, Principal
 
 KEY = "the secret of all brokers"
@@ -246,6 +247,15 @@ def test_an_expired_token_cannot_come_back(tokens: Tokens) -> None:
     assert tokens.admin.services.tokens.valid(created.token_id) is None
     assert tokens.renew("alice", created.hmac) == (ErrorCode.delegation_token_expired, NEVER_MS)
     assert tokens.expire("alice", created.hmac, DAY_MS) == (ErrorCode.delegation_token_expired, NEVER_MS)
+
+
+def test_a_session_by_a_token_ends_with_the_tokens_expiry(tokens: Tokens) -> None:
+    created = tokens.create()
+    for expires_ms in (NOW_MS + DAY_MS, NOW_MS + HOUR_MS):
+        credential = tokens.admin.services.tokens.credential(created.token_id, ScramMechanism.SCRAM_SHA_256)
+        assert credential is not None
+        assert credential.expires_at_ms == expires_ms
+        tokens.expire("alice", created.hmac, HOUR_MS)
 
 
 def test_a_token_can_be_renewed_up_to_its_end_and_not_beyond(tokens: Tokens) -> None:

@@ -7,6 +7,7 @@ from pysyncobj import syncobj
 from raft_node_fixture import FIVE, FOUR, THREE, TWO, NodeFixture, entry, node_in_no_time
 
 from cordwood.chaos.sim.faults import Died
+from cordwood.cluster.metadata.raft.election import HUNG_UP_S
 from cordwood.cluster.metadata.raft.messages import (
     Append,
     AppendReply,
@@ -301,7 +302,8 @@ def test_entries_that_are_being_applied_give_way_to_an_image(raft: NodeFixture) 
 
 def test_an_image_never_takes_a_follower_back(raft: NodeFixture) -> None:
     raft.follow(TWO, 1, 1, 1, 1, commit_index=3)
-    assert raft.receive(TWO, Install(1, 2, 1, b"image")) == [AppendReply(1, 3, True)]
+    for index in (2, 3):
+        assert raft.receive(TWO, Install(1, index, 1, b"image")) == [AppendReply(1, 3, True)]
     assert raft.installing == []
 
 
@@ -417,3 +419,26 @@ def test_an_image_that_is_not_confirmed_is_sent_again(raft: NodeFixture) -> None
     for _ in range(round(2 * IMAGE_TIMEOUT_S) + 1):
         raft.tick(0.5).confirm(THREE, end=2)
     assert raft.receive(TWO, AppendReply(1, 0, True, 2)) == [Install(1, 2, 1, b"image")]
+
+
+def test_a_follower_stands_soon_after_its_leader_has_hung_up(raft: NodeFixture) -> None:
+    raft.follow(TWO, 1, 1).node.disconnected(THREE)
+    raft.tick(HUNG_UP_S[1])
+    assert not any(isinstance(message, PreVoteRequest) for _, message in raft.sent)
+    raft.follow(TWO, 1, 1).node.disconnected(TWO)
+    raft.tick(HUNG_UP_S[1] + 0.01)
+    assert any(isinstance(message, PreVoteRequest) for _, message in raft.sent)
+
+
+def test_only_the_leader_names_a_successor(raft: NodeFixture) -> None:
+    raft.follow(TWO, 1, 1)
+    for sender, term in ((THREE, 1), (TWO, 0)):
+        raft.receive(sender, Resign(term, 1))
+    raft.sent.clear()
+    assert raft.tick().sent == []
+
+
+def test_a_follower_that_confirms_more_than_there_is_is_malformed(raft: NodeFixture) -> None:
+    raft.elected()
+    with pytest.raises(MalformedMessage):
+        raft.receive(TWO, AppendReply(1, raft.log.end + 1, True))
