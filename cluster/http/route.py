@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.http.bodies import BODY_BYTES_MAX, JSON, check_content_type
+from cordwood.cluster.http.bodies import JSON, JSON_BYTES_MAX, check_content_type, check_json_size
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
 from cordwood.cluster.http.security.rights import RouteRight
@@ -63,7 +63,7 @@ class Route(Generic[Q, B]):
     content_types: tuple[str, ...] = (JSON,)
     """The accepted content types of the body."""
     response_types: tuple[str, ...] = (JSON,)
-    body_bytes_max: int = BODY_BYTES_MAX
+    body_bytes_max: int = JSON_BYTES_MAX
     reads_body_itself: bool = False
     """True if `answer` reads the body; `answer` then gets None as the body."""
     headers: tuple[dict[str, Any], ...] = ()
@@ -99,6 +99,7 @@ class Route(Generic[Q, B]):
         if self.reads_body_itself:
             return None
         async with context.bodies.read(request, self.body_bytes_max) as content:
+            check_json_size(content)
             return read_json(content, self.body)
 
 

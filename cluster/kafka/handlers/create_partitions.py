@@ -4,7 +4,6 @@ Version notes: 3 adds THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from collections import Counter
-from operator import attrgetter
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -15,7 +14,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, TOPIC, Right, Rights, refusal_of
-from cordwood.cluster.metadata.commands import CreatePartitions
+from cordwood.cluster.metadata.commands import Assignment, CreatePartitions
 from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, more_partitions
 from cordwood.storage.steps import Steps
 
@@ -63,5 +62,10 @@ def _command(topic: CreatePartitionsTopic, call: Call) -> Steps[CreatePartitions
     known = image.topics_by_name.get(topic.name)
     if known is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"Topic '{topic.name}' does not exist.")
-    assignments = None if topic.assignments is None else list(map(attrgetter("broker_ids"), topic.assignments))
+    assignments: list[Assignment] | None = None
+    if topic.assignments is not None:
+        assignments = []
+        for row in topic.assignments:
+            assignments.append(tuple(row.broker_ids))
+            yield
     return (yield from more_partitions(known, topic.count, assignments, image, call.services.rng))

@@ -82,7 +82,10 @@ def _partitions_asked(topic: CreatableTopic, broker: BrokerConfig) -> int:
 def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> Steps[CreateTopic]:
     check_not_internal(topic.name)
     check_size(topic.configs)
-    assignments: dict[int, Assignment] = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
+    assignments: dict[int, Assignment] = {}
+    for row in topic.assignments:
+        assignments[row.partition_index] = tuple(row.broker_ids)
+        yield
     if len(assignments) < len(topic.assignments):
         message = "Found multiple manual partition assignments for one partition."
         raise Refused(ErrorCode.invalid_replica_assignment, message)

@@ -36,6 +36,8 @@ RIGHTS: Rights = (
     Right(ALTER, CLUSTER, "or CLUSTER_ACTION on the cluster"),
 )
 
+ITEMS_MAX = 10_000
+"""Markers of one group commit are answered at once. A coordinator sends those of 1,000 partitions in one request."""
 WITH_AN_EPOCH_EACH = 2
 """First transaction version in which the coordinator raises the epoch for each marker."""
 TIMEOUT_S = 2.0

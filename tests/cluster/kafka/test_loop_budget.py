@@ -1,6 +1,7 @@
 """The event-loop budget: no request of any API, with thousands of items, holds the loop for long (ADR 25)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from loop_steps import LongestStep
 from cordwood.bench.counters.cluster import CountedCluster
 from cordwood.chaos.sim.loop import run
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.wire import ITEMS_MAX
 
 ITEMS = 3000
 SHARE_ITEMS = 12_000
@@ -25,6 +27,14 @@ SHARE_APIS = frozenset(
 """APIs whose requests keep what they name for later ones, or ask a share coordinator for each partition."""
 CALLS_MAX = 30_000
 """Calls in one step of the loop; about 5 ms on a slow machine."""
+CALLS_AT_LIMIT_MAX = 100_000
+"""Calls in the longest step of a request with as many items as its API takes, by its growth between half of ITEMS and
+ITEMS."""
+LIMITS = {str(request): request.items for request in large_requests(ITEMS_MAX)}
+SMALL_CALLS = 4000
+"""A step with fewer calls has not even two for each item."""
+FAST_PATH = {ApiKey.PRODUCE, ApiKey.FETCH}
+"""Handled at once up to a number of items, which is below half of their limits."""
 
 
 class Stranger(asyncio.Protocol):
@@ -70,6 +80,12 @@ def test_a_request_of_thousands_of_items_lets_others_in(request_: LargeRequest) 
     calls, answer_bytes = longest_step(request_)
     assert answer_bytes, "it was refused"
     assert calls < CALLS_MAX, str(request_)
+    if calls > SMALL_CALLS and request_.api.KEY not in FAST_PATH:
+        half = request_.items // 2
+        of_half, _ = longest_step(replace(request_, items=half))
+        by_item = max(calls - of_half, 0) / (request_.items - half)
+        at_limit = calls + by_item * (LIMITS[str(request_)] - request_.items)
+        assert at_limit < CALLS_AT_LIMIT_MAX, f"{request_}: the longest step grows by {by_item:.1f} calls an item"
 
 
 def of_share_groups() -> list[LargeRequest]:

@@ -25,6 +25,18 @@ def test_a_dry_run_makes_nothing(api: HttpClient) -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name": "' + b"x" * (1 << 20) + b'"}',
+        b'{"name": "x", "configs": {' + b",".join(b'"k%d": 1' % number for number in range(20_100)) + b"}}",
+    ],
+    ids=["bytes", "values"],
+)
+def test_a_body_that_would_take_long_to_decode_is_refused(api: HttpClient, body: bytes) -> None:
+    api.post("/v1/topics", body, content_type="application/json").refused(413, "send ")
+
+
+@pytest.mark.parametrize(
     ("wanted", "status", "word"),
     [
         ({"name": "a/b"}, 400, "Topic name is invalid"),
