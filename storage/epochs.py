@@ -81,7 +81,7 @@ class LeaderEpochs:
         return self.encode() if is_changed else None
 
     def changes_lost(self) -> None:
-        """What `take_changes` gave could not be kept."""
+        """Note changes again that were not written."""
         self._is_changed = True
 
     def encode(self) -> bytes:

@@ -182,7 +182,7 @@ class Log:
             self._positions.remember(pending.end_offset, pending.segment, pending.position)
 
     def flush_failed(self, pending: PendingFlush) -> None:
-        """What became of `pending` is unknown; nothing more is to be synced here."""
+        """End the flush whose outcome is unknown. Nothing more is to be synced here."""
         self.is_flushing = False
         for directory in pending.directories:
             directory.close()

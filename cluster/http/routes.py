@@ -97,7 +97,7 @@ def _follower(leader: LeaderRole, follower: FollowerStatus) -> Json:
 
 
 def _damage(place: DamageStatus) -> Json:
-    """An empty topic stands for damage in the broker's own files."""
+    """Return a finding as JSON. An empty topic stands for damage in the broker's own files."""
     return {
         "topic": place.topic,
         "partition": place.partition,

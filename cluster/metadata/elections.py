@@ -253,7 +253,7 @@ def _led(partition: PartitionImage, leader: BrokerId, isr: Assignment, elr: Assi
 
 
 def _origin(partition: PartitionImage) -> Assignment:
-    """The replicas before the reassignment in progress."""
+    """Return the replicas before the reassignment in progress."""
     return _but_all(partition.replicas, partition.adding)
 
 

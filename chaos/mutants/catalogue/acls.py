@@ -209,7 +209,7 @@ MUTANTS = (
         "if is_asked_once or not call.may(DESCRIBE, TOPIC, topic):",
         "if is_asked_once:",
         "A request about a topic without the right to it is refused as such.",
-        "A client is told about its request in place of its right.",
+        "A client gets an error about its request in place of its right.",
         Scenario.BROKERS,
     ),
 )

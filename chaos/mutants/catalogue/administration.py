@@ -18,7 +18,7 @@ MUTANTS = (
         "(name is None or topic_id is not None)",
         "(name is None)",
         "Topic ids require version 12 of Metadata.",
-        "A client is told of another topic than the one that it has named.",
+        "A client gets an answer for another topic than the one that it has named.",
         Scenario.BROKERS,
     ),
     Mutant(

@@ -15,7 +15,7 @@ MUTANTS = (
         "            self.opened.forget(segment)\n        self._positions.clear()\n",
         "            self.opened.forget(segment)\n",
         "Positions in replaced segments are not used.",
-        "Followers are told to begin with a batch that is gone.",
+        "Followers begin with a batch that was removed.",
         Scenario.LOGS,
     ),
     Mutant(

@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "a-failed-group-commit-covers",
         "storage/log.py",
-        '        """What became of `pending` is unknown; nothing more is to be synced here."""\n'
+        '        """End the flush whose outcome is unknown. Nothing more is to be synced here."""\n'
         "        self.is_flushing = False\n",
-        '        """What became of `pending` is unknown; nothing more is to be synced here."""\n'
+        '        """End the flush whose outcome is unknown. Nothing more is to be synced here."""\n'
         "        self.is_flushing = False\n        self.flushed_end = self._covered_end\n",
         "A failed sync does not advance the flushed offset.",
         "Records are acknowledged that are on no disk.",
@@ -323,8 +323,8 @@ MUTANTS = (
     Mutant(
         "lost-epoch-changes-are-not-written-again",
         "storage/epochs.py",
-        '        """What `take_changes` gave could not be kept."""\n        self._is_changed = True\n',
-        '        """What `take_changes` gave could not be kept."""\n',
+        '        """Note changes again that were not written."""\n        self._is_changed = True\n',
+        '        """Note changes again that were not written."""\n',
         "If a checkpoint fails, the next one writes its leader epochs again.",
         "A leader epoch is missing after a restart.",
         Scenario.LOGS,

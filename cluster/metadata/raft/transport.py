@@ -50,7 +50,7 @@ class PeerEvents(Protocol):
     def received(self, peer: Peer, message: Message) -> None: ...
 
     def refused(self, reason: str) -> None:
-        """A majority of the voters refuse this broker, so it cannot take part."""
+        """Handle the refusal of this broker by a majority of the voters."""
         ...
 
 
