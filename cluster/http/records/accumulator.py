@@ -244,7 +244,8 @@ class PartitionQueue:
 
 def _refuse(parcels: Sequence[ProducerBatch], reason: NotKept) -> None:
     for batch in parcels:
-        batch.refuse(reason)
+        # A new exception: the traceback of `reason` refers to the batches, which only a garbage collection would free.
+        batch.refuse(NotKept(reason.code, reason.sentence))
 
 
 def _headers_bytes(record: Record) -> int:

@@ -149,7 +149,8 @@ class Letter:
             try:
                 kept[partition] = await parcel.kept
             except NotKept as refused:
-                kept[partition] = refused
+                # Its traceback would refer to this frame, and the frame to it.
+                kept[partition] = refused.with_traceback(None)
         return self._answer(kept)
 
     def _answer(self, kept: Mapping[int, int | NotKept]) -> web.Response:

@@ -9,6 +9,8 @@ from confluent_kafka import Message, Producer
 from http_client import BYTES, JSON, HttpClient
 from topics import values_of
 
+from cordwood.chaos.live.flood.watch import resident_mb
+
 
 def test_records_are_kept_in_their_order_and_kafka_clients_read_them(api: HttpClient, served: RunningBroker) -> None:
     api.make_topic("plain")
@@ -177,3 +179,13 @@ def test_some_records_may_be_kept_where_others_are_not(api: HttpClient) -> None:
     kept, lost = answer.json["records"]
     assert kept == {"partition": 0, "offset": 0}
     assert (lost["offset"], lost["code"]) == (None, "MESSAGE_TOO_LARGE")
+
+
+def test_records_that_are_refused_leave_no_memory_behind(api: HttpClient, served: RunningBroker) -> None:
+    api.make_topic("narrow")
+    body = {"records": [{"value": "x" * (7 << 20)}]}
+    api.post("/v1/topics/narrow/records", body).refused(413, "max.message.bytes")
+    before_mb = resident_mb(served.pid)
+    for _ in range(10):
+        api.post("/v1/topics/narrow/records", body).refused(413, "max.message.bytes")
+    assert resident_mb(served.pid) - before_mb < 50
