@@ -101,6 +101,7 @@ class ConsumerGroups:
             group = await self._turns.run(self._upgraded(shard, classic))
         finally:
             self._converting.remove(classic)
+        await self._effect_runner.settled(shard, group_id)
         is_there = shard.groups.get(group_id) is classic and self._state_store.holds(shard)
         if not is_there or shard.is_saved(group_id) is not is_saved or converted_state(classic) != before:
             raise _is_converted(group_id)

@@ -171,6 +171,7 @@ class GroupCoordinator:
         shard, group = found
         codes = group.leave(leavers, self._effect_runner.now_ms())
         self._effect_runner.perform(shard, group)
+        await self._effect_runner.settled(shard, group_id)
         if not group.member_count or not isinstance(group, ClassicGroup):
             code = await self._written(shard, group)
             if code is not ErrorCode.none:

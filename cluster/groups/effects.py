@@ -183,6 +183,8 @@ class EffectRunner:
     async def _perform_in_turns(self, shard: Shard, group: AnyGroup, steps: Steps[list[Effect]]) -> None:
         try:
             effects = await self._turns.run(steps)
+            if isinstance(group, ClassicGroup):
+                effects = await self._answer_in_turns(effects)
         finally:
             self._busy.pop(group).set_result(None)
         if shard.groups.get(group.group_id) is group:
@@ -200,6 +202,17 @@ class EffectRunner:
                         self._refuse(answer, refusal)
                 case JoinAnswer() | SyncAnswer() | HeartbeatAnswer():
                     self._refuse(effect, refusal)
+
+    async def _answer_in_turns(self, effects: Sequence[Effect]) -> list[Effect]:
+        """Send the replies of a classic group to thousands of members, which wait for no write. Return the rest."""
+        rest: list[Effect] = []
+        async for effect in self._turns.each(effects):
+            match effect:
+                case JoinAnswer() | SyncAnswer():
+                    self._answer(effect)
+                case _:
+                    rest.append(effect)
+        return rest
 
     def _execute(self, shard: Shard, group: AnyGroup, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -501,6 +514,7 @@ class EffectRunner:
             code = _code_of(refusal)
             shard.not_saved(group.group_id, saving)
             _events.warning("group.not_written", group=group.group_id, error=str(refusal))
+        await self.settled(shard, group.group_id)
         if shard.groups.get(group.group_id) is group:
             group.stored(store, code, self.now_ms())
             self.perform(shard, group)

@@ -26,10 +26,10 @@ from cordwood.cluster.groups.exchange import (
     SyncReply,
 )
 from cordwood.cluster.groups.members import Member
-from cordwood.cluster.groups.rebalance import Rebalance, State
+from cordwood.cluster.groups.rebalance import LISTED_MAX, Rebalance, State, listed
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, portions
 from cordwood.storage.types import TopicPartition
 
 METADATA_BYTES_MAX = 64 << 20
@@ -85,17 +85,27 @@ class ClassicGroup(Rebalance, ClassicMembership):
 
     def refuse_waiting(self, code: ErrorCode) -> None:
         """Refuse all requests that wait for the group, which becomes one of another kind."""
-        for member in self.members:
-            self._answer_join(member, JoinReply(code, member.id))
-            self._answer_sync(member, SyncReply(code))
+        self._steps.append(self._refuse_all(code))
+
+    def _refuse_all(self, code: ErrorCode) -> Steps[None]:
+        for portion in portions(self.members):
+            for member in portion:
+                self._answer_join(member, JoinReply(code, member.id))
+                self._answer_sync(member, SyncReply(code))
+            yield
 
     def begin_sessions(self, now_ms: int) -> None:
         """Start the sessions of restored members. Members need not rejoin, unless the group is too large."""
-        for member in self.members:
-            if member.id not in self.members.deadlines:
-                self.members.restart_session(member, now_ms)
+        self._steps.append(self._begin_sessions(now_ms))
         if self.state is State.STABLE and len(self.members) > self.settings.size_max:
             self._prepare(f"{len(self.members)} members, but the limit is {self.settings.size_max}", now_ms)
+
+    def _begin_sessions(self, now_ms: int) -> Steps[None]:
+        for portion in portions(self.members):
+            for member in portion:
+                if member.id not in self.members.deadlines:
+                    self.members.restart_session(member, now_ms)
+            yield
 
     def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """Handle JoinGroup. `new_id` is the id for a new member."""
@@ -128,8 +138,7 @@ class ClassicGroup(Rebalance, ClassicMembership):
         member.syncing = request_id
         if member.id == self.members.leader and not self.is_storing:
             self.is_storing = True
-            shares = {known.id: request.assignments.get(known.id, b"") for known in self.members}
-            self.effects.append(Store(Purpose.ASSIGNED, self._saved(shares)))
+            self._steps.append(self._store(Purpose.ASSIGNED, request.assignments))
 
     def stored(self, store: Store, code: ErrorCode, now_ms: int) -> None:
         """Continue after a `Store`, which has succeeded or has failed with `code`."""
@@ -153,13 +162,27 @@ class ClassicGroup(Rebalance, ClassicMembership):
 
     def leave(self, leavers: Sequence[Leaver], now_ms: int) -> list[ErrorCode]:
         """Handle LeaveGroup. Return a code for each leaver. One rebalance serves all of them."""
+        gone: dict[str, None] = {}
+        codes = []
+        for leaver in leavers:
+            code, member_id = self._leaving(leaver)
+            if code is ErrorCode.none and member_id in gone:
+                code = ErrorCode.unknown_member_id
+            elif code is ErrorCode.none:
+                gone[member_id] = None
+            codes.append(code)
+        self._steps.append(self._leave(list(gone), _farewell(leavers), now_ms))
+        return codes
+
+    def _leave(self, member_ids: Sequence[str], reason: str, now_ms: int) -> Steps[None]:
         count = len(self.members)
-        codes = [self._leave(leaver) for leaver in leavers]
+        for member_id in member_ids:
+            self._dismiss(member_id, ErrorCode.unknown_member_id)
+            yield
         if len(self.members) < count:
-            self._rebalance_or_complete(_farewell(leavers), now_ms)
+            self._rebalance_or_complete(reason, now_ms)
         else:
             self._complete_if_all_joined(now_ms)
-        return codes
 
     def check_commit(
         self,
@@ -316,8 +339,7 @@ class ClassicGroup(Rebalance, ClassicMembership):
             self._complete_if_all_joined(now_ms)
         elif self.state is State.STABLE and self.members.select_protocol() == self.protocol:
             answer = JoinAnswer(request_id, self._returned(member, request, former_leader))
-            shares = {known.id: known.assignment for known in self.members}
-            self.effects.append(Store(Purpose.REPLACED, self._saved(shares), (answer,)))
+            self._steps.append(self._store(Purpose.REPLACED, None, answer))
         else:
             # The leader may be assigning partitions to the old id, or the protocol changes.
             self._prepare(f"static member {request.instance_id} rejoined{_because(request)}", now_ms)
@@ -360,18 +382,14 @@ class ClassicGroup(Rebalance, ClassicMembership):
         is_preparing = self.state is State.PREPARING_REBALANCE
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
-    def _leave(self, leaver: Leaver) -> ErrorCode:
+    def _leaving(self, leaver: Leaver) -> tuple[ErrorCode, str]:
+        """Return the code for a leaver, and the id of the member or the pending id that leaves."""
         member_id = leaver.member_id
         if member_id == NO_MEMBER:
             member_id = self.members.static_ids.get(leaver.instance_id or "", NO_MEMBER)
         elif member_id not in self.members.pending:
-            code = self._check_member(member_id, leaver.instance_id)
-            if code is not ErrorCode.none:
-                return code
-        if member_id == NO_MEMBER:
-            return ErrorCode.unknown_member_id
-        self._dismiss(member_id, ErrorCode.unknown_member_id)
-        return ErrorCode.none
+            return self._check_member(member_id, leaver.instance_id), member_id
+        return ErrorCode.unknown_member_id if member_id == NO_MEMBER else ErrorCode.none, member_id
 
     def _refuse_join(self, request_id: RequestId, code: ErrorCode, member_id: str) -> None:
         self.effects.append(JoinAnswer(request_id, JoinReply(code, member_id)))
@@ -391,8 +409,8 @@ def _member(request: Join, member_id: str, request_id: RequestId) -> Member:
 
 
 def _farewell(leavers: Sequence[Leaver]) -> str:
-    gone = ", ".join(leaver.member_id or str(leaver.instance_id) for leaver in leavers)
-    reasons = "; ".join(leaver.reason for leaver in leavers if leaver.reason)
+    gone = listed([leaver.member_id or str(leaver.instance_id) for leaver in leavers])
+    reasons = "; ".join(leaver.reason for leaver in leavers[:LISTED_MAX] if leaver.reason)
     return f"{gone} left: {reasons}" if reasons else f"{gone} left"
 
 

@@ -4,6 +4,7 @@ Empty → PreparingRebalance (until all have joined, or the rebalance timeout) �
 assignment is on disk) → Stable. A member that misses a deadline on the way is removed.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
@@ -15,11 +16,13 @@ from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Effect,
     JoinAnswer,
+    JoinedMember,
     JoinReply,
     Purpose,
     Rebalancing,
     RequestId,
     SavedGroup,
+    SavedMember,
     Store,
     SyncAnswer,
     SyncReply,
@@ -27,7 +30,10 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.members import Member, Members
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX, GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
-from cordwood.storage.steps import Steps
+from cordwood.storage.steps import Steps, portions
+
+LISTED_MAX = 5
+"""Members that the reason of a rebalance lists."""
 
 
 class State(Enum):
@@ -48,6 +54,8 @@ class Rebalance(AnyGroup):
     __slots__ = (
         "_extension_left_ms",
         "_extension_ms",
+        "_is_completing",
+        "_steps",
         "effects",
         "emptied_ms",
         "generation",
@@ -87,6 +95,10 @@ class Rebalance(AnyGroup):
         """Wall-clock time since which the group has had no members, as in its record; None if it is not known."""
         self.effects: list[Effect] = []
         self._extension_ms = self._extension_left_ms = 0
+        self._steps: deque[Steps[None]] = deque()
+        """What an event has left to do for many members, in order."""
+        self._is_completing = False
+        """Whether the end of the join phase is among it."""
 
     @property
     def state_name(self) -> str:
@@ -108,9 +120,10 @@ class Rebalance(AnyGroup):
         return ()
 
     def take_effects(self) -> Steps[list[Effect]]:
-        """Return the effects to execute, in order, and clear them."""
+        """Do what is left for many members. Return the effects to execute, in order, and clear them."""
+        while self._steps:
+            yield from self._steps.popleft()
         effects, self.effects = self.effects, []
-        yield
         return effects
 
     @property
@@ -191,9 +204,17 @@ class Rebalance(AnyGroup):
         self.join_deadline_ms = now_ms + self._extension_ms
 
     def _complete_join(self, now_ms: int) -> None:
+        if not self._is_completing:
+            self._is_completing = True
+            self._steps.append(self._begin_generation(now_ms))
+
+    def _begin_generation(self, now_ms: int) -> Steps[None]:
         """Begin the next generation: the members that joined, and static ones, which may be absent for a session."""
-        for member in [member for member in self.members if member.joining is None and not member.is_static]:
-            self.members.remove(member.id)
+        self._is_completing = False
+        for member in list(self.members):
+            if member.joining is None and not member.is_static:
+                self.members.remove(member.id)
+            yield
         if not self.members.elect_joined_leader() and self.members:
             # Only absent static members are left: wait until one joins or their sessions expire.
             self.is_initial = False
@@ -204,7 +225,7 @@ class Rebalance(AnyGroup):
         self.generation += 1
         self.is_storing = False
         if self.members:
-            self._begin_assignment(now_ms)
+            yield from self._begin_assignment(now_ms)
         else:
             self._become_empty()
 
@@ -212,25 +233,36 @@ class Rebalance(AnyGroup):
         self.state = State.EMPTY
         self.protocol = None
         self.subscribed_topics = self._topics()
-        self.effects.append(Store(Purpose.EMPTIED, self._saved({})))
+        self.effects.append(Store(Purpose.EMPTIED, self._saved(())))
 
-    def _begin_assignment(self, now_ms: int) -> None:
+    def _begin_assignment(self, now_ms: int) -> Steps[None]:
         self.state = State.COMPLETING_REBALANCE
         self.protocol = self.members.select_protocol()
         self.subscribed_topics = self._topics()
-        for member in self.members:
-            self._answer_join(member, self._place(member))
-            self.members.restart_session(member, now_ms)
-            member.is_new = False
-            self.pending_sync.add(member.id)
         self.sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms
+        joined: list[JoinedMember] = []
+        for portion in portions(self.members):
+            joined += (member.joined(self.protocol) for member in portion)
+            yield
+        for portion in portions(self.members):
+            for member in portion:
+                reply = self._place(member, tuple(joined) if member.id == self.members.leader else ())
+                self._answer_join(member, reply)
+                self.members.restart_session(member, now_ms)
+                member.is_new = False
+                self.pending_sync.add(member.id)
+            yield
 
     def _sync_time_is_over(self, now_ms: int) -> None:
         """Remove members that sent no SyncGroup in time."""
-        missing = sorted(self.pending_sync)
+        self.sync_deadline_ms = None
+        self._steps.append(self._remove_missing(sorted(self.pending_sync), now_ms))
+
+    def _remove_missing(self, missing: Sequence[str], now_ms: int) -> Steps[None]:
         for member_id in missing:
             self._dismiss(member_id, ErrorCode.unknown_member_id)
-        self._prepare(f"{', '.join(missing)} did not sync in time", now_ms)
+            yield
+        self._prepare(f"{listed(missing)} did not sync in time", now_ms)
 
     def _has_synced(self, member_id: str) -> None:
         self.pending_sync.discard(member_id)
@@ -247,20 +279,33 @@ class Rebalance(AnyGroup):
             self._prepare(f"the assignment could not be written: {code.name}", now_ms)
             return
         self.state = State.STABLE
-        for known in saved.members:
-            if known.member_id in self.members.by_id:
-                self.members.by_id[known.member_id].assignment = known.assignment
-        for member in self.members:
-            if member.syncing is not None:
-                self._answer_sync(member, self._share(member))
-                self.members.restart_session(member, now_ms)
+        self._steps.append(self._assign(saved, now_ms))
+
+    def _assign(self, saved: SavedGroup, now_ms: int) -> Steps[None]:
+        """Give all members their assignments. Members that have come back under a new id have none."""
+        for written in portions(saved.members):
+            for known in written:
+                if known.member_id in self.members.by_id:
+                    self.members.by_id[known.member_id].assignment = known.assignment
+            yield
+        for portion in portions(self.members):
+            for member in portion:
+                if member.syncing is not None:
+                    self._answer_sync(member, self._share(member))
+                    self.members.restart_session(member, now_ms)
+            yield
 
     def _void_shares(self, code: ErrorCode, now_ms: int) -> None:
-        for member in self.members:
-            member.assignment = b""
-            if member.syncing is not None:
-                self._answer_sync(member, SyncReply(code))
-                self.members.restart_session(member, now_ms)
+        self._steps.append(self._refuse_shares(code, now_ms))
+
+    def _refuse_shares(self, code: ErrorCode, now_ms: int) -> Steps[None]:
+        for portion in portions(self.members):
+            for member in portion:
+                member.assignment = b""
+                if member.syncing is not None:
+                    self._answer_sync(member, SyncReply(code))
+                    self.members.restart_session(member, now_ms)
+            yield
 
     def _dismiss(self, member_id: str, code: ErrorCode) -> None:
         """Remove a member or pending id. A waiting request is refused, so that a live client rejoins."""
@@ -280,9 +325,11 @@ class Rebalance(AnyGroup):
             self.effects.append(SyncAnswer(member.syncing, reply))
             member.syncing = None
 
-    def _place(self, member: Member) -> JoinReply:
-        """Return the JoinGroup reply to a member in this generation."""
-        is_leader = member.id == self.members.leader
+    def _place(self, member: Member, joined: tuple[JoinedMember, ...] | None = None) -> JoinReply:
+        """Return the JoinGroup reply to a member in this generation: with `joined`, or the leader with all members."""
+        if joined is None:
+            is_leader = member.id == self.members.leader
+            joined = tuple(known.joined(self.protocol) for known in self.members) if is_leader else ()
         return JoinReply(
             ErrorCode.none,
             member.id,
@@ -290,20 +337,24 @@ class Rebalance(AnyGroup):
             self.protocol_type,
             self.protocol,
             self.members.leader or NO_MEMBER,
-            members=tuple(known.joined(self.protocol) for known in self.members) if is_leader else (),
+            members=joined,
         )
 
     def _share(self, member: Member) -> SyncReply:
         return SyncReply(ErrorCode.none, member.assignment, self.protocol_type, self.protocol)
 
-    def _saved(self, shares: Mapping[str, bytes]) -> SavedGroup:
-        return SavedGroup(
-            self.protocol_type or "",
-            self.generation,
-            self.protocol,
-            self.members.leader,
-            tuple(member.saved(self.protocol, shares[member.id]) for member in self.members),
-        )
+    def _store(self, purpose: Purpose, shares: Mapping[str, bytes] | None, *answers: JoinAnswer) -> Steps[None]:
+        """Have the group written, with these assignments or the present ones."""
+        members: list[SavedMember] = []
+        for portion in portions(self.members):
+            for member in portion:
+                share = member.assignment if shares is None else shares.get(member.id, b"")
+                members.append(member.saved(self.protocol, share))
+            yield
+        self.effects.append(Store(purpose, self._saved(members), answers))
+
+    def _saved(self, members: Sequence[SavedMember]) -> SavedGroup:
+        return SavedGroup(self.protocol_type or "", self.generation, self.protocol, self.members.leader, tuple(members))
 
     def _topics(self) -> frozenset[str] | None:
         """Return the topics that the group's consumers read; None for another protocol type or invalid metadata."""
@@ -312,3 +363,9 @@ class Rebalance(AnyGroup):
         if self.protocol is None:
             return None if self.members else frozenset()
         return self.members.subscriptions.topics(self.protocol)
+
+
+def listed(member_ids: Sequence[str]) -> str:
+    """Return member ids for the log; the first ones of many."""
+    first = ", ".join(member_ids[:LISTED_MAX])
+    return first if len(member_ids) <= LISTED_MAX else f"{first} and {len(member_ids) - LISTED_MAX} more"

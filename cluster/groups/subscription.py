@@ -46,7 +46,7 @@ class Subscriptions:
     __slots__ = ("_readers", "_unreadable")
 
     def __init__(self) -> None:
-        self._readers: dict[str, Counter[str]] = {}
+        self._readers: dict[str, dict[str, int]] = {}
         """Numbers of members by topic, by protocol."""
         self._unreadable: Counter[str] = Counter()
         """Numbers of members by protocol for which their metadata is no subscription."""
@@ -63,10 +63,12 @@ class Subscriptions:
                     del self._unreadable[name]
                 continue
             names_left -= len(topics)
-            readers = self._readers.setdefault(name, Counter())
+            readers = self._readers.setdefault(name, {})
             for topic in topics:
-                readers[topic] += times
-                if not readers[topic]:
+                # Neither `+=` nor `del` of a Counter: each would be a call in Python.
+                if count := readers.get(topic, 0) + times:
+                    readers[topic] = count
+                else:
                     del readers[topic]
             if not readers:
                 del self._readers[name]

@@ -90,8 +90,10 @@ MUTANTS = (
     Mutant(
         "assignments-are-told-before-they-are-written",
         "cluster/groups/group.py",
-        "            self.effects.append(Store(Purpose.ASSIGNED, self._saved(shares)))\n",
-        "            self._assigned(self._saved(shares), ErrorCode.none, now_ms)\n",
+        "            self._steps.append(self._store(Purpose.ASSIGNED, request.assignments))\n",
+        "            shares = request.assignments\n"
+        '            saved = [known.saved(self.protocol, shares.get(known.id, b"")) for known in self.members]\n'
+        "            self._assigned(self._saved(saved), ErrorCode.none, now_ms)\n",
         "The coordinator stores a generation on disk before its members receive their assignments.",
         "The next coordinator takes members of an earlier generation for the current members.",
         Scenario.GROUPS,
@@ -160,6 +162,15 @@ MUTANTS = (
         Scenario.GROUPS,
     ),
     Mutant(
+        "groups-change-at-once",
+        "cluster/groups/effects.py",
+        "        effects = some(steps, FREE_STEPS)\n",
+        "        effects = some(steps, 1 << 30)\n",
+        "An event of a group of thousands of members is handled in turns.",
+        "Each rebalance of a group of 5,000 members holds the event loop for 25 ms.",
+        Scenario.GROUPS,
+    ),
+    Mutant(
         "copies-replace-what-is-newer",
         "cluster/coordination/replay.py",
         "            self.newest.setdefault(key, value)\n",
@@ -225,9 +236,9 @@ MUTANTS = (
     Mutant(
         "conversions-leave-syncs-waiting",
         "cluster/groups/group.py",
-        "            self._answer_join(member, JoinReply(code, member.id))\n"
-        "            self._answer_sync(member, SyncReply(code))\n",
-        "            self._answer_join(member, JoinReply(code, member.id))\n",
+        "                self._answer_join(member, JoinReply(code, member.id))\n"
+        "                self._answer_sync(member, SyncReply(code))\n",
+        "                self._answer_join(member, JoinReply(code, member.id))\n",
         "A group that becomes one of another kind refuses all waiting requests.",
         "A member waits for its assignment for ever.",
         Scenario.GROUPS,

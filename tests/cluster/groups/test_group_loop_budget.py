@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 from coordinator_fixture import GROUP, PRODUCER, CoordinatorFixture
+from kio.schema.errors import ErrorCode
 from loop_steps import LongestStep
 
 from cordwood.chaos.sim.loop import Process, run
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
+from cordwood.cluster.groups.exchange import Join, JoinReply, Leaver, MemberProtocol, Sync, SyncReply
 from cordwood.storage.types import TopicPartition
 
 OFFSETS, OFFSETS_PER_REQUEST = 6_000, 500
+MEMBERS = 1_000
+PROTOCOLS = (MemberProtocol("range", b"no subscription"),)
 CALLS_MAX = 30_000
 """Calls in one step of the loop; about 5 ms on a slow machine."""
 
@@ -60,6 +64,36 @@ class BudgetFixture:
             else:
                 commit = self.coordinator.commit(GROUP, member, commits)
             await self.ask(commit)
+
+    async def join(self, member_id: str, number: int, **changes: Any) -> JoinReply:
+        fields = {"session_timeout_ms": 600_000, "rebalance_timeout_ms": 60_000, "instance_id": f"instance {number}"}
+        join = Join(member_id, "consumer", **{"protocols": PROTOCOLS, **fields, **changes})
+        reply: JoinReply = await self.ask(self.coordinator.join(GROUP, join))
+        return reply
+
+    async def sync(self, reply: JoinReply, assignments: dict[str, bytes]) -> SyncReply:
+        sync = Sync(reply.member_id, reply.generation, assignments=assignments)
+        synced: SyncReply = await self.ask(self.coordinator.sync(GROUP, sync))
+        return synced
+
+    async def found(self, **changes: Any) -> list[JoinReply]:
+        """Make a group of MEMBERS members. Return the replies of its second generation, the leader's first."""
+        first = await self.join("", 0, **changes)
+        joining = [asyncio.ensure_future(self.join("", number, **changes)) for number in range(1, MEMBERS)]
+        await asyncio.sleep(1)
+        return [await self.join(first.member_id, 0, **changes), *await asyncio.gather(*joining)]
+
+    async def rebalance(self, joined: list[JoinReply]) -> list[JoinReply]:
+        """Have all members join again, the leader first, which begins a generation."""
+        return await asyncio.gather(*(self.join(reply.member_id, number) for number, reply in enumerate(joined)))
+
+    async def stabilize(self, joined: list[JoinReply]) -> None:
+        """Have the leader assign after all others wait for it."""
+        syncing = [asyncio.ensure_future(self.sync(reply, {})) for reply in joined[1:]]
+        await asyncio.sleep(1)
+        assignments = dict.fromkeys((reply.member_id for reply in joined), b"some partitions")
+        replies = [await self.sync(joined[0], assignments), *await asyncio.gather(*syncing)]
+        assert {(reply.code, reply.assignment) for reply in replies} == {(ErrorCode.none, b"some partitions")}
 
     async def _verify(self, _place: TopicPartition) -> None: ...
 
@@ -112,6 +146,69 @@ async def _offsets_expire(fixture: BudgetFixture) -> None:
     await fixture.commit()
     await fixture.groups.until(lambda: not fixture.groups.offsets())
     await fixture.groups.until(lambda: fixture.coordinator.group(GROUP) is None)
+
+
+async def _a_group_rebalances(fixture: BudgetFixture) -> None:
+    joined = await fixture.found()
+    assert len(joined[0].members) == MEMBERS
+    await fixture.stabilize(joined)
+    await fixture.stabilize(await fixture.rebalance(joined))
+
+
+async def _a_rebalance_voids_a_generation(fixture: BudgetFixture) -> None:
+    joined = await fixture.found()
+    syncing = [asyncio.ensure_future(fixture.sync(reply, {})) for reply in joined[1:]]
+    await asyncio.sleep(1)
+    others = (MemberProtocol("range", b"another subscription"),)
+    first = asyncio.ensure_future(fixture.join(joined[0].member_id, 0, protocols=others))
+    assert {reply.code for reply in await asyncio.gather(*syncing)} == {ErrorCode.rebalance_in_progress}
+    await fixture.ask(fixture.coordinator.leave(GROUP, [Leaver(reply.member_id) for reply in joined[1:]]))
+    assert (await first).code is ErrorCode.none
+
+
+async def _members_do_not_sync(fixture: BudgetFixture) -> None:
+    joined = await fixture.found()
+    first = await fixture.sync(joined[0], {})
+    assert first.code is ErrorCode.none
+    await fixture.groups.until(lambda: len(fixture.groups.group_size()) <= 1)
+
+
+async def _members_do_not_join_again(fixture: BudgetFixture) -> None:
+    joined = await fixture.found(instance_id=None, must_know_id=False)
+    await fixture.stabilize(joined)
+    again = await fixture.join(joined[0].member_id, 0, instance_id=None, must_know_id=False)
+    assert (len(again.members), len(fixture.groups.group_size())) == (1, 1)
+
+
+async def _members_leave(fixture: BudgetFixture) -> None:
+    joined = await fixture.found()
+    await fixture.stabilize(joined)
+    codes = await fixture.ask(fixture.coordinator.leave(GROUP, [Leaver(reply.member_id) for reply in joined]))
+    assert codes == [ErrorCode.none] * MEMBERS
+    assert fixture.groups.group_size() == []
+
+
+async def _a_group_is_loaded(fixture: BudgetFixture) -> None:
+    await fixture.stabilize(await fixture.found())
+    await fixture.ask(fixture.groups.restart())
+    assert len(fixture.groups.group_size()) == MEMBERS
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        _a_group_rebalances,
+        _a_rebalance_voids_a_generation,
+        _members_do_not_sync,
+        _members_do_not_join_again,
+        _members_leave,
+        _a_group_is_loaded,
+    ],
+)
+def test_a_classic_group_of_thousands_of_members_lets_others_in(
+    story: Callable[[BudgetFixture], Coroutine[Any, Any, None]],
+) -> None:
+    assert longest_step(story) < CALLS_MAX
 
 
 @pytest.mark.parametrize(
