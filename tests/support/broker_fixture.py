@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from forked_brokers import ForkedProcess, fork_server, may_fork
+
 START_S = 60.0
 STOP_S = 40.0
 POLL_S, POLL_S_MAX = 0.02, 0.5
@@ -41,7 +43,7 @@ class RunningBroker:
         """Further options of `cordwood serve`."""
         self.descriptors_max: int | None = None
         """The process's limit of file descriptors; None inherits this process's."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -72,21 +74,27 @@ class RunningBroker:
             "log.dirs": str(self.data),
             **self.settings,
         }
-        command = [sys.executable, "-m", "cordwood.cluster.cli", "serve"]
-        for key, value in options.items():
-            command += ["--set", f"{key}={value}"]
-        command += self.options
-        if self.descriptors_max is not None:
-            command = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh", *command]
+        words = ["serve", *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))]
+        words += self.options
         environ = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
-        self._readies_before = self.output.count(self.ready_mark) if self.log_path.exists() else 0
-        with self.log_path.open("ab") as log:
-            # Not in the repository's root, where `-m` would put our folders on the path under their flat names.
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.data.parent
-            )
+        self.log_path.touch()
+        self._readies_before = self.output.count(self.ready_mark)
+        if self.descriptors_max is None and may_fork():
+            self._process = fork_server().fork(words, self.log_path, environ, self.data.parent)
+        else:
+            self._process = self._new_process(words, environ)
         wait_until(self._takes_connections, START_S, f"a broker at {self.bootstrap}")
         return self
+
+    def _new_process(self, words: list[str], environ: dict[str, str]) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "cordwood.cluster.cli", *words]
+        if self.descriptors_max is not None:
+            command = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh", *command]
+        with self.log_path.open("ab") as log:
+            # Not in the repository's root, where `-m` would put our folders on the path under their flat names.
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.data.parent
+            )
 
     def kill(self) -> None:
         """Send SIGKILL, as a crash would end the process."""

@@ -1,0 +1,189 @@
+"""Brokers forked from a process that has made their imports, which are nine tenths of the processor time of a start.
+
+From the first line of `cordwood serve` on, a forked broker is a process like any other. The process that forked it
+reports its end, and kills it if the tests' process ends first.
+"""
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+MESSAGE_BYTES_MAX = 1 << 20
+IMPORTED = ("cordwood.cluster.cli.app", "cordwood.cluster.broker.process", "cordwood.cluster.http.server")
+
+
+def of_the_interpreter() -> dict[str, str]:
+    """Return the environment variables that count only when an interpreter starts."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "LD_", "MALLOC_"))}
+
+
+AT_START = of_the_interpreter()
+
+
+def may_fork() -> bool:
+    """Return whether a forked process is what a new one would be: no test has changed how interpreters start."""
+    return of_the_interpreter() == AT_START
+
+
+class ForkedProcess:
+    """A forked process: what `RunningBroker` needs of subprocess.Popen."""
+
+    def __init__(self, server: "ForkServer", pid: int) -> None:
+        self._server = server
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        """Return the exit code, a negative signal number, or None while the process runs."""
+        return self._server.exit_code(self.pid, 0.0)
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code. Raises TimeoutExpired."""
+        code = self._server.exit_code(self.pid, timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("cordwood", timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process is known to have ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class ForkServer:
+    """The process that forks, from the side of the tests."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        self.pid = self._process.pid
+        self._exit_codes: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def fork(self, words: list[str], log: Path, environ: dict[str, str], directory: Path) -> ForkedProcess:
+        """Run `cordwood` with its output in `log`."""
+        request = {"words": words, "log": str(log), "environ": environ, "directory": str(directory)}
+        with self._lock:
+            self._channel.send(json.dumps(request).encode())
+            while (pid := self._read_report()) is None:
+                pass
+            return ForkedProcess(self, pid)
+
+    def exit_code(self, pid: int, timeout_s: float) -> int | None:
+        """Return the exit code of a forked process, None if it still runs after `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._lock:
+            while pid not in self._exit_codes:
+                if not select.select([self._channel], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                    return None
+                self._read_report()
+            return self._exit_codes[pid]
+
+    def _read_report(self) -> int | None:
+        """Take the end of a process, or return the process that has started."""
+        report = json.loads(self._channel.recv(MESSAGE_BYTES_MAX))
+        if "code" in report:
+            self._exit_codes[report["pid"]] = report["code"]
+            return None
+        return int(report["pid"])
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Return this process's server, which the first call starts."""
+    return ForkServer()
+
+
+def serve(channel: socket.socket) -> None:
+    """Fork on request and report ends, until the tests' process ends. Returns in each forked process."""
+    woken, wakes = socket.socketpair()
+    for each in (woken, wakes):
+        each.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running = set[int]()
+    while True:
+        ready = select.select([channel, woken], [], [])[0]
+        if woken in ready:
+            woken.recv(MESSAGE_BYTES_MAX)
+        for pid, code in list(ends(running)):
+            running.remove(pid)
+            report(channel, pid=pid, code=code)
+        if channel not in ready:
+            continue
+        if not (request := channel.recv(MESSAGE_BYTES_MAX)):
+            break
+        if (pid := os.fork()) == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for each in (channel, woken, wakes):
+                each.close()
+            become(json.loads(request))
+            return
+        running.add(pid)
+        report(channel, pid=pid)
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+    sys.exit()
+
+
+def ends(running: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield the forked processes that have ended, with their exit codes."""
+    for pid in running:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            yield pid, os.waitstatus_to_exitcode(status)
+
+
+def report(channel: socket.socket, **facts: int) -> None:
+    """Report a process to the tests' process, if that still runs."""
+    with suppress(BrokenPipeError):
+        channel.send(json.dumps(facts).encode())
+
+
+def become(request: dict[str, Any]) -> None:
+    """Take on the output, environment, directory and arguments of the requested process."""
+    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for standard in (1, 2):
+        os.dup2(log, standard)
+    os.close(log)
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    os.chdir(request["directory"])
+    sys.argv = ["cordwood", *request["words"]]
+
+
+def import_all() -> None:
+    """Import what a broker imports in its first seconds, and keep it out of garbage collections."""
+    gc.disable()
+    importlib.import_module("cordwood.cluster.cli.unused_libraries").leave_out()
+    for name in IMPORTED:
+        importlib.import_module(name)
+    for one in importlib.import_module("cordwood.cluster.kafka.imports").imports():
+        one()
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    assert threading.active_count() == 1, "a thread would not be there in a forked process"
+
+
+if __name__ == "__main__":
+    import_all()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    importlib.import_module("cordwood.cluster.cli").main()

@@ -1,0 +1,64 @@
+"""Forked processes of `cordwood`: output, exit codes and signals as of new processes, and an end with the tests."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broker_fixture import RunningBroker, wait_until
+from forked_brokers import ForkedProcess, fork_server, may_fork
+
+ENDED_S = 60.0
+SUPPORT = Path(__file__).with_name("support")
+STARTS_AND_DIES = """
+import os, pathlib, sys
+from broker_fixture import RunningBroker
+print(RunningBroker(pathlib.Path(sys.argv[1]) / "data").start().pid, flush=True)
+os._exit(1)
+"""
+
+
+def forked(place: Path, *words: str, **environ: str) -> ForkedProcess:
+    return fork_server().fork(list(words), place / "log", {**os.environ, **environ}, place)
+
+
+def test_it_ends_with_its_exit_code_and_its_output(tmp_path: Path) -> None:
+    assert forked(tmp_path, "--version").wait(ENDED_S) == 0
+    assert forked(tmp_path, "serve", CORDWOOD_NODE_ID="one").wait(ENDED_S) == 2
+    version, mistake = (tmp_path / "log").read_text().splitlines()[:2]
+    assert version.startswith("cordwood ")
+    assert "node.id" in mistake
+
+
+def test_a_signal_ends_it(tmp_path: Path) -> None:
+    process = forked(tmp_path, "serve", "--set", "listeners=PLAINTEXT://127.0.0.1:0")
+    wait_until((tmp_path / "cordwood-data").exists, ENDED_S, "data in its working directory")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.1)
+    assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(ENDED_S) == -signal.SIGKILL
+
+
+def test_an_interpreter_that_starts_in_another_way_is_not_forked(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert may_fork()
+    assert parent(broker.pid) == fork_server().pid
+    monkeypatch.setenv("PYTHONUTF8", "1")
+    assert parent(broker.restart().pid) == os.getpid()
+
+
+def test_it_ends_with_the_process_of_the_tests(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", STARTS_AND_DIES, str(tmp_path)]
+    started = subprocess.run(
+        command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SUPPORT)}, check=False
+    )
+    wait_until(lambda: not Path(f"/proc/{int(started.stdout)}").exists(), ENDED_S, "the end of the broker")
+
+
+def parent(pid: int) -> int:
+    """Return the parent of a process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
