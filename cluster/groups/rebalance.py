@@ -310,7 +310,6 @@ class Rebalance(AnyGroup):
     def _dismiss(self, member_id: str, code: ErrorCode) -> None:
         """Remove a member or pending id. A waiting request is refused, so that a live client rejoins."""
         member = self.members.remove(member_id)
-        self._has_synced(member_id)
         if member is not None:
             self._answer_join(member, JoinReply(code, NO_MEMBER))
             self._answer_sync(member, SyncReply(code))

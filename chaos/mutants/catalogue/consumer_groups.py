@@ -341,4 +341,13 @@ MUTANTS = (
         "A former member begins at offsets of its successor.",
         Scenario.CONSUMER_GROUPS,
     ),
+    Mutant(
+        "unsubscribed-topics-free-what-is-being-revoked",
+        "cluster/groups/consumer/reconciliation.py",
+        "revoking = yield from united(member.revoking, gone)",
+        "revoking = gone",
+        "A partition is free once its member has revoked it (group rule 1).",
+        "Two members consume one partition.",
+        Scenario.CONSUMER_GROUPS,
+    ),
 )

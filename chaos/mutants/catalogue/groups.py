@@ -333,4 +333,22 @@ MUTANTS = (
         "A committed offset is not returned.",
         Scenario.GROUPS,
     ),
+    Mutant(
+        "sync-deadlines-hold-for-the-next-rebalance",
+        "cluster/groups/rebalance.py",
+        "        self.pending_sync.clear()\n        self.sync_deadline_ms = None\n",
+        "        self.pending_sync.clear()\n",
+        "A rebalance ends the wait for the syncs before it.",
+        "The coordinator fails with an assertion.",
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "removed-members-are-waited-for",
+        "cluster/groups/rebalance.py",
+        "        self.pending_sync.clear()\n        self.sync_deadline_ms = None\n",
+        "        self.sync_deadline_ms = None\n",
+        "A rebalance ends the wait for the syncs before it.",
+        "A rebalance begins for a member that is gone.",
+        Scenario.GROUPS,
+    ),
 )

@@ -176,3 +176,23 @@ def test_an_assignment_of_an_earlier_generation_takes_no_part_in_the_next_one(
     assert (carl.is_waiting, pair.state) == (True, State.COMPLETING_REBALANCE)
     pair.disk_answers()
     assert (carl.synced.assignment, pair.state) == (b"new", State.STABLE)
+
+
+def test_a_rebalance_has_its_whole_time_whatever_the_sync_before_had_left(pair: GroupScenario) -> None:
+    pair.pass_time(REBALANCE_MS // 2, "anna", "ben")
+    carl = pair.join("carl")
+    pair.pass_time(REBALANCE_MS - 1, "anna", "ben")
+    assert (carl.is_waiting, pair.members) == (True, {"anna", "ben", "carl"})
+    pair.pass_time(1, "anna", "ben")
+    assert pair.members == {"carl"}
+
+
+def test_a_member_that_neither_synced_nor_joined_again_is_not_missed_twice(pair: GroupScenario) -> None:
+    pair.join("carl")
+    pair.join("anna")
+    pair.pass_time(REBALANCE_MS, "ben")
+    assert pair.members == {"anna", "carl"}
+    pair.share_out("anna", "carl")
+    generation = pair.generation
+    pair.pass_time(REBALANCE_MS, "anna", "carl")
+    assert (pair.state, pair.generation) == (State.STABLE, generation)

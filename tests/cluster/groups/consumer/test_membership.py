@@ -195,6 +195,20 @@ def test_a_changed_subscription_moves_partitions() -> None:
     assert group.owns("anna") == {("planes", 0), ("planes", 1)}
 
 
+def test_what_a_member_has_to_revoke_stays_its_own_while_it_unsubscribes_from_something_else() -> None:
+    group = ConsumerGroupScenario({"flights": 4, "planes": 4})
+    group.join("anna", "flights", "planes")
+    group.beat("anna")
+    group.join("ben", "flights")
+    owned = dict(group.clients["anna"].owned)
+    for change in ({}, {"topics": frozenset({"flights"})}):
+        group.send("anna", owned=owned, **change)
+        group.settle("ben")
+        assert group.owns("ben") == set(), "the other member has revoked nothing yet"
+    group.settle()
+    assert group.counts() == {"anna": 2, "ben": 2}
+
+
 def test_a_topic_that_does_not_exist_is_read_once_it_does(group: ConsumerGroupScenario) -> None:
     assert group.join("anna", "later").assignment == {}
     group.change_topic("later", 2)
