@@ -68,6 +68,10 @@ def main() -> int:
     for suite in SUITES:
         if options.suites and suite.name not in options.suites:
             continue
+        counts = [count for count in suite.counts if options.brokers in (None, count)]
+        if not counts:
+            console.print(f"{suite.name} {suite.version}: skipped: it needs {suite.counts[0]} brokers")
+            continue
         console.print(f"{suite.name} {suite.version} is prepared ...")
         try:
             suite.prepare()
@@ -76,7 +80,7 @@ def main() -> int:
             console.print(f"{suite.name} {suite.version}: {'FAILED' if is_required else 'skipped'}: {unmet}")
             failed += is_required
             continue
-        for count in [options.brokers] if options.brokers else suite.counts:
+        for count in counts:
             failed += not passes(suite, count, options.words, console)
     return 1 if failed else 0
 
