@@ -85,16 +85,20 @@ class LogDirectory:
             self.error = error
             self._failed(self)
 
-    def _discard(self, path: str) -> None:
-        """Rename a log file into the staging directory. Raises OSError.
+    def stage_removal(self, path: str) -> str:
+        """Rename a file or a tree into the staging directory, and return its path there. Raises OSError.
 
-        Unlinking blocks until the file's blocks are freed: `remove_discarded` does it in a thread, or the next start.
+        Unlinking blocks until the blocks are freed: a thread does it later, or the next start.
         """
         self.disk.make_directories(f"{self.path}/{STAGING}")
         self._discard_count += 1
         place = f"{self.path}/{STAGING}/discarded-{self._discard_count}"
         self.disk.rename(path, place)
-        self._discarded.append(place)
+        return place
+
+    def _discard(self, path: str) -> None:
+        """Rename a log file into the staging directory, for `remove_discarded`. Raises OSError."""
+        self._discarded.append(self.stage_removal(path))
 
     async def remove_discarded(self) -> None:
         """Unlink the discarded files in a thread. The next start removes those for which that fails."""

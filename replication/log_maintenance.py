@@ -312,11 +312,9 @@ class LogMaintenance:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
             # A partition that was moved away may have been moved back, and continues with its old files.
-            if not self._is_home(directory, partition.topic_id, partition.index):
-                await self._remove_tree(directory, directory.partition_path(partition.topic_id, partition.index))
+            await self._remove_replica(directory, partition.topic_id, partition.index)
         for topic_id in {partition.topic_id: None for partition in partitions}:
-            if self._replicas.name_of(topic_id) is None:
-                await self._remove_tree(directory, directory.topic_path(topic_id))
+            await self._remove_topic(directory, topic_id)
 
     def _is_home(self, directory: LogDirectory, topic_id: UUID, index: int) -> bool:
         """Return whether a replica of the partition is in `directory` now."""
@@ -329,8 +327,7 @@ class LogMaintenance:
         for segment in segments:
             segment.release()
         path = directory.partition_path(*place)
-        if not self._is_home(directory, *place):
-            await self._remove_tree(directory, path)
+        await self._remove_replica(directory, *place)
         self._left_copies.discard((directory, *place))
         try:
             directory.flushed_offsets.forget(*place)
@@ -344,22 +341,60 @@ class LogMaintenance:
 
     async def _remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
         for directory, topic_id, index in orphans:
-            await self._remove_tree(directory, directory.partition_path(topic_id, index))
+            staged = await self._staged_replica(directory, topic_id, index)
+            if self._is_home(directory, topic_id, index):
+                continue
+            # In the step that renames the files: a replica that is added again must not find the flush mark of these.
             self._replicas.forget_home(topic_id, index)
+            await self._remove_all(directory, directory.disk.remove_tree, staged)
             if directory.is_vacant(topic_id):
-                await self._remove_tree(directory, directory.topic_path(topic_id))
+                await self._remove_topic(directory, topic_id)
 
-    async def _remove_tree(self, directory: LogDirectory, path: str) -> None:
-        await self._remove_all(directory, directory.disk.remove_tree, (path,))
+    async def _remove_replica(self, directory: LogDirectory, topic_id: UUID, index: int) -> None:
+        """Remove the files of a replica, unless it is in `directory` again."""
+        staged = await self._staged_replica(directory, topic_id, index)
+        await self._remove_all(directory, directory.disk.remove_tree, staged)
+
+    async def _staged_replica(self, directory: LogDirectory, topic_id: UUID, index: int) -> Sequence[str]:
+        path = directory.partition_path(topic_id, index)
+        return await self._staged(directory, path, lambda: self._is_home(directory, topic_id, index))
+
+    async def _remove_topic(self, directory: LogDirectory, topic_id: UUID) -> None:
+        """Remove the directory of a topic, unless this broker has a replica of it again."""
+        path = directory.topic_path(topic_id)
+        staged = await self._staged(directory, path, lambda: self._replicas.name_of(topic_id) is not None)
+        await self._remove_all(directory, directory.disk.remove_tree, staged)
+
+    async def _staged(self, directory: LogDirectory, path: str, is_in_use: Callable[[], bool]) -> Sequence[str]:
+        """Rename a tree that is not in use into the staging directory. Return its path there, or nothing.
+
+        It is renamed in the step that asks: a replica that is added while a thread removes the tree has a directory of
+        its own.
+        """
+        while not is_in_use():
+            try:
+                return (directory.stage_removal(path),)
+            except FileNotFoundError:
+                break
+            except OSError as error:
+                if not await self._may_remove_again(path, change_failed(error)):
+                    break
+        return ()
 
     async def _remove_all(self, directory: LogDirectory, remove: Callable[[str], None], paths: Sequence[str]) -> None:
         """Remove files or trees, however long resources are lacking. A file that cannot be removed at all is left."""
         for path in paths:
             while (failure := await directory.run_blocking(_removal_failure, remove, path)) is not None:
-                _events.warning("files.not_removed", path=path, error=str(failure))
-                if not isinstance(failure, OutOfResources):
+                if not await self._may_remove_again(path, failure):
                     break
-                await asyncio.sleep(REMOVE_AGAIN_S)
+
+    async def _may_remove_again(self, path: str, failure: StorageError) -> bool:
+        """Return whether to try again, after a pause: only resources were lacking."""
+        _events.warning("files.not_removed", path=path, error=str(failure))
+        if not isinstance(failure, OutOfResources):
+            return False
+        await asyncio.sleep(REMOVE_AGAIN_S)
+        return True
 
 
 def _log_failure(what: str, directory: LogDirectory, error: OSError | StorageError) -> None:

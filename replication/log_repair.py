@@ -83,8 +83,10 @@ async def _rebuild_aborted(partition: Partition, segment: Segment) -> None:
 async def quarantine_segment(partition: Partition, damage: DamagedLog) -> str | None:
     """Copy a damaged segment to the quarantine. Return the copy's path; None if there is no file, or no room.
 
-    Raises OSError.
+    There is none if the whole log is missing. Raises OSError.
     """
+    if damage.path == partition.log.directory:
+        return None
     segment, directory = scrub.segment_with(partition.log, damage.path), partition.directory
     paths = (damage.path,) if segment is None else segment.paths()
     if not any(map(directory.disk.exists, paths)):

@@ -92,6 +92,75 @@ def test_a_replica_that_comes_back_before_its_files_are_removed_continues_with_t
     run(scenario())
 
 
+class Interrupted:
+    """A worker thread that lets the event loop do something before the removal of a tree."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], object] | None = None
+
+    async def run(self, function: Callable[..., object], *arguments: object) -> object:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return function(*arguments)
+
+
+def test_a_replica_that_is_added_while_a_thread_removes_its_former_files_keeps_its_own() -> None:
+    async def scenario() -> None:
+        thread = Interrupted()
+        broker = ReplicaFixture(run_blocking=thread.run)
+        await broker.produce_and_flush("former")
+        log_maintenance = housekeeping_of(broker)
+        removed = broker.replicas.remove_one("t", 0)
+        assert removed is not None
+        log_maintenance.remove([removed])
+        thread.meanwhile = broker.partition
+        await asyncio.sleep(2 * BROKERS_DELAY_S)
+        assert thread.meanwhile is None
+        assert broker.partition() is not removed
+        await broker.produce_and_flush("new")
+        assert broker.values_after_a_power_cut() == ["new"]
+        assert not broker.failed
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
+def test_a_replica_that_is_added_while_its_orphaned_files_are_removed_keeps_its_own() -> None:
+    """It begins with an empty log, and not with the flush mark of the orphan: that would count as a loss."""
+
+    async def scenario() -> None:
+        thread = Interrupted()
+        broker = ReplicaFixture(run_blocking=thread.run)
+        await broker.produce_and_flush("former")
+        broker.restart()
+        log_maintenance = housekeeping_of(broker)
+        thread.meanwhile = broker.partition
+        log_maintenance.remove_orphans(broker.replicas.found())
+        await broker.turn()
+        assert thread.meanwhile is None
+        assert broker.partition().log.damage == []
+        await broker.produce_and_flush("new")
+        assert broker.values_after_a_power_cut() == ["new"]
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
+def test_a_replica_that_is_added_before_its_orphaned_files_are_removed_continues_with_them() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture()
+        await broker.produce_and_flush("former")
+        broker.restart()
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.remove_orphans(broker.replicas.found())
+        await broker.produce_and_flush("new")
+        assert broker.values_after_a_power_cut() == ["former", "new"]
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
 def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None:
     async def scenario() -> None:
         for changes in range(60):

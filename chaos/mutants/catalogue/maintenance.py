@@ -63,11 +63,40 @@ MUTANTS = (
     Mutant(
         "moved-back-replicas-are-removed",
         "replication/log_maintenance.py",
-        "            if not self._is_home(directory, partition.topic_id, partition.index):\n",
-        "            if True:\n",
+        "lambda: self._is_home(directory, topic_id, index))\n",
+        "lambda: False)\n",
         "Files are not removed where their replica has come back since.",
         "A replica that left a broker and comes back loses its records.",
         Scenario.BROKERS,
+    ),
+    Mutant(
+        "files-are-removed-where-they-are",
+        "replication/log_maintenance.py",
+        "                return (directory.stage_removal(path),)\n",
+        "                return (path,)\n",
+        "The files of a removed replica are renamed in the step that asks whether it is there again.",
+        "A replica that is added again while a thread removes its former files loses its records.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "orphans-keep-their-flush-marks",
+        "replication/log_maintenance.py",
+        "            self._replicas.forget_home(topic_id, index)\n"
+        "            await self._remove_all(directory, directory.disk.remove_tree, staged)\n",
+        "            await self._remove_all(directory, directory.disk.remove_tree, staged)\n"
+        "            self._replicas.forget_home(topic_id, index)\n",
+        "The flush mark of an orphan is forgotten in the step that renames its files.",
+        "A replica that is added again begins with a loss that it has not had, or without a flush mark.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "missing-logs-are-quarantined",
+        "replication/log_repair.py",
+        "    if damage.path == partition.log.directory:\n        return None\n",
+        "",
+        "A log without any file is repaired: there is nothing to be kept of it.",
+        "A replica that has lost its files leaves the ISR and joins it again for ever.",
+        Scenario.REPLICAS,
     ),
     Mutant(
         "flushed-logs-are-not-checkpointed",

@@ -142,15 +142,6 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
-        "what-a-moved-replica-left-is-removed-under-a-new-one",
-        "replication/log_maintenance.py",
-        "        if not self._is_home(directory, *place):\n            await self._remove_tree(directory, path)\n",
-        "        await self._remove_tree(directory, path)\n",
-        "What a replica has left is not removed where another one has come since.",
-        LOST,
-        Scenario.BROKERS,
-    ),
-    Mutant(
         "a-copy-counts-with-its-old-mark",
         "replication/replica_moves.py",
         "            await source.run_blocking(remove_mark, source.disk, from_path)\n",

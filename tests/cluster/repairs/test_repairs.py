@@ -287,12 +287,15 @@ def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int
     run_scenario(story, seed)
 
 
-def test_a_replica_whose_files_are_gone_gets_all_of_it_again() -> None:
+@pytest.mark.parametrize("is_directory_left", [False, True])
+def test_a_replica_whose_files_are_gone_gets_all_of_it_again(is_directory_left: bool) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
         await cluster.kill(broker)
         cluster.disks[broker].remove_tree(PARTITION)
+        if is_directory_left:
+            cluster.disks[broker].make_directories(PARTITION)
         cluster.start(broker)
         await is_whole_again(cluster)
 
