@@ -43,9 +43,11 @@ def kinds_of(seed: int, *, is_lying: bool) -> set[str]:
 
 
 def _plan(seed: int) -> Plan:
+    """Return the plan of a seed without what would hide a loss: an archive has the records that the disks lost."""
     plan = plan_of(seed)
     return replace(
         plan,
+        settings={**plan.settings, "remote_storage_enable": False},
         brokers=3,
         voters=3,
         partitions=1,

@@ -9,10 +9,12 @@ from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.run import run_plan
 
 SEED = 1
+SEED_WITH_AN_ARCHIVE = 1594
 
 
-def test_what_a_lying_disk_loses_is_found() -> None:
-    assert "lost-write" in lying_disks.kinds_of(SEED, is_lying=True)
+@pytest.mark.parametrize("seed", [SEED, SEED_WITH_AN_ARCHIVE])
+def test_what_a_lying_disk_loses_is_found(seed: int) -> None:
+    assert "lost-write" in lying_disks.kinds_of(seed, is_lying=True)
 
 
 def test_an_honest_disk_loses_nothing_in_the_same_run() -> None:
