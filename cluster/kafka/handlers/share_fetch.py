@@ -220,8 +220,28 @@ class ShareFetch:
         return self._slot.connection.is_open and self._share.sessions.is_open(session)
 
     async def _attempt(self, member: MemberKey, wanted: Iterable[PartitionId], *, is_last_chance: bool) -> None:
-        """Acquire from each partition at hand until the limits are reached, and watch the partitions."""
-        opened: list[LedSharePartition] = []
+        """Acquire from each partition at hand until the limits are reached."""
+        at_hand = await self._find_all(member, wanted)
+        if not is_last_chance and self._request.min_bytes > 1:
+            sizes = [await self._size(led) async for led in self._call.turns.each(at_hand)]
+            if sum(sizes) < min(self._request.min_bytes, self._bytes_left):
+                return
+        async for led in self._call.turns.each(at_hand):
+            if self._records_left <= 0 or self._bytes_left <= 0:
+                break
+            if self._records_left < self._request.max_records and self._wait.has_waited_for(led.key):
+                # As in Kafka, the first state that is read ends the wait: the next request gets the records of others.
+                continue
+            try:
+                await self._acquire(member, led)
+            except (Refused, *EXPECTED) as error:
+                self._fail(_place(led), not_answered(error))
+                if isinstance(error, DamagedLog):
+                    led.partition.report_damage(error)
+
+    async def _find_all(self, member: MemberKey, wanted: Iterable[PartitionId]) -> list[LedSharePartition]:
+        """Watch the partitions. Return those at hand."""
+        at_hand: list[LedSharePartition] = []
         async for place in self._call.turns.each(wanted):
             try:
                 led = self._find_or_begin(SharePartitionKey(member.group_id, *place))
@@ -229,21 +249,9 @@ class ShareFetch:
                 self._fail(place, not_answered(error))
                 continue
             if led is not None:
-                opened.append(led)
+                at_hand.append(led)
                 self._wait.watch(led)
-        if not is_last_chance and self._request.min_bytes > 1:
-            sizes = [await self._size(led) async for led in self._call.turns.each(opened)]
-            if sum(sizes) < min(self._request.min_bytes, self._bytes_left):
-                return
-        async for led in self._call.turns.each(opened):
-            if self._records_left <= 0 or self._bytes_left <= 0:
-                break
-            try:
-                await self._acquire(member, led)
-            except (Refused, *EXPECTED) as error:
-                self._fail(_place(led), not_answered(error))
-                if isinstance(error, DamagedLog):
-                    led.partition.report_damage(error)
+        return at_hand
 
     def _find_or_begin(self, key: SharePartitionKey) -> LedSharePartition | None:
         """Return a share partition; None while its state is being read. Raises Refused, and one of EXPECTED.
@@ -369,6 +377,10 @@ class DelayedShareFetch:
         if self._openings.get(key) is not opening:
             self._openings[key] = opening
             opening.add_done_callback(self._opened)
+
+    def has_waited_for(self, key: SharePartitionKey) -> bool:
+        """Return whether this request has waited for the state of a share partition."""
+        return key in self._openings
 
     def check(self, key: SharePartitionKey) -> None:
         """Raise the error of a state that this request has waited for: Refused, or one of EXPECTED."""

@@ -295,6 +295,18 @@ def test_records_do_not_wait_until_the_state_of_another_partition_is_read() -> N
     with_members(story)
 
 
+def test_the_first_state_that_is_read_ends_the_wait() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("on 0")
+        await group.produce("on 1", partition=1)
+        worker = group.member()
+        first = partitions_with_records(await worker.ask(partitions=(0, 1), wait_s=5))
+        assert len(first) == 1
+        assert partitions_with_records(await worker.ask(partitions=(), wait_s=5)) == {0, 1} - first
+
+    with_members(story)
+
+
 def test_a_state_is_read_to_its_end_whatever_the_fetch_does() -> None:
     async def story(group: ShareFixture) -> None:
         await group.produce("on 0")
