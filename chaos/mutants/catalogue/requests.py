@@ -567,4 +567,18 @@ MUTANTS = (
         "A replica stays damaged.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "stable-ends-need-no-known-watermark",
+        "cluster/kafka/handlers/list_offsets.py",
+        "    end = partition.known_high_watermark()\n"
+        "    if is_read_committed:\n"
+        "        end = partition.last_stable_offset",
+        "    if is_read_committed:\n"
+        "        end = partition.last_stable_offset\n"
+        "    else:\n"
+        "        end = partition.known_high_watermark()",
+        "A new leader names no end before it knows its high watermark (KIP-207), at any isolation.",
+        "The end of a log goes back for a consumer with read_committed.",
+        Scenario.BROKERS,
+    ),
 )

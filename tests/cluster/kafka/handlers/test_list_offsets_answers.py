@@ -160,9 +160,10 @@ def test_what_is_found_has_the_epoch_of_its_record() -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
 @pytest.mark.parametrize("version", handler.KEY.versions)
 @pytest.mark.parametrize("place", [LATEST, MAX_TIMESTAMP, NOW_MS])
-def test_a_new_leader_returns_no_end_that_was_passed_before(place: int, version: int) -> None:
+def test_a_new_leader_returns_no_end_that_was_passed_before(place: int, version: int, isolation: int) -> None:
     if place == MAX_TIMESTAMP and version < 7:
         return
 
@@ -173,12 +174,12 @@ def test_a_new_leader_returns_no_end_that_was_passed_before(place: int, version:
         broker.elect(epoch=2, isr=(ME, FOLLOWER))
         # aiokafka uses version 3, and fails on a code that it does not know.
         not_yet = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
-        assert (await ask(broker, place, version=version)).code is not_yet
+        assert (await ask(broker, place, version=version, isolation=isolation)).code is not_yet
         assert (await ask(broker, EARLIEST, version=version)).offset == 0
         broker.follow(end=1)
-        assert (await ask(broker, place, version=version)).code is not_yet
+        assert (await ask(broker, place, version=version, isolation=isolation)).code is not_yet
         broker.report(2)
-        row = await ask(broker, place, version=version)
+        row = await ask(broker, place, version=version, isolation=isolation)
         assert (row.code, row.offset) == (ErrorCode.none, 2 if place == LATEST else 0)
 
     tell(story)
