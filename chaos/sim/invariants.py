@@ -100,7 +100,7 @@ class Seen:
             held = broker.replicas
             for index in held.indexes(topic):
                 replica = held.get(topic, index)
-                if replica is not None and replica.leading is not None and replica not in known:
+                if replica is not None and replica not in known and replica.is_leader:
                     self.note_end(replica)
 
     def note_end(self, partition: Partition) -> None:

@@ -92,7 +92,7 @@ def test_every_kind_of_job_is_counted_under_a_name_that_is_known() -> None:
 
 def test_a_cluster_whose_jobs_are_all_interrupted_breaks_no_promise() -> None:
     """In `test_sim_actions` files are removed too."""
-    plan = replace(plan_of(2, 10.0), cut_share=1.0)
+    plan = replace(plan_of(5, 10.0), cut_share=1.0)
     run = run_plan(plan, plan.faults)
     assert run.findings == ()
     assert {*KINDS.values(), OTHER} - {"maintenance-cut"} <= set(run.actions)

@@ -1,7 +1,6 @@
 """Answers in the history of simulated clients: watermarks, lookups, epoch ends, contents and faults."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
@@ -105,8 +104,12 @@ class Replica:
 class HeldReplicas(list[Replica]):
     """The replicas of a broker."""
 
-    def of_topics(self, is_wanted: Callable[[Replica], bool]) -> list[Replica]:
-        return list(filter(is_wanted, self))
+    def indexes(self, topic: str) -> list[int]:
+        return [replica.index for replica in self if replica.topic == topic]
+
+    def get(self, topic: str, index: int) -> Replica:
+        [replica] = (replica for replica in self if (replica.topic, replica.index) == (topic, index))
+        return replica
 
 
 class Holder:
