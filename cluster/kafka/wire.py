@@ -28,8 +28,9 @@ TAGS_MAX = 64
 
 DECODED_SHARE = 12
 """Memory of a decoded request, as a multiple of its frame size."""
-DECODED_ITEMS_BYTES = 40 << 20
-"""Memory of ITEMS_MAX decoded items and their results, strings excluded: the other bound of a decoded request."""
+DECODED_ITEMS_BYTES = 34 << 20
+"""Memory of ITEMS_MAX decoded items and their results, strings excluded: the other bound of a decoded request. With it
+the largest request of OTHER_BYTES_MAX, its receive buffer and the other pools' own parts fit the common limit."""
 
 
 class Malformed(Exception):

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX, decoded_bytes
 from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
 from cordwood.storage.budget import UNPACKED_BYTES_MAX
 
@@ -65,3 +66,11 @@ def test_the_largest_request_has_room_beside_what_each_other_pool_has_alone(memo
 
 def test_the_largest_request_of_a_broker_that_is_not_configured_is_kafkas() -> None:
     assert Settings().socket_request_max_bytes == LARGEST
+
+
+def test_the_largest_request_but_a_produce_is_handled_beside_what_each_other_pool_has_alone(memory: Memory) -> None:
+    for pool in counted(memory):
+        pool.used = pool.own
+    memory.receive.used = OTHER_BYTES_MAX + MIB
+    memory.pending.used = 0
+    assert memory.pending.has_room(decoded_bytes(OTHER_BYTES_MAX))
