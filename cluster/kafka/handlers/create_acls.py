@@ -1,4 +1,4 @@
-"""CreateAcls (30): creates ACLs, all valid ones in one command; creating an existing ACL succeeds without a change.
+"""CreateAcls (30): creates ACLs, the valid ones in commands of up to 500; creating an existing ACL changes nothing.
 
 Without `authorizer.class.name`, ACLs are stored and not enforced, so that they can be created before a cluster is
 closed. Kafka without an authorizer stores none and answers SECURITY_DISABLED.
@@ -28,7 +28,9 @@ from cordwood.storage.steps import distinct
 KEY = ApiKey.CREATE_ACLS
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
 ITEMS_MAX = 5000
-"""Maximum number of ACLs in a request: all new ones are one command, which every broker applies in one step."""
+"""Maximum number of ACLs in a request."""
+ACLS_PER_COMMAND = 500
+"""Maximum number of new ACLs in a command, which every broker applies in one step."""
 
 _events = structlog.get_logger("acls")
 
@@ -55,7 +57,8 @@ async def _create(wanted: Collection[Acl], call: Call) -> None:
     acls = [(_new_id(taken, call.services.rng), acl) async for acl in call.turns.each(wanted) if acl not in known]
     if not acls:
         return
-    await propose(CreateAcls(tuple(acls)), call)
+    for start in range(0, len(acls), ACLS_PER_COMMAND):
+        await propose(CreateAcls(tuple(acls[start : start + ACLS_PER_COMMAND])), call)
     if call.services.settings.authorizer_class_name:
         _events.info("acls.created", count=len(acls))
     else:

@@ -22,19 +22,23 @@ _STATES = {state.value: state for state in TransactionState}
 
 
 async def handle(request: ListTransactionsRequest, call: Call) -> ListTransactionsResponse:
-    names = [name async for name in call.turns.each(request.state_filters)]
-    states = {_STATES[name] for name in names if name in _STATES}
-    unknown = tuple(name for name in names if name not in _STATES)
+    states, unknown = set[TransactionState](), list[str]()
+    async for name in call.turns.each(request.state_filters):
+        if name in _STATES:
+            states.add(_STATES[name])
+        else:
+            unknown.append(name)
+    producer_ids = {producer_id async for producer_id in call.turns.each(request.producer_id_filters)}
     listed: list[TransactionListing] = []
     code = ErrorCode.none
     try:
         found = call.services.transactions.list(
             states,
-            frozenset(request.producer_id_filters),
+            frozenset(producer_ids),
             request.duration_filter,
             request.transactional_id_pattern or "",
         )
-        if states or not names:
+        if states or not unknown:
             listed = [
                 row
                 async for row in call.turns.each(found)
@@ -45,7 +49,7 @@ async def handle(request: ListTransactionsRequest, call: Call) -> ListTransactio
     return ListTransactionsResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,
-        unknown_state_filters=unknown,
+        unknown_state_filters=tuple(unknown),
         transaction_states=rows(_row, listed),
     )
 

@@ -21,6 +21,8 @@ from cordwood.cluster.metadata.features import METADATA_VERSION, Levels, UpdateF
 
 KEY = ApiKey.UPDATE_FEATURES
 RIGHTS: Rights = (Right(ALTER, CLUSTER),)
+ITEMS_MAX = 1000
+"""Maximum number of features in a request, which are looked at in one step. There are fewer than ten."""
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
