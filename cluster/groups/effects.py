@@ -42,6 +42,7 @@ from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.pace import ReplyPace
+from cordwood.cluster.groups.settings import BATCH_BYTES_MAX
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.share.exchange import Discard, Initialize
 from cordwood.cluster.groups.share.group import ShareGroup
@@ -498,7 +499,7 @@ class EffectRunner:
         shard: Shard,
         group: ClassicGroup,
         store: Store,
-        encoding: Awaitable[bytes],
+        encoding: Awaitable[bytes | None],
         saving: SavedValue,
     ) -> GroupWriteOutcome:
         value = await encoding
@@ -508,6 +509,9 @@ class EffectRunner:
             return GroupWriteOutcome()
         code = ErrorCode.none
         try:
+            if value is None:
+                message = f"The subscriptions and assignments of a group have more than {BATCH_BYTES_MAX} bytes."
+                raise Refused(ErrorCode.message_too_large, message)
             await self._state_store.write(shard, {}, {group.group_id: value})
             shard.saved(group.group_id, saving)
         except Refused as refusal:
@@ -528,14 +532,20 @@ class EffectRunner:
         now_ms: int,
         before: asyncio.Future[None] | None,
         ended: asyncio.Future[None] | None,
-    ) -> bytes:
-        """Return the record of a group. That of a large one is encoded in turns, after `before`, until `ended`."""
+    ) -> bytes | None:
+        """Return the record of a group; None if it is too large, which is found before it is encoded.
+
+        That of a large one is encoded in turns, after `before`, until `ended`.
+        """
         if ended is None:
             return at_once(encode_group(store.group, now_ms))
         if before is not None:
             await before
-        value = await self._turns.run(encode_group(store.group, now_ms))
-        await self._turns.turn()
+        value = None
+        if _content_bytes(store.group) <= BATCH_BYTES_MAX:
+            value = await self._turns.run(encode_group(store.group, now_ms))
+            # The append of many megabytes is an iteration's work.
+            await asyncio.sleep(0)
         if self._encodings.get(group) is ended:
             del self._encodings[group]
         # The next record of the group waits for this, and is appended after the caller has appended its own.
@@ -593,10 +603,11 @@ class EffectRunner:
 
 def _is_large(group: SavedGroup) -> bool:
     """Return whether a group's record is encoded in turns."""
-    members = group.members
-    if len(members) > FREE_STEPS:
-        return True
-    return sum(len(member.subscription) + len(member.assignment) for member in members) > ENCODED_AT_ONCE_BYTES_MAX
+    return len(group.members) > FREE_STEPS or _content_bytes(group) > ENCODED_AT_ONCE_BYTES_MAX
+
+
+def _content_bytes(group: SavedGroup) -> int:
+    return sum(len(member.subscription) + len(member.assignment) for member in group.members)
 
 
 def _code_of(refusal: Refused) -> ErrorCode:
