@@ -111,7 +111,7 @@ def codes_in(message: Any) -> list[ErrorCode]:
 
 @pytest.mark.parametrize("api", REQUESTS, ids=lambda api: api.KEY.name)
 def test_no_change_is_confirmed_that_may_not_have_been_made(admin: AdminFixture, api: ModuleType) -> None:
-    answer = admin.ask(api, api.VERSIONS[-1], **REQUESTS[api])
+    answer = admin.ask(api, api.KEY.versions[-1], **REQUESTS[api])
     assert codes_in(answer)[0] is ErrorCode.request_timed_out
 
 
@@ -128,4 +128,4 @@ def test_no_change_is_confirmed_that_may_not_have_been_made(admin: AdminFixture,
     ids=lambda value: value.KEY.name if isinstance(value, ModuleType) else value.name,
 )
 def test_what_is_refused_at_once_keeps_its_code(admin: AdminFixture, api: ModuleType, code: ErrorCode) -> None:
-    assert codes_in(admin.ask(api, api.VERSIONS[-1], **REQUESTS[api]))[1] is code
+    assert codes_in(admin.ask(api, api.KEY.versions[-1], **REQUESTS[api]))[1] is code
