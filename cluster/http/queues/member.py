@@ -389,8 +389,9 @@ class QueueMember:
         # Clients whose time has passed wait for another leader, which is slow: this one is not asked all the time.
         wait_s = min(max(max(waiter.deadline for waiter in waiting) - now, BUSY_POLL_S), poll_s)
         if any(session.leader not in waiter.asked for waiter in waiting):
-            # A client that waits for records of any leader gets this one's first.
-            wait_s = 0.0
+            # A client that waits for records of any leader gets this one's first. The leader of a new session may have
+            # to read the states of its share partitions.
+            wait_s = BUSY_POLL_S if session.is_new else 0.0
         response = await session.fetch(places, wanted, wait_s)
         acquired_at, is_served = self._now(), True
         for topic in response.responses:

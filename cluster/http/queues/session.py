@@ -75,6 +75,11 @@ class LeaderSession:
     def is_open(self) -> bool:
         return self._connection.is_open
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the leader has answered no request yet."""
+        return self._epoch == 0
+
     async def fetch(self, places: frozenset[QueuePartition], records_max: int, wait_s: float) -> Any:
         """Acquire records of these partitions. Return the response. Raises SessionOver."""
         async with self._one_at_a_time:
