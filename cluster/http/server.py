@@ -212,6 +212,10 @@ class HttpServer:
                 oldest.transport.abort()
 
 
+DESCRIPTION_BYTES = 1 << 20
+"""More than the OpenAPI document has."""
+
+
 @functools.cache
 def _description() -> bytes:
     """Return the OpenAPI document, which takes a fifth of a second to make."""
@@ -222,7 +226,7 @@ def _api_routes(context: Context) -> list[web.RouteDef]:
     """Return `/openapi.json` and the routes `/v1/…`, in the order of matching."""
 
     async def openapi(_request: web.Request) -> web.Response:
-        return web.Response(body=await asyncio.to_thread(_description), content_type=JSON)
+        return web.Response(body=await context.decoding.run(_description, size=DESCRIPTION_BYTES), content_type=JSON)
 
     return [web.get("/openapi.json", openapi), *(_api_route(route, context) for route in ROUTES)]
 
