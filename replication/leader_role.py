@@ -39,7 +39,7 @@ class FollowerStatus(NamedTuple):
 class LeaderRole:
     """One partition that this broker leads in one leader epoch. Its waiters and streams end with it (promise 3).
 
-    If the same broker leads in the next epoch, too, the waiters wait there: no other replica has led meanwhile.
+    If the same broker leads in the next epoch, too, producers wait on there: no other replica has led meanwhile.
     """
 
     __slots__ = (
@@ -69,19 +69,15 @@ class LeaderRole:
             self.delete_records(self.partition.context.archive.first_kept(self.partition))
 
     def succeed(self, former: "LeaderRole") -> None:
-        """Take over the waiters of this replica's role in the leader epoch before this one."""
-        former._end_streams()
-        self._commit_waiters, former._commit_waiters = former._commit_waiters, self._commit_waiters
-        self._flush_waiters, former._flush_waiters = former._flush_waiters, self._flush_waiters
-        self._deletion_waiters, former._deletion_waiters = former._deletion_waiters, self._deletion_waiters
-
-    def _end_streams(self) -> None:
-        for stream in list(self.streams):
-            stream.end()
+        """Take over the producers that wait in this replica's role of the leader epoch before, and end that role."""
+        self._commit_waiters.succeed(former._commit_waiters)
+        self._flush_waiters.succeed(former._flush_waiters)
+        former.end(Refusal.NOT_LEADER)
 
     def end(self, reason: Refusal) -> None:
         """End all streams and refuse all waiters: this broker no longer leads."""
-        self._end_streams()
+        for stream in list(self.streams):
+            stream.end()
         for waiters in (self._commit_waiters, self._flush_waiters, self._deletion_waiters):
             waiters.fail(PartitionRefused(reason))
 

@@ -18,6 +18,11 @@ class Waiter(Protocol):
     @property
     def deadline(self) -> float: ...
 
+    @property
+    def spans_epochs(self) -> bool:
+        """Whether it waits on while the same replica leads in the next leader epoch: a producer sees no epochs."""
+        ...
+
     def reached(self) -> None: ...
 
     def failed(self, reason: Exception) -> None: ...
@@ -34,9 +39,10 @@ class Watcher(Protocol):
 
 
 class FutureWaiter:
-    """A coroutine that waits on `future`, without a deadline."""
+    """A coroutine that waits on `future`, without a deadline, in one leader epoch."""
 
     deadline = math.inf
+    spans_epochs = False
 
     def __init__(self) -> None:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -87,6 +93,13 @@ class OffsetWaiters:
         if overdue:
             self.queue = deque(entry for entry in self.queue if entry[1].deadline > now)
             _refuse(overdue, reason)
+
+    def succeed(self, former: "OffsetWaiters") -> None:
+        """Take over those of the former leader epoch that span epochs."""
+        taken = [entry for entry in former.queue if entry[1].spans_epochs]
+        if taken:
+            self.queue = deque(taken)
+            former.queue = deque(entry for entry in former.queue if not entry[1].spans_epochs)
 
     def fail(self, reason: Exception) -> None:
         queue, self.queue = self.queue, _NONE

@@ -62,6 +62,8 @@ class ProduceOutcome:
         self.refused_records: Sequence[int] = ()
         """Records of the batch for which it was refused (KIP-467)."""
 
+    spans_epochs = True
+
     @property
     def deadline(self) -> float:
         return self.pending.deadline

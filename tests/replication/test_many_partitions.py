@@ -88,6 +88,7 @@ class Late:
     """A waiter whose deadline has passed."""
 
     deadline = 0.0
+    spans_epochs = False
 
     def __init__(self) -> None:
         self.is_refused = False

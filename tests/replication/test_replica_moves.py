@@ -139,6 +139,7 @@ class MovingBroker:
 
 class _Waiter:
     deadline = 1e9
+    spans_epochs = True
 
     def __init__(self, broker: MovingBroker, value: str) -> None:
         self._broker, self._value = broker, value

@@ -171,10 +171,10 @@ def test_who_waits_for_a_leader_waits_on_in_its_next_epoch() -> None:
         broker = RolesFixture()
         partition = broker.elect(epoch=1, isr=BOTH)
         broker.append("a")
-        durable, committed, deleted = Waiting(), Waiting(), Waiting()
+        durable, committed, late = Waiting(), Waiting(), Waiting()
         partition.leader.when_durable(1, durable)
         partition.leader.when_committed(1, committed)
-        partition.leader._deletion_waiters.add(1, deleted)
+        partition.leader.when_committed(2, late)
         former = partition.leader
         broker.elect(epoch=2, isr=BOTH)
         await broker.sync()
@@ -183,10 +183,27 @@ def test_who_waits_for_a_leader_waits_on_in_its_next_epoch() -> None:
         )
         broker.follow(end=0)
         broker.report(1)
-        assert (committed.outcome, deleted.outcome) == ("reached", "waits")
+        assert (committed.outcome, late.outcome) == ("reached", "waits")
         assert not former._commit_waiters.queue
         broker.begin_to_follow(epoch=3)
-        assert isinstance(deleted.outcome, PartitionRefused)
+        assert isinstance(late.outcome, PartitionRefused)
+
+    run(scenario())
+
+
+def test_who_waits_in_one_epoch_alone_is_refused_at_its_end() -> None:
+    """A coordinator is fenced by the leader epoch, and its next shard is loaded from the log."""
+
+    async def scenario() -> None:
+        broker = RolesFixture()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.append("a")
+        coordinators, producers = Waiting(spans_epochs=False), Waiting()
+        partition.leader.when_committed(1, coordinators)
+        partition.leader.when_committed(1, producers)
+        broker.elect(epoch=2, isr=BOTH)
+        assert isinstance(coordinators.outcome, PartitionRefused)
+        assert producers.outcome == "waits"
 
     run(scenario())
 

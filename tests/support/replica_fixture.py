@@ -93,8 +93,8 @@ class HeldSyncer:
 class Waiting:
     """A waiter for an offset, with its outcome."""
 
-    def __init__(self, deadline: float = math.inf) -> None:
-        self.deadline = deadline
+    def __init__(self, deadline: float = math.inf, *, spans_epochs: bool = True) -> None:
+        self.deadline, self.spans_epochs = deadline, spans_epochs
         self.outcome: str | Exception = "waits"
 
     def reached(self) -> None:

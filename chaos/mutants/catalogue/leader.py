@@ -295,6 +295,15 @@ MUTANTS = (
         Scenario.REPLICAS,
     ),
     Mutant(
+        "coordinators-wait-on-in-the-next-epoch",
+        "replication/waiters.py",
+        "    spans_epochs = False\n",
+        "    spans_epochs = True\n",
+        "A coordinator, which is fenced by the leader epoch, waits in one epoch alone.",
+        "A group coordinator answers for a shard that it has let go.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
         "waiters-end-with-the-epoch",
         "replication/partition.py",
         "        if self.leading is not None and self._leads_on(assignment):\n",

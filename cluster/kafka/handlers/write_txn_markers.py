@@ -56,6 +56,8 @@ class MarkerOutcome:
 
     __slots__ = ("_committed", "_request", "code", "deadline")
 
+    spans_epochs = False
+
     def __init__(
         self, request: "PendingMarkers", deadline: float, committed: Callable[[Callable[[], None]], None] | None = None
     ) -> None:

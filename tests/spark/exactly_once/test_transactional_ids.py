@@ -29,6 +29,14 @@ def test_processes_at_the_same_time_have_different_leases(tmp_path: Path) -> Non
     assert len(set(both)) == 2
 
 
+def test_the_lease_of_a_process_that_lives_is_its_own_long_after_its_last_transaction(tmp_path: Path) -> None:
+    idle = Leases(tmp_path)
+    first = idle.transactional_id(FIRST, MINUTE_MS)
+    for lease in tmp_path.iterdir():
+        os.utime(lease, LONG_AGO)
+    assert Leases(tmp_path).transactional_id(FIRST, MINUTE_MS) != first
+
+
 def test_a_forked_process_has_a_lease_of_its_own(tmp_path: Path) -> None:
     leases = Leases(tmp_path)
     mine = leases.transactional_id(FIRST, MINUTE_MS)
