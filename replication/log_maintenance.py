@@ -327,10 +327,16 @@ class LogMaintenance:
         for segment in segments:
             segment.release()
         path = directory.partition_path(*place)
-        await self._remove_replica(directory, *place)
+        staged = await self._staged_replica(directory, *place)
+        try:
+            if not self._is_home(directory, *place):
+                # In the step that renames the files: a replica that is added again has a flush mark of its own.
+                directory.flushed_offsets.forget(*place)
+        except OSError as error:
+            _log_failure("removal of a moved replica's flush mark", directory, error)
+        await self._remove_all(directory, directory.disk.remove_tree, staged)
         self._left_copies.discard((directory, *place))
         try:
-            directory.flushed_offsets.forget(*place)
             has_moved_on = partition.is_deleted or partition.flusher is None or partition.log.directory != home
             if not has_moved_on and not directory.disk.exists(path):
                 # First: a power cut must not bring the files back when the other copy has no mark any more.

@@ -341,7 +341,10 @@ def test_a_replica_that_comes_anew_is_not_removed_with_what_a_former_one_left() 
         await broker.load(10, "after")
         await broker.settled()
         await asyncio.sleep(10)
-        assert MovingBroker(disk).open(3).log.log_end == len(broker.acknowledged) == 10
+        restarted = MovingBroker(disk)
+        mark = restarted.directories[0].flushed_offsets.get(TOPIC_ID, 0)
+        assert mark is not None, "records that the disk loses are missed"
+        assert mark.end_offset == restarted.open(3).log.log_end == len(broker.acknowledged) == 10
 
     run(scenario())
 

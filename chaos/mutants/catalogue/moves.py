@@ -142,6 +142,15 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "the-flush-mark-of-a-new-replica-goes-with-a-former-one",
+        "replication/log_maintenance.py",
+        "            if not self._is_home(directory, *place):\n",
+        "            if True:\n",
+        "What a moved replica has left takes no flush mark of a replica with it that has come since.",
+        "Flushed records that a disk has lost are not missed.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
         "a-copy-counts-with-its-old-mark",
         "replication/replica_moves.py",
         "            await source.run_blocking(remove_mark, source.disk, from_path)\n",
