@@ -74,7 +74,7 @@ def test_an_exactly_once_stream_is_named_by_its_query() -> None:
         ({"kafka.linger": "5"}, VALUE, "there is no option kafka.linger: did you mean"),
         ({"compression": "brotli"}, VALUE, "it can be none or gzip or snappy or lz4 or zstd"),
         ({"exactlyOnce": "true"}, VALUE, "set deliveryGuarantee to exactly-once"),
-        ({"kafka.transactional.id": "w"}, VALUE, "each task has a transactional id of its own"),
+        ({"kafka.transactional.id": "w"}, VALUE, "each task has its own transactional id"),
         ({"transactionalId": "w"}, VALUE, "transactionalId is for exactly-once delivery: set deliveryGuarantee"),
         ({**ONCE, "transactionVersion": "-1"}, VALUE, "transactionVersion is '-1': it must be a whole number"),
         ({"deliveryGuarantee": "exactly-once"}, VALUE, "needs transactionalId, its name, and transactionVersion"),

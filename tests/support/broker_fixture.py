@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
 from pathlib import Path
 
 from forked_brokers import ForkedProcess, fork_server, may_fork
@@ -17,10 +18,20 @@ START_S = 60.0
 STOP_S = 40.0
 POLL_S, POLL_S_MAX = 0.02, 0.5
 READY = "event=broker.ready"
-PORTS = range(10_000, 20_000)
-"""Ports below the system's range for outgoing connections, and below those of `local_cluster`."""
+PORTS, WORKERS_MAX = range(10_000, 20_000), 10
+"""Ports below those of outgoing connections and of `local_cluster`: a tenth for each worker."""
 
-_rng = random.SystemRandom()
+
+def _ports_of_worker() -> Iterator[int]:
+    """Yield the ports of this worker in a random order, again and again."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", f"gw{os.getpid()}").removeprefix("gw"))
+    count, place = len(PORTS) // WORKERS_MAX, worker % WORKERS_MAX
+    ports = list(PORTS[place * count : (place + 1) * count])
+    random.SystemRandom().shuffle(ports)
+    return cycle(ports)
+
+
+_ports = _ports_of_worker()
 
 
 class RunningBroker:
@@ -146,12 +157,12 @@ class RunningBroker:
 
 
 def free_port() -> int:
-    """Return a free port outside the system's range for outgoing connections.
+    """Return a free port outside the system's range for outgoing connections, each after all others of this worker.
 
     A port in that range could become the local end of an outgoing connection. A client that retries an absent broker
-    may even be connected with itself.
+    may even be connected with itself. A port that was given before may be that of a broker that is stopped.
     """
-    for port in _rng.sample(PORTS, 100):
+    for port in islice(_ports, len(PORTS) // WORKERS_MAX):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -74,6 +74,8 @@ async def _topics(
     permitted = await call.permitted(DESCRIBE, TOPIC, asked)
     shown_topics = ((name, asked[name]) for name in asked if name in permitted)
     wanted = [TopicPartition(name, index) async for name, index in call.turns.within(shown_topics)]
+    # A request of many groups: the places of a group are a step of their own.
+    await call.turns.turn()
     shown = await _places(group.group_id, wanted, call)
     refused = refusal_of(TOPIC)
     hidden = _Place(code=refused.code, message=refused.message)
