@@ -194,7 +194,7 @@ def test_sweep_deletes_only_when_asked_to(archive: str, tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (["--log-dir", "here"], "is not ID=DIRECTORY"),
-        (["--log-dir", "1=a", "--log-dir", "1=b"], "a broker and a directory of its own"),
+        (["--log-dir", "1=a", "--log-dir", "1=b"], "each --log-dir needs its own broker and directory"),
         (["--log-dir", "1=a", "--brokers", "2,3"], "--brokers must name every broker"),
         (["--log-dir", "1=a", "--voters", "one"], "--voters takes ids"),
     ],

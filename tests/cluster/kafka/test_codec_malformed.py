@@ -9,6 +9,7 @@ import pytest
 
 from cordwood.chaos.live.malformed_frames import bursts
 from cordwood.chaos.live.wild_requests import api_versions, known_apis, wild_request
+from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.codec import decoding, is_flexible, read_head
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.storage.steps import at_once
@@ -19,17 +20,21 @@ FRAME_S_MAX = 10.0
 FRAME_BYTES_MAX = 32 << 20
 
 
+def served_versions(api_key: int) -> range:
+    return ApiKey(api_key).versions if api_key in set(ApiKey) else range(0)
+
+
 def decode(frame: bytes) -> object | None:
-    """Return the request in a frame, or None if its API key and version are unknown."""
+    """Return the request in a frame, or None if its API key and version are not served."""
     view = memoryview(frame)[4:]
     head = read_head(view, is_flexible)
-    if (head.api_key, head.version) not in KNOWN:
+    if (head.api_key, head.version) not in SERVED:
         return None
     request: object = at_once(decoding(head.api_key, head.version, view, head.body))
     return request
 
 
-KNOWN = frozenset(api_versions(known_apis()))
+SERVED = frozenset((key, version) for key, version in api_versions(known_apis()) if version in served_versions(key))
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
@@ -65,6 +70,6 @@ def test_no_frame_makes_the_decoder_take_much_memory() -> None:
 
 def test_sound_requests_of_every_version_are_decoded() -> None:
     rng = random.Random(3)
-    for api_key, version in sorted(KNOWN):
+    for api_key, version in sorted(SERVED):
         wild = wild_request(rng, api_key, version)
         assert decode(len(wild.frame).to_bytes(4, "big") + wild.frame) is not None, (api_key, version)
