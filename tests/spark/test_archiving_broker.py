@@ -8,7 +8,7 @@ import pytest
 from broker_fixture import RunningBroker, wait_until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from spark_scenario import read_batch
+from spark_scenario import read_batch, wait_for_markers
 
 import cordwood.archive
 
@@ -64,6 +64,7 @@ def test_archive_and_tail_equal_a_consumer_at_any_moment(broker: RunningBroker, 
     options = {"subscribe": "orders", "archive.url": url, "readMetricsPath": str(metrics)}
     for step in range(4):
         produce(broker, step)
+        wait_for_markers(broker.bootstrap, "orders")
         assert read_batch(broker.bootstrap, **options) == consumed(broker)
 
     there = consumed(broker)

@@ -3,24 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from broker_fixture import wait_until
-from spark_scenario import Driver, Log, read_batch
+from spark_scenario import Driver, Log, read_batch, wait_for_markers
 from transactional_clients import ConfluentProducer
-
-from cordwood.spark.read_options import read_options
-from cordwood.spark.survey import Survey
-
-MARKERS_S = 30.0
-
-
-def wait_for_markers(log: Log, topic: str) -> None:
-    """Wait until no transaction is open. An ended one is open until its markers are written."""
-
-    def end(isolation: str) -> int:
-        survey = Survey(read_options({"bootstrapServers": log.bootstrap, "subscribe": topic, "isolation": isolation}))
-        return sum(survey.latest(survey.places()).values())
-
-    wait_until(lambda: end("read_committed") == end("read_uncommitted"), MARKERS_S, f"the markers in {topic}")
 
 
 @pytest.fixture
@@ -44,14 +28,14 @@ def test_a_batch_read_ends_below_the_first_open_transaction(log: Log, topic: str
     assert read_batch(log.bootstrap, subscribe=topic) == ["a"]
     assert read_batch(log.bootstrap, **{"subscribe": topic, "kafka.isolation.level": "read_uncommitted"}) == [*"abc"]
     writer.commit()
-    wait_for_markers(log, topic)
+    wait_for_markers(log.bootstrap, topic)
     assert read_batch(log.bootstrap, subscribe=topic) == [*"abc"]
 
 
 def test_aborted_records_and_markers_are_passed_over(log: Log, topic: str, writer: ConfluentProducer) -> None:
     writer.send(topic, b"a")
     writer.abort()
-    wait_for_markers(log, topic)
+    wait_for_markers(log.bootstrap, topic)
     assert read_batch(log.bootstrap, subscribe=topic) == []
     log.append(topic, "b")
     assert read_batch(log.bootstrap, subscribe=topic) == ["b"]
@@ -69,7 +53,7 @@ def test_a_stream_waits_for_the_end_of_a_transaction(log: Log, topic: str, write
     assert driver.read(start, first) == ["a"]
     assert driver.next_end(first) == first
     writer.commit()
-    wait_for_markers(log, topic)
+    wait_for_markers(log.bootstrap, topic)
     second = driver.next_end(first)
     assert driver.read(first, second) == ["b", "c"]
     assert driver.next_end(second) == second
@@ -83,7 +67,7 @@ def test_a_stream_from_the_latest_includes_a_transaction_that_is_open(
     driver = Driver(log.bootstrap, subscribe=topic)
     start = driver.begin()
     writer.commit()
-    wait_for_markers(log, topic)
+    wait_for_markers(log.bootstrap, topic)
     assert driver.read(start, driver.next_end(start)) == ["a"]
 
 
@@ -94,7 +78,7 @@ def test_a_stream_ends_a_batch_after_the_markers_of_an_aborted_transaction(
     driver = Driver(log.bootstrap, subscribe=topic, startingOffsets="earliest")
     start = driver.begin()
     writer.abort()
-    wait_for_markers(log, topic)
+    wait_for_markers(log.bootstrap, topic)
     end = driver.next_end(start)
     assert end[topic] == {"0": 2}
     assert driver.read(start, end) == []

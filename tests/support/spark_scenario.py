@@ -22,6 +22,7 @@ from cordwood.spark.survey import Survey
 STREAM_S = 60.0
 ADMIN_S = 15
 _names = count(1)
+MARKERS_S = 30.0
 
 
 class Log:
@@ -83,6 +84,16 @@ class Driver:
     def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[str]:
         """Return the values of a batch, sorted."""
         return _values(self.reader, self.reader.partitions(dict(start), dict(end)))
+
+
+def wait_for_markers(bootstrap: str, topic: str) -> None:
+    """Wait until no transaction is open. An ended one is open until its markers are written."""
+
+    def end(isolation: str) -> int:
+        survey = Survey(read_options({"bootstrapServers": bootstrap, "subscribe": topic, "isolation": isolation}))
+        return sum(survey.latest(survey.places()).values())
+
+    wait_until(lambda: end("read_committed") == end("read_uncommitted"), MARKERS_S, f"the markers in {topic}")
 
 
 def read_batch(bootstrap: str, **given: str) -> list[str]:
