@@ -326,8 +326,7 @@ class Partition:
 
     def schedule_flush(self) -> None:
         """Schedule a flush after an append: immediately, or later with `flush.policy=os`."""
-        if self.directory.free_bytes_at_refusal is not None:
-            self.directory.free_bytes_at_refusal = None
+        self.directory.free_bytes_at_refusal = None
         if self.log.config.flush_policy is FlushPolicy.OS:
             self.directory.flusher.touch_later(self)
             self.announce()

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from cordwood.replication.tasks import report
@@ -89,17 +89,20 @@ class OffsetWaiters:
 
     def expire(self, now: float, reason: Exception) -> None:
         """Refuse the waiters whose deadline has passed."""
-        overdue = [entry for entry in self.queue if entry[1].deadline <= now]
-        if overdue:
-            self.queue = deque(entry for entry in self.queue if entry[1].deadline > now)
-            _refuse(overdue, reason)
+        _refuse(self._removed(lambda waiter: waiter.deadline <= now), reason)
 
     def succeed(self, former: "OffsetWaiters") -> None:
         """Take over those of the former leader epoch that span epochs."""
-        taken = [entry for entry in former.queue if entry[1].spans_epochs]
+        taken = former._removed(lambda waiter: waiter.spans_epochs)
         if taken:
             self.queue = deque(taken)
-            former.queue = deque(entry for entry in former.queue if not entry[1].spans_epochs)
+
+    def _removed(self, is_wanted: Callable[[Waiter], bool]) -> list[tuple[int, Waiter]]:
+        """Remove and return the waiters for which `is_wanted` returns True."""
+        removed = [entry for entry in self.queue if is_wanted(entry[1])]
+        if removed:
+            self.queue = deque(entry for entry in self.queue if not is_wanted(entry[1]))
+        return removed
 
     def fail(self, reason: Exception) -> None:
         queue, self.queue = self.queue, _NONE

@@ -30,15 +30,17 @@ class Tested:
 
 
 class FirstFailure:
-    """A pytest plugin that keeps the first failure."""
+    """A pytest plugin that keeps the first failure, with paths relative to the root of the source tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: str) -> None:
+        self._root = root
         self.failed = self.what = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            self.failed, self.what = report.nodeid, _sentence(crash.message if crash else str(report.longrepr))
+            message = crash.message if crash else str(report.longrepr)
+            self.failed, self.what = report.nodeid, _sentence(message.replace(f"{self._root}/", ""))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -52,7 +54,7 @@ def _sentence(message: str) -> str:
 def main() -> int:
     """Run the test files of the arguments, of which the first is the root of the source tree."""
     root, *files = sys.argv[1:]
-    first = FirstFailure()
+    first = FirstFailure(root)
     settings = ["-c", f"{root}/pyproject.toml", "--rootdir", root, "-p", "no:cacheprovider", "-p", "no:xdist"]
     behaviour = ["-x", "-q", "--no-header", "--tb=short", f"--timeout={TEST_S}"]
     code = pytest.main([*settings, *behaviour, *files], plugins=[first])

@@ -117,7 +117,7 @@ MUTANTS = (
         Scenario.REPLICAS,
     ),
     Mutant(
-        "damage-is-not-told",
+        "damage-is-not-reported",
         "cluster/repairs/repairs.py",
         "        await self._propose([(replica.topic_id, replica.index) for replica in dispensable], is_gone=False)\n",
         "",
@@ -126,7 +126,7 @@ MUTANTS = (
         Scenario.REPLICAS,
     ),
     Mutant(
-        "a-failed-disk-is-not-told",
+        "a-failed-disk-is-not-reported",
         "cluster/repairs/repairs.py",
         "        await self._propose(gone, is_gone=True)\n",
         "",

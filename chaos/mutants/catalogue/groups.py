@@ -70,7 +70,7 @@ MUTANTS = (
         Scenario.GROUPS,
     ),
     Mutant(
-        "commits-are-told-before-they-are-committed",
+        "offset-commits-are-acknowledged-too-early",
         "cluster/coordination/topic.py",
         "            await self._led(leadership).append_committed(batch, self._wall_clock())\n",
         "            self._led(leadership).partition.append(batch, self._wall_clock())\n",
@@ -88,7 +88,7 @@ MUTANTS = (
         Scenario.GROUPS,
     ),
     Mutant(
-        "assignments-are-told-before-they-are-written",
+        "assignments-are-sent-before-they-are-written",
         "cluster/groups/group.py",
         "            self._steps.append(self._store(Purpose.ASSIGNED, request.assignments))\n",
         "            shares = request.assignments\n"

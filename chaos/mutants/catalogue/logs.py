@@ -107,7 +107,7 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
-        "cached-places-outlive-a-cut",
+        "cached-positions-survive-a-truncation",
         "storage/log.py",
         "        self._positions.clear()\n        self.log_end = end",
         "        self.log_end = end",

@@ -111,7 +111,7 @@ MUTANTS = (
         "Consumers of a follower wait forever.",
     ),
     Mutant(
-        "the-committed-is-not-told-to-followers",
+        "high-watermarks-are-not-sent-to-followers",
         "replication/leader_role.py",
         "        self._commit_waiters.reached(end)\n        for stream in self.streams:\n"
         "            stream.committed()\n",
@@ -120,7 +120,7 @@ MUTANTS = (
         "Consumers of a follower lag without limit.",
     ),
     Mutant(
-        "streams-outlive-the-role",
+        "streams-stay-open-after-the-role",
         "replication/leader_role.py",
         "        for stream in list(self.streams):\n            stream.end()\n",
         "        pass\n",
@@ -128,7 +128,7 @@ MUTANTS = (
         "A follower appends batches of a deposed leader.",
     ),
     Mutant(
-        "followed-leaders-outlive-the-role",
+        "new-leaders-follow-the-previous-one",
         "replication/partition.py",
         "        if following is not None:\n            following.end()\n",
         "",
@@ -144,7 +144,7 @@ MUTANTS = (
         "Deleted records are visible again at the next leader.",
     ),
     Mutant(
-        "waiters-are-told-one-early",
+        "waiters-complete-one-offset-early",
         "replication/waiters.py",
         "        while queue and queue[0][0] <= end:\n",
         "        while queue and queue[0][0] <= end + 1:\n",
@@ -243,8 +243,8 @@ MUTANTS = (
     Mutant(
         "a-refusal-is-never-over",
         "replication/partition.py",
-        "            self.directory.free_bytes_at_refusal = None\n",
-        "            pass\n",
+        "        self.directory.free_bytes_at_refusal = None\n",
+        "",
         "A log directory that takes a write again is ready again.",
         "A broker whose disk was full for a moment is never ready again.",
     ),

@@ -252,7 +252,7 @@ MUTANTS = (
         Scenario.QUORUM,
     ),
     Mutant(
-        "agreement-outlives-the-term",
+        "matching-indexes-survive-the-term",
         "cluster/metadata/raft/follower.py",
         "            self._agreed, self._agreed_term = self.commit_index, term\n",
         "            self._agreed, self._agreed_term = max(self._agreed, self.commit_index), term\n",

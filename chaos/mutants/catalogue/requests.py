@@ -52,7 +52,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "codecs-that-nobody-knows",
+        "unknown-codecs-are-accepted",
         "storage/admission.py",
         "    if header.attributes & CODEC_MASK > Compression.ZSTD:\n",
         "    if False:\n",
@@ -169,7 +169,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "repeats-are-told-an-offset-when-refused",
+        "refused-duplicates-get-a-base-offset",
         "cluster/kafka/produce_response.py",
         "        self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)\n",
         "        self.code, self.message = int(code_of(error)), str(error)\n",
@@ -205,7 +205,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "followers-serve-whoever-asks",
+        "followers-serve-any-client",
         "cluster/kafka/handlers/fetch.py",
         "        find = self.replicas.readable if rack else self.replicas.led\n",
         "        find = self.replicas.readable\n",
@@ -268,7 +268,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "shared-pieces-outlive-the-turn",
+        "shared-reads-survive-the-iteration",
         "cluster/kafka/shared_pieces.py",
         "            asyncio.get_running_loop().call_soon(self._forget)\n",
         "            pass\n",
@@ -386,7 +386,7 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
-        "epochs-are-told-by-whoever-holds-them",
+        "followers-answer-for-leader-epochs",
         "cluster/kafka/handlers/offset_for_leader_epoch.py",
         "        partition = call.services.replicas.led(topic, wanted.partition, wanted.current_leader_epoch)\n",
         "        partition = call.services.replicas.readable(topic, wanted.partition, wanted.current_leader_epoch)\n",

@@ -170,7 +170,7 @@ MUTANTS = (
         Scenario.REPLICAS,
     ),
     Mutant(
-        "index-outlives-a-truncation",
+        "index-checksums-survive-a-truncation",
         "storage/segment.py",
         "            empty(self._disk, self.index_path)\n",
         "            pass\n",
@@ -179,7 +179,7 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
-        "index-outlives-a-power-cut",
+        "index-checksums-survive-a-power-cut",
         "storage/log_loader.py",
         "            segment.save_index(sync=True)\n",
         "            pass\n",
