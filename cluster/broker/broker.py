@@ -58,6 +58,7 @@ from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
 from cordwood.cluster.kafka.marker_transport import MarkerTransport
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.producer_ids import ProducerIds
+from cordwood.cluster.kafka.quorum_leader import ASKING_BROKER, QuorumLeader
 from cordwood.cluster.kafka.receive_buffer import LENGTH_BYTES
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.request_measures import RequestMeasures
@@ -201,6 +202,7 @@ class Broker:
         await self._shares.close()
         await self._verifier.close()
         await self._marker_client.close()
+        await self._quorum_leader.close()
         await self._authentication.close()
         await self._peers.close()
         await self._dispatcher.close()
@@ -414,6 +416,7 @@ class Broker:
             self._marker_client, lambda wanted: write_txn_markers.write_here(wanted, self._services)
         ).send
         self._transactions = coordinators.of_transactions(send_markers, self._producer_ids.next)
+        self._quorum_leader = QuorumLeader(self._cluster_client(ASKING_BROKER))
         self._verifier = TransactionVerifier(
             settings.node_id, self._transactions, lambda: self._quorum.image, self._marker_client.ask
         )
@@ -445,6 +448,7 @@ class Broker:
             share=self._shares.partitions,
             share_coordinator=self._shares.coordinator,
             leader_offsets=leader_offsets,
+            quorum_leader=self._quorum_leader,
             cut_offsets=CutOffsets(leader_offsets, self._marker_client, lambda: self._quorum.image),
             authorizer=OPEN_ACCESS if self._access is None else self._access.authorizer,
             throttle=ClientThrottle(self._requests.throttled),

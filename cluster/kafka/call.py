@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.kafka.features import BrokerLevels
     from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
     from cordwood.cluster.kafka.producer_ids import ProducerIds
+    from cordwood.cluster.kafka.quorum_leader import QuorumLeader
     from cordwood.cluster.kafka.transaction_verifier import TransactionVerifier
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.operations.queue_receipts import Receipt
@@ -93,6 +94,7 @@ class Services:
     share: "SharePartitions"
     share_coordinator: "ShareCoordinator"
     leader_offsets: "LeaderOffsets"
+    quorum_leader: "QuorumLeader"
     authorizer: "Authorizer" = OPEN_ACCESS
     audit: "AuditSink" = NO_AUDIT
     archive: "ArchiveReads | None" = None

@@ -1,6 +1,7 @@
 """A replacement for the configuration of aiokafka's tests: the brokers of this project's suite, with nothing to start.
 
-SUITE_BROKERS names host:port of an open listener, SUITE_SASL that of a listener with SASL on the same broker.
+SUITE_BROKERS names host:port of an open listener, SUITE_SASL that of a listener with SASL on the same broker, if it has
+one.
 """
 
 import asyncio
@@ -87,6 +88,12 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @pytest.fixture(scope="class")
+def setup_test_class_serverless(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> None:
+    """Set the attribute that classes use which need no broker."""
+    request.cls.loop = loop
+
+
+@pytest.fixture(scope="class")
 def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> None:
     """Set the attributes that the suite's classes use."""
     host, port = os.environ["SUITE_BROKERS"].split(":")
@@ -95,7 +102,7 @@ def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEvent
         "loop": loop,
         "kafka_host": host,
         "kafka_port": int(port),
-        "kafka_sasl_plain_port": int(os.environ["SUITE_SASL"].split(":")[1]),
+        "kafka_sasl_plain_port": int(os.environ.get("SUITE_SASL", ":0").split(":")[1]),
         "kafka_version": KAFKA_VERSION,
         "hosts": [os.environ["SUITE_BROKERS"]],
         "acl_manager": admin,

@@ -94,14 +94,22 @@ class _Cluster(Brokers):
 @contextmanager
 def running(count: int, settings: Mapping[str, str]) -> Iterator[Brokers]:
     """Start one broker or three with empty data directories; in the end stop them and delete their data."""
+    if count > 1:
+        with running_up(count, settings) as cluster:
+            yield cluster
+        return
     with tempfile.TemporaryDirectory(prefix="cordwood-compat-") as place:
-        if count == 1:
-            broker = RunningBroker(Path(place) / "data", **settings).start()
-            try:
-                yield _One(broker)
-            finally:
-                broker.stop()
-            return
+        broker = RunningBroker(Path(place) / "data", **settings).start()
+        try:
+            yield _One(broker)
+        finally:
+            broker.stop()
+
+
+@contextmanager
+def running_up(count: int, settings: Mapping[str, str]) -> Iterator[Brokers]:
+    """Start a cluster of `cordwood up`, as `running` does."""
+    with tempfile.TemporaryDirectory(prefix="cordwood-compat-") as place:
         cluster = LocalCluster(Path(place) / "cluster", count)
         try:
             sets = [f"{key.replace('_', '.')}={value}" for key, value in settings.items() if key != "node_id"]

@@ -45,14 +45,10 @@ class Librdkafka(Suite):
         self._runner.build()
 
     def run(self, brokers: Brokers, place: Path, output: Path, words: Sequence[str]) -> Outcomes:
-        config, topics = place / "test.conf", place / "bin" / "kafka-topics.sh"
+        config = place / "test.conf"
         config.write_text(f"bootstrap.servers={brokers.bootstrap}\n")
         # The tests create topics with Kafka's tool.
-        topics.parent.mkdir()
-        command = " ".join(f"'{word}'" for word in self._tools.command("TopicCommand"))
-        topics.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        topics.chmod(0o755)
-        environment = {"KAFKA_PATH": str(place), "BROKERS": brokers.bootstrap}
+        environment = {"KAFKA_PATH": str(self._tools.home(place)), "BROKERS": brokers.bootstrap}
         return {
             number: self._runner.outcome(number, config, place / f"{number}.log", output, environment)
             for number in self.NUMBERS

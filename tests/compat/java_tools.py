@@ -42,6 +42,21 @@ class JavaTools:
         """Return the command line of a class of kafka.admin."""
         return ["java", "-Xmx256m", "-cp", f"{self.jars}/*", f"kafka.admin.{tool}", *words]
 
+    def home(self, place: Path) -> Path:
+        """Make a folder like one of a Kafka release, for programs that start Kafka's scripts from there. Return it."""
+        folder = place / "kafka"
+        (folder / "bin").mkdir(parents=True)
+        (folder / "libs").symlink_to(self.jars)
+        scripts = {
+            "kafka-topics.sh": " ".join(f"'{word}'" for word in self.command("TopicCommand")),
+            "kafka-run-class.sh": f'java -Xmx256m -cp "$CLASSPATH:{self.jars}/*"',
+        }
+        for name, command in scripts.items():
+            script = folder / "bin" / name
+            script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            script.chmod(0o755)
+        return folder
+
     def start(self, output: Path, tool: str, *words: str) -> "subprocess.Popen[bytes]":
         """Start a tool with its output in a file."""
         with output.open("ab") as log:

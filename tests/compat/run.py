@@ -14,16 +14,19 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
+from aiokafka_suite import Aiokafka
 from compaction_suites import KafkaLogStarts, Librdkafka
 from confluent_groups_suite import ConfluentGroups
 from franz_go_suite import FranzGo, FranzGoGroups
 from group_answers_suite import GroupAnswers
+from kafka_admin_suite import KafkaAdmin
 from kafka_connect_suite import KafkaConnect
 from kafka_groups_suite import KafkaGroups
 from kafka_python_suite import KafkaPython
 from kafka_streams_suite import KafkaStreams
 from kafka_tools_suite import KafkaTools
 from librdkafka_groups_suite import LibrdkafkaGroups, LibrdkafkaShareGroups
+from librdkafka_plain_suites import LibrdkafkaDefaults, LibrdkafkaTransactions
 from requirements import required
 from secured_clients_suite import SecuredClients
 from secured_suites import SecuredAiokafka, SecuredConfluent, SecuredFranzGo, SecuredKafkaPython, SecuredLibrdkafka
@@ -32,9 +35,12 @@ from suite_verdict import Verdict, judge
 
 SUITES: Sequence[Suite] = (
     KafkaPython(),
+    Aiokafka(),
     FranzGo(),
     KafkaTools("3.9.2"),
     KafkaTools("4.3.1"),
+    KafkaAdmin("3.9.2"),
+    KafkaAdmin("4.3.1"),
     KafkaStreams("4.3.1"),
     KafkaConnect("4.3.1"),
     KafkaLogStarts("4.3.1"),
@@ -44,6 +50,8 @@ SUITES: Sequence[Suite] = (
     ConfluentGroups(),
     LibrdkafkaGroups(),
     LibrdkafkaShareGroups(),
+    LibrdkafkaTransactions(),
+    LibrdkafkaDefaults(),
     GroupAnswers(),
     SecuredKafkaPython(),
     SecuredAiokafka(),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from suite_verdict import allowed_failures, go_outcomes, judge
+from suite_verdict import allowed_failures, go_outcomes, judge, librdkafka_outcome
 
 
 def test_a_failure_off_the_list_is_broken_and_one_on_it_is_allowed() -> None:
@@ -37,3 +37,11 @@ def test_a_test_in_go_that_has_no_end_has_failed() -> None:
         '{"Action":"pass","Test":"T/a"}',
     ]
     assert go_outcomes(lines) == {"T": "failed", "T/a": "passed", "T/b": "skipped"}
+
+
+def test_a_number_of_librdkafka_is_skipped_only_if_all_its_tests_are() -> None:
+    passed, skipped = "|[32m 0102_static |     PASSED |  52.9s", "|[36m 0102_static_mock |    SKIPPED |   0.0s"
+    assert librdkafka_outcome(f"{passed}\n{skipped}", "0102", 0) == "passed"
+    assert librdkafka_outcome(skipped, "0102", 0) == "skipped"
+    assert librdkafka_outcome(f"{passed}\n{skipped}", "0102", 1) == "failed"
+    assert librdkafka_outcome(passed, "0102", None) == "failed"

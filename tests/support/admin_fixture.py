@@ -154,14 +154,15 @@ class AdminFixture:
         listener: str = "PLAINTEXT",
         connection: int = 0,
         identity: Identity = NO_IDENTITY,
+        client_id: str = "test",
         **fields: Any,
     ) -> Any:
         """Send a request as `ask` does, for concurrent requests. `connection` is the number of its connection."""
         request = message_of(load_request_schema(api.KEY, version), fields)
         called, turns = Api.of(api), self.services.turns
-        head = RequestHead(api.KEY, version, 7, "test", 0)
+        head = RequestHead(api.KEY, version, 7, client_id, 0)
         decoded = await turns.run(called.decoding(head, memoryview(written(request))))
-        call = Call(self.services, version, "test", "127.0.0.1", listener, connection, identity)
+        call = Call(self.services, version, client_id, "127.0.0.1", listener, connection, identity)
         response = await api.handle(decoded, call)
         if api.KEY in ACTS:
             self.acts += filter(None, events_of(ApiKey(api.KEY), decoded, response, identity))

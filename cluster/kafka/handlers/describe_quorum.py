@@ -1,8 +1,8 @@
 """DescribeQuorum (55): leader, voters and observers of the metadata log, and log ends (KIP-595, KIP-836, KIP-853).
 
 Kafka exposes the metadata log as a topic. Entry n of Cordwood's log has offset n-1 there, as in KRaft, so that the
-index of the last entry is the log end offset. Only the quorum leader has the log ends of all voters; another broker
-returns those that it has.
+index of the last entry is the log end offset. Only the quorum leader has the log ends of all voters: as in Kafka, the
+answer is the leader's. If the leader cannot be reached, a broker returns the log ends that it has.
 """
 
 from itertools import islice
@@ -24,6 +24,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.quorum_leader import ASKING_BROKER, METADATA_TOPIC
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import BrokerId
@@ -33,8 +34,6 @@ from cordwood.cluster.metadata.voter_changes import metadata_directory
 
 KEY = ApiKey.DESCRIBE_QUORUM
 RIGHTS: Rights = (Right(DESCRIBE, CLUSTER),)
-
-METADATA_TOPIC = "__cluster_metadata"
 
 CONTROLLER = "CONTROLLER"
 """The name of the voters' listener in responses. Each broker may have another one for it."""
@@ -49,6 +48,10 @@ async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumRe
         # As in Kafka, a request that names anything but the one metadata partition gets only errors.
         return _response(rows(_unknown_topic, request.topics))
     status, image = call.services.quorum.status(), call.services.quorum.image
+    if call.client_id != ASKING_BROKER and status.leader_id not in (None, call.services.settings.node_id):
+        answer = await call.services.quorum_leader.describe(BrokerId(status.leader_id), call.identity)
+        if answer is not None:
+            return answer
     metadata = _metadata(status, image, call.services.wall_clock())
     nodes = tuple(_node(voter.broker_id, image) for voter in status.voters if _has_address(voter.broker_id, image))
     return _response((TopicData(topic_name=METADATA_TOPIC, partitions=(metadata,)),), nodes)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from broker_fixture import wait_until
 from command import Outcome, cordwood, in_process
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from local_cluster import LocalCluster
 
+from cordwood.client.blocking import connect
 from cordwood.cluster.cli.exits import ExitCode
 
 RECOVERED_S = 30.0
@@ -60,8 +62,20 @@ def partition(cluster: LocalCluster, index: int, topic: str = "t") -> dict[str, 
     return found
 
 
+def voters_seen_by(address: str) -> list[int]:
+    """Return the ids of the voters whose log ends a broker returns in DescribeQuorum."""
+    metadata = TopicData(topic_name="__cluster_metadata", partitions=(PartitionData(partition_index=0),))
+    with connect(address, RECOVERED_S) as connection:
+        answer = connection.ask(DescribeQuorumRequest(topics=(metadata,)))
+    [topic] = answer.topics
+    [described] = topic.partitions
+    return [voter.replica_id for voter in described.current_voters if voter.log_end_offset > 0]
+
+
 def test_a_broker_is_lost_and_comes_back(cluster: LocalCluster) -> None:
     wait_until(lambda: is_whole(cluster), RECOVERED_S, "all replicas to be in sync")
+    for at in range(3):
+        assert set(voters_seen_by(f"127.0.0.1:{cluster.port + at}")) == {1, 2, 3}
     assert run(cluster, "cluster", "can-stop", "2").text == "broker 2 may be stopped\n"
     assert run(cluster, "produce", "t", stdin=b"before\n").exit_code == ExitCode.OK
 

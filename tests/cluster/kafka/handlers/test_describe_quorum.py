@@ -1,16 +1,36 @@
-"""DescribeQuorum in every version: voters, leader, and each replica's log end."""
+"""DescribeQuorum in every version: voters, leader, and each replica's log end, which the leader knows."""
 
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from admin_fixture import NOW_MS, AdminFixture
+from kio.schema.describe_quorum.v2.response import DescribeQuorumResponse, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import describe_quorum
+from cordwood.cluster.kafka.quorum_leader import ASKING_BROKER, METADATA_TOPIC, QuorumLeader
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumStatus, VoterStatus
+from cordwood.cluster.security.principal import Identity
+
+LED = TopicData(
+    topic_name=METADATA_TOPIC,
+    partitions=(
+        PartitionData(
+            partition_index=0,
+            error_code=ErrorCode.none,
+            error_message=None,
+            leader_id=BrokerId(2),
+            leader_epoch=4,
+            high_watermark=9,
+            current_voters=(),
+            observers=(),
+        ),
+    ),
+)
+"""What the leader has, one term later than the broker that is asked knows."""
 
 
 def describe(admin: AdminFixture, version: int, topic: str = "__cluster_metadata", *partitions: int) -> Any:
@@ -53,7 +73,7 @@ def test_there_is_no_other_quorum(admin: AdminFixture, version: int) -> None:
         assert {row.current_voters for row in rows} == {()}
 
 
-def test_a_quorum_of_several_is_described_as_far_as_it_is_known(admin: AdminFixture) -> None:
+def test_a_broker_that_cannot_reach_the_leader_returns_what_it_knows(admin: AdminFixture) -> None:
     voters = (
         VoterStatus(BrokerId(1), 7, is_connected=True, last_heard_ms_ago=0),
         VoterStatus(BrokerId(2), 5, is_connected=True, last_heard_ms_ago=30),
@@ -61,6 +81,7 @@ def test_a_quorum_of_several_is_described_as_far_as_it_is_known(admin: AdminFixt
     )
     observer = VoterStatus(BrokerId(4), 7, is_connected=True, last_heard_ms_ago=10)
     admin.services.quorum = QuorumSeen(QuorumStatus(BrokerId(2), 3, 7, voters, (observer,)), admin.image)
+    admin.services.quorum_leader = cast(QuorumLeader, LeaderSeen(None))
     response = describe(admin, 2)
     ((partition,),) = (topic.partitions for topic in response.topics)
     assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (2, 3, 7)
@@ -81,6 +102,38 @@ def test_a_quorum_without_a_leader_says_so(admin: AdminFixture) -> None:
     admin.services.quorum = QuorumSeen(QuorumStatus(None, 3, 7, ()), admin.image)
     ((partition,),) = (topic.partitions for topic in describe(admin, 2).topics)
     assert partition.leader_id == -1
+
+
+@pytest.mark.parametrize("version", describe_quorum.KEY.versions)
+def test_another_broker_returns_the_answer_of_the_leader(admin: AdminFixture, version: int) -> None:
+    leader = LeaderSeen(DescribeQuorumResponse(error_code=ErrorCode.none, error_message=None, topics=(LED,), nodes=()))
+    admin.services.quorum = QuorumSeen(QuorumStatus(BrokerId(2), 3, 7, ()), admin.image)
+    admin.services.quorum_leader = cast(QuorumLeader, leader)
+    ((partition,),) = (topic.partitions for topic in describe(admin, version).topics)
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (2, 4, 9)
+    assert leader.asked == [BrokerId(2)]
+
+
+def test_a_leader_asks_no_other_and_a_request_is_passed_on_once(admin: AdminFixture) -> None:
+    leader = LeaderSeen(None)
+    admin.services.quorum_leader = cast(QuorumLeader, leader)
+    describe(admin, 2)
+    admin.services.quorum = QuorumSeen(QuorumStatus(BrokerId(2), 3, 7, ()), admin.image)
+    wanted = {"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)}
+    admin.ask(describe_quorum, 2, client_id=ASKING_BROKER, topics=(wanted,))
+    assert leader.asked == []
+
+
+class LeaderSeen:
+    """A leader that gives one answer."""
+
+    def __init__(self, answer: DescribeQuorumResponse | None) -> None:
+        self._answer = answer
+        self.asked: list[BrokerId] = []
+
+    async def describe(self, leader: BrokerId, _asker: Identity) -> DescribeQuorumResponse | None:
+        self.asked.append(leader)
+        return self._answer
 
 
 class QuorumSeen:
