@@ -29,6 +29,7 @@ from cordwood.cluster.broker.broker import Broker
 from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.broker.identity import WrongDirectory
 from cordwood.cluster.broker.log_lines import LogLimit, processors_of
+from cordwood.cluster.config.listeners import Listener
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.imports import import_all, imports
 from cordwood.cluster.metadata.command_codec import UnknownCommand
@@ -132,7 +133,7 @@ async def _serve(
     if starting.exception() is not None:
         environment.close()
     for listener in starting.result():
-        _events.info(listener.announcement())
+        _log_listener(listener)
     _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
     _keep_objects()
     tasks = Tasks()
@@ -144,6 +145,17 @@ async def _serve(
         await broker.stop()
         _events.info("broker.stopped", node=settings.node_id)
     return _exit_code(broker)
+
+
+def _log_listener(listener: Listener) -> None:
+    _events.info(
+        "listener.bound",
+        listener=listener.name,
+        address=listener.bound_address(),
+        advertised=listener.advertised_address(),
+    )
+    if warning := listener.warning():
+        _events.warning("listener.only_local", listener=listener.name, reason=warning)
 
 
 def _keep_objects() -> None:

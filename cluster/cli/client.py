@@ -148,6 +148,8 @@ def why_unreachable(address: tuple[str, int]) -> str | None:
     """Return why a host and port does not accept connections, in the system's words; None if it does."""
     try:
         socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+    except socket.gaierror as error:
+        return (error.strerror or "unknown host").lower()
     except OSError as error:
         return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
     return None

@@ -51,17 +51,22 @@ class Listener:
         """The advertised endpoint: registered in the metadata, and returned to clients."""
         return Endpoint(self.name, self.advertised_host, self.advertised_port)
 
-    def announcement(self) -> str:
-        """Return the log line of the listener: its bind address and its advertised address."""
-        where = _address(self.host or "all interfaces", self.port)
-        advertised = _address(self.advertised_host, self.advertised_port)
-        sentence = f"Listener {self.name} on {where} advertises {advertised} to clients."
+    def bound_address(self) -> str:
+        """Return the address that the listener is bound to."""
+        return _address(self.host or "all interfaces", self.port)
+
+    def advertised_address(self) -> str:
+        """Return the address that clients get in Metadata."""
+        return _address(self.advertised_host, self.advertised_port)
+
+    def warning(self) -> str | None:
+        """Return a sentence where other machines' clients would be led to themselves; None elsewhere."""
         if self.host in _ALL_INTERFACES and self.advertised_host.startswith(_ONLY_HERE):
-            sentence += (
-                " Only clients on this machine can connect: to allow others, set advertised.listeners to an address"
-                " that they can reach."
+            return (
+                "Only clients on this machine can connect: to allow others, set advertised.listeners to an address that"
+                " they can reach."
             )
-        return sentence
+        return None
 
 
 def is_tls(protocol: str) -> bool:

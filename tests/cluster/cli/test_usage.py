@@ -1,5 +1,6 @@
 """The command line's reaction to mistakes: a one-sentence message and an exit code."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,12 @@ def test_without_a_broker_it_says_how_to_get_one(words: list[str]) -> None:
     assert outcome.exit_code == ExitCode.UNREACHABLE
     assert "cordwood serve" in outcome.stderr
     assert outcome.stdout == b""
+
+
+def test_a_host_that_has_no_address_is_reported_in_words() -> None:
+    outcome = in_process("topic", "list", bootstrap="no-such-host.invalid:9092")
+    assert outcome.exit_code == ExitCode.UNREACHABLE
+    assert re.search(r"no broker at no-such-host\.invalid:9092 \([a-z ]+\)\.", outcome.stderr)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def test_a_listener_is_advertised_as_it_is_bound() -> None:
     (listener,) = listeners("PLAINTEXT://10.0.0.5:9092")
     assert (listener.host, listener.port) == ("10.0.0.5", 9092)
     assert listener.endpoint == Endpoint("PLAINTEXT", "10.0.0.5", 9092)
-    assert listener.announcement() == ("Listener PLAINTEXT on 10.0.0.5:9092 advertises 10.0.0.5:9092 to clients.")
+    assert listener.bound_address() == listener.advertised_address() == "10.0.0.5:9092"
+    assert listener.warning() is None
 
 
 def test_several_listeners_advertise_different_addresses() -> None:
@@ -38,7 +39,8 @@ def test_several_listeners_advertise_different_addresses() -> None:
         advertised=("PLAINTEXT://broker.lan:9092", "OUTSIDE://example.org:443"),
         protocols=("OUTSIDE:PLAINTEXT",),
     )
-    assert inside.announcement() == ("Listener PLAINTEXT on all interfaces:9092 advertises broker.lan:9092 to clients.")
+    assert inside.bound_address() == "all interfaces:9092"
+    assert inside.advertised_address() == "broker.lan:9092"
     assert (outside.name, outside.host, outside.endpoint) == ("OUTSIDE", "", Endpoint("OUTSIDE", "example.org", 443))
 
 
@@ -49,7 +51,7 @@ def test_an_unnamed_host_is_advertised_by_the_machines_name() -> None:
 
 def test_a_listener_on_all_interfaces_that_advertises_localhost_is_warned_of() -> None:
     (listener,) = listeners("PLAINTEXT://0.0.0.0:9092", advertised=("PLAINTEXT://localhost:9092",))
-    assert "Only clients on this machine can" in listener.announcement()
+    assert "Only clients on this machine can" in str(listener.warning())
 
 
 def test_a_port_of_the_systems_choice_is_advertised_once_it_is_known() -> None:
@@ -62,7 +64,7 @@ def test_a_port_of_the_systems_choice_is_advertised_once_it_is_known() -> None:
 def test_addresses_of_the_sixth_version() -> None:
     (listener,) = listeners("PLAINTEXT://[::1]:9092")
     assert (listener.host, listener.port) == ("::1", 9092)
-    assert "[::1]:9092" in listener.announcement()
+    assert listener.bound_address() == "[::1]:9092"
     assert "set advertised.listeners to PLAINTEXT://HOST:9092" in mistake("PLAINTEXT://[::]:9092")
 
 
