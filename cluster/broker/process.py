@@ -138,7 +138,7 @@ async def _serve(
     _keep_objects()
     tasks = Tasks()
     tasks.repeat(_trim_heap, "heap")
-    tasks.spawn(_import_rest(environment.run_blocking), "imports")
+    tasks.spawn(_import_rest(settings.imports_delay_ms / 1000, environment.run_blocking), "imports")
     await stopping.wait()
     await tasks.close()
     if not broker.failure.done():
@@ -164,7 +164,8 @@ def _keep_objects() -> None:
     gc.freeze()
 
 
-async def _import_rest(run_blocking: RunBlocking) -> None:
+async def _import_rest(delay_s: float, run_blocking: RunBlocking) -> None:
+    await asyncio.sleep(delay_s)
     began = asyncio.get_running_loop().time()
     await import_all(imports(), run_blocking)
     gc.freeze()

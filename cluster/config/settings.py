@@ -182,6 +182,12 @@ class Settings(
     num_recovery_threads_per_data_dir: int = setting(
         2, integer(1, 64), "Logs per log directory that are recovered in parallel when the broker starts."
     )
+    imports_delay_ms: int = setting(
+        30 * SECOND_MS,
+        long(0),
+        "Time from a broker's start to its imports of the code of all requests, which take a second of processor time."
+        " A request that comes before them imports its own.",
+    )
     log_scrub_bytes_per_second: int = setting(
         8 * MIB, long(0), "The rate at which the scrubber reads sealed segments to detect damage; 0 disables it."
     )

@@ -1,7 +1,8 @@
 """The imports that follow a broker's start: all handlers and message classes, each in a thread, with pauses.
 
 A broker that imports them at first use has the code of two releases once another one is installed while it runs, and
-fails requests while it has no free file descriptor. Before the start they would take as long as the rest of it.
+fails requests while it has no free file descriptor. Before the start they would take as long as the rest of it,
+and right after it (`imports.delay.ms`) they take the processor from replicas that catch up.
 """
 
 import asyncio

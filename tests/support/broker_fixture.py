@@ -45,8 +45,6 @@ class RunningBroker:
         self.data = data
         self.port = free_port()
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
-        self.options: tuple[str, ...] = ()
-        """Further options of `cordwood serve`."""
         self.log_path = data.with_name(data.name + ".broker.log")
         self.ready_mark = READY
         """The text in the output that shows that the broker is ready; for brokers with another log format."""

@@ -35,7 +35,11 @@ TOPIC_CONFIGS = {
     "message.timestamp.type": "CreateTime",
 }
 # Topics that clients create are no leak: with automatic creation off, only those created by name count as growth.
-SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "imports.delay.ms": "0",
+}
 STEADY_S = 30.0
 WARM_UP_S = 2.0
 IMPORTED, IMPORTED_S = "event=imports.done", 60.0

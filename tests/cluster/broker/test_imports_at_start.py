@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ OF_OPTIONAL_FEATURES = {
     *("cryptography.exceptions", "joserfc", "obstore", "opentelemetry", "google.protobuf"),
 }
 OF_CLIENTS_AND_TESTS = {"confluent_kafka", "kafka", "rich.console", "hypothesis.core", "pytest", "numpy", "pyarrow"}
+DONE = "event=imports.done"
 MESSAGE_MODULES_MAX = 150
 """Kafka's messages have three modules in each version of an API: the classes of requests, of responses, and both."""
 
@@ -27,7 +29,7 @@ MESSAGE_MODULES_MAX = 150
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
     """Yield a broker whose output has a line for each module that it imports."""
     monkeypatch.setenv("PYTHONVERBOSE", "1")
-    running = RunningBroker(tmp_path / "data")
+    running = RunningBroker(tmp_path / "data", imports_delay_ms="0")
     running.start()
     yield running
     running.stop()
@@ -74,3 +76,17 @@ def test_after_its_start_a_broker_imports_all_that_requests_need(broker: Running
     admin.list_topics(timeout=60)
     later = imports_in(broker.output)[len(before) :]
     assert [name for name in later if name.startswith(("cordwood.", "kio."))] == []
+
+
+def test_the_imports_of_a_broker_wait_for_their_delay(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path / "data", imports_delay_ms="1500")
+    broker.start()
+    wait_until(lambda: DONE in broker.output, 90, "the last import")
+    broker.stop()
+    ready, done = (line for line in broker.output.splitlines() if READY in line or DONE in line)
+    (seconds,) = re.findall(r"seconds=(\S+)", done)
+    assert time_of(done) - time_of(ready) - timedelta(seconds=float(seconds)) >= timedelta(seconds=1.49)
+
+
+def time_of(line: str) -> datetime:
+    return datetime.fromisoformat(re.findall(r"timestamp=(\S+)", line)[0])
