@@ -30,7 +30,8 @@ from cordwood.replication.frames import (
 from cordwood.replication.leader import ImpossibleReport
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.tasks import Tasks
-from cordwood.replication.throttle import Charge, ReplicationThrottle, TokenBucket
+from cordwood.replication.throttle import Charge, ReplicationThrottle, wait_s
+from cordwood.replication.token_bucket import TokenBucket
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.replication.windows import ImpossibleCredit, PushWindow
 from cordwood.storage.errors import DamagedLog, NotInMemory, OffsetOutOfRange, StorageError
@@ -260,16 +261,16 @@ class FollowerConnection:
         for charge, charged in by_charge.items():
             allowed = min(left - taken, self._catchup.available(now))
             if allowed <= 0:
-                self.retry_in(self._catchup.wait_s())
+                self.retry_in(wait_s(self._catchup))
                 break
             if charge is not None:
                 allowed = min(allowed, self._throttle.allowed(self, charge, now))
             if allowed > 0:
                 size = self._take(charged, allowed, rows, chunks)
                 taken += size
-                self._catchup.charge(size)
+                self._catchup.charge(size, now)
                 if charge is not None:
-                    self._throttle.sent(self, charge, size)
+                    self._throttle.sent(self, charge, size, now)
         return taken
 
     def _directory(self, stream_id: int) -> FollowerDirectory:

@@ -21,6 +21,7 @@ from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, TRUNCATION
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished, report
+from cordwood.replication.token_bucket import TokenBucket
 from cordwood.storage.compaction.offset_map import SEED_BYTES
 from cordwood.storage.compaction.round import CleaningRound, Rewritten, all_counted
 from cordwood.storage.config import LogConfig
@@ -35,8 +36,6 @@ COORDINATED_DELETE_DELAY_S = 1.0
 """Delay before replaced files of a coordinated topic are deleted, whose readers are few: many wait at a high rate."""
 EMPTY: Mapping[str, Callable[[Bytes], Bytes]] = MappingProxyType({})
 NO_LIMIT_MS = (1 << 63) - 1
-LATE_S = 1.0
-"""Delay that the rate makes up for."""
 
 _events = structlog.get_logger("log_cleaner")
 
@@ -101,7 +100,7 @@ class LogCleaner:
         self._wanted: set[Partition] = set()
         """Logs that another replica needs compacted, for its repair."""
         self._above: dict[Partition, _CleanAbove] = {}
-        self._due = 0.0
+        self._allowance = TokenBucket()
         self._tasks = Tasks()
         self._workers = 0
         self.measures = CleanerMeasures()
@@ -270,9 +269,10 @@ class LogCleaner:
     async def _keep_to_the_rate(self, size: int) -> None:
         """Sleep to keep the rate of all workers together."""
         now = self._now()
-        self._due = max(self._due, now - LATE_S) + size / self._limits().bytes_per_second
+        self._allowance.set_rate(self._limits().bytes_per_second, now)
+        self._allowance.charge(size, now)
         # Also without a limit, other work runs in between.
-        await asyncio.sleep(max(self._due - now, 0))
+        await asyncio.sleep(self._allowance.debt_s(now))
 
     def _count(self, one_round: CleaningRound) -> None:
         measures = self.measures

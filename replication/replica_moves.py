@@ -17,6 +17,7 @@ from cordwood.replication.log_maintenance import TRUNCATION_POLL_S, LogMaintenan
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished
+from cordwood.replication.token_bucket import TokenBucket
 from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
 from cordwood.storage.log_copy import Goal, LogCopy, commit, remove_mark
 from cordwood.storage.segment import Segment
@@ -27,8 +28,6 @@ REST_BYTES_MIN, REST_BYTES_MAX = 256 << 10, 8 << 20
 """Bytes that are copied on the event loop. The limit doubles each time that more were appended meanwhile."""
 RETRY_S = 5.0
 POLL_S = 0.001
-LATE_S = 1.0
-"""Delay that the rate makes up for."""
 
 _events = structlog.get_logger("replica_moves")
 
@@ -72,7 +71,7 @@ class ReplicaMoves:
         self._unrecord, self._record, self._bytes_per_second = unrecord, record, bytes_per_second
         self._moves: dict[Partition, DirectoryMove] = {}
         self._running: set[LogDirectory] = set()
-        self._due = 0.0
+        self._allowance = TokenBucket()
         self._tasks = Tasks()
         self.completed = 0
         """Moves since the broker started."""
@@ -202,8 +201,9 @@ class ReplicaMoves:
     async def _keep_to_the_rate(self, size: int) -> None:
         """Sleep to keep the rate of all moves together."""
         now = asyncio.get_running_loop().time()
-        self._due = max(self._due, now - LATE_S) + size / self._bytes_per_second()
-        await asyncio.sleep(max(self._due - now, 0))
+        self._allowance.set_rate(self._bytes_per_second(), now)
+        self._allowance.charge(size, now)
+        await asyncio.sleep(self._allowance.debt_s(now))
 
     async def _switched(self, move: DirectoryMove) -> bool:
         """Let the replica continue in the copy. Return False if the log has gone on too far meanwhile."""

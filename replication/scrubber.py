@@ -15,6 +15,7 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
+from cordwood.replication.token_bucket import TokenBucket
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, Undecodable, Unpacked, unpacked, verify, view_of
 
@@ -47,15 +48,15 @@ class Scrubber:
         interval_s: float = PASS_S,
     ) -> None:
         """`scrub_the_rest` has passes of its own, over files beside the logs. A rate of 0 turns scrubbing off."""
-        self._replicas, self._bytes_per_second, self._scrub_the_rest = replicas, bytes_per_second, scrub_the_rest
+        self._replicas, self._scrub_the_rest = replicas, scrub_the_rest
         self._found_undecodable = found_undecodable
         self._step_bytes = max(PIECE_BYTES, bytes_per_second // STEPS_PER_SECOND)
         self._interval_s = interval_s
-        self._due = 0.0
+        self._allowance = TokenBucket(bytes_per_second)
         self._tasks = Tasks()
 
     def start(self) -> None:
-        if self._bytes_per_second:
+        if self._allowance.rate:
             self._tasks.repeat(partial(self._pass, self._scrub_the_rest), "scrubber")
             for directory in self._replicas.directories:
                 scrub = partial(self._scrub_directory, directory)
@@ -117,10 +118,10 @@ class Scrubber:
                 unpacked(partition.log, found)
 
     async def _keep_to_the_rate(self, size: int) -> None:
-        """Sleep to keep the rate. Delays of up to a second are made up for."""
+        """Sleep to keep the rate."""
         now = asyncio.get_running_loop().time()
-        self._due = max(self._due, now - 1) + size / self._bytes_per_second
-        await asyncio.sleep(max(self._due - now, 0))
+        self._allowance.charge(size, now)
+        await asyncio.sleep(self._allowance.debt_s(now))
 
     async def _scrub_flushed_offsets(self, directory: LogDirectory) -> None:
         for damaged in () if directory.is_offline else directory.flushed_offsets.damaged_entries():

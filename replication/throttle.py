@@ -1,76 +1,23 @@
-"""Replication throttle: token buckets for the bytes that a leader sends to replicas that are being added (KIP-73).
+"""Replication throttle: the rates at which a leader sends to replicas that are being added (KIP-73).
 
 Followers that were replicas before the reassignment are never throttled, in sync or not: they would stay out of the ISR
 for longer (KIP-352). A leader enforces its own rate, and its share of the rate of each follower.
 """
 
 import asyncio
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Protocol
 
-UNLIMITED = (1 << 63) - 1
-"""Rate without a limit: the default of Kafka's configs."""
-BURST_S = 1.0
-"""The allowance of this much time may be used at once; an older one is lost."""
+from cordwood.replication.token_bucket import UNLIMITED, TokenBucket
+
 PIECE_S = 0.05
 PIECE_BYTES_MAX = 256 << 10
 """A sender waits until tokens for a piece of this time or size have arrived: smaller pushes would cost more."""
 TURN_S = 0.005
 RETRY_S_MAX = 1.0
 """Longest time until a sender looks again: the rate may have been raised meanwhile."""
-
-
-@dataclass(slots=True)
-class TokenBucket:
-    """Bytes that a rate allows. Pure; times are seconds of any monotonic clock.
-
-    Whole batches are charged, more than there are tokens if need be: the next ones wait until the debt is paid.
-    """
-
-    rate: float = UNLIMITED
-    """Bytes per second."""
-    burst: float | None = None
-    """Most tokens that are kept; None for those of `BURST_S`."""
-    tokens: float = 0.0
-    at: float = 0.0
-
-    @property
-    def is_unlimited(self) -> bool:
-        return self.rate >= UNLIMITED
-
-    def set_rate(self, rate: float, now: float) -> None:
-        """Change the rate. A debt stays, but an unlimited rate forgets it."""
-        if rate != self.rate:
-            was_unlimited = self.is_unlimited
-            self.available(now)
-            self.rate = rate
-            if was_unlimited or self.is_unlimited:
-                self.tokens = 0.0
-
-    def available(self, now: float) -> int:
-        """Return the bytes that may be sent now; negative for a debt."""
-        if self.is_unlimited:
-            self.at = now
-            return UNLIMITED
-        most = self.rate * BURST_S if self.burst is None else self.burst
-        self.tokens = min(self.tokens + (now - self.at) * self.rate, most)
-        self.at = now
-        return math.floor(self.tokens)
-
-    def charge(self, size: int) -> None:
-        """Charge bytes that were sent."""
-        if not self.is_unlimited:
-            self.tokens -= size
-
-    def wait_s(self) -> float:
-        """Return the time from the last `available` until there are tokens for a piece, `RETRY_S_MAX` at most."""
-        if self.rate <= 0:
-            return RETRY_S_MAX
-        piece = max(min(self.rate * PIECE_S, PIECE_BYTES_MAX), 1)
-        return min(max((piece - self.tokens) / self.rate, 0.0), RETRY_S_MAX)
 
 
 class Charge(IntFlag):
@@ -126,18 +73,18 @@ class ReplicationThrottle:
         room = UNLIMITED
         follower = self._followers.get(sender.broker_id) if charge & Charge.FOLLOWER else None
         if follower is not None and (room := follower.available(now)) <= 0:
-            sender.retry_in(follower.wait_s())
+            sender.retry_in(wait_s(follower))
         elif charge & Charge.LEADER and not self._leader.is_unlimited:
             room = min(room, self._share(sender, now))
         return room
 
-    def sent(self, sender: Sender, charge: Charge, size: int) -> None:
+    def sent(self, sender: Sender, charge: Charge, size: int, now: float) -> None:
         """Charge `size` bytes that were sent to a replica that is being added."""
         self.sent_bytes += size
         if charge & Charge.LEADER:
-            self._leader.charge(size)
+            self._leader.charge(size, now)
         if charge & Charge.FOLLOWER and (follower := self._followers.get(sender.broker_id)) is not None:
-            follower.charge(size)
+            follower.charge(size, now)
 
     def forget(self, sender: Sender) -> None:
         """Take a closed connection out of the queue."""
@@ -156,7 +103,7 @@ class ReplicationThrottle:
         if self._has_turn is sender:
             self._has_turn = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._leader.wait_s(), self._next_turn)
+            self._timer = asyncio.get_running_loop().call_later(wait_s(self._leader), self._next_turn)
         return 0
 
     def _next_turn(self) -> None:
@@ -171,5 +118,13 @@ class ReplicationThrottle:
             del self._waiting[self._has_turn]
             self._has_turn.retry_in(0)
         else:
-            delay_s = self._leader.wait_s()
+            delay_s = wait_s(self._leader)
         self._timer = loop.call_later(delay_s, self._next_turn)
+
+
+def wait_s(bucket: TokenBucket) -> float:
+    """Return the time from the bucket's last use until it has tokens for a piece, `RETRY_S_MAX` at most."""
+    if bucket.rate <= 0:
+        return RETRY_S_MAX
+    piece = max(min(bucket.rate * PIECE_S, PIECE_BYTES_MAX), 1)
+    return min(max((piece - bucket.tokens) / bucket.rate, 0.0), RETRY_S_MAX)

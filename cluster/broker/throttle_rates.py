@@ -14,7 +14,8 @@ from cordwood.cluster.config.topic_configs import FOLLOWER_REPLICAS, LEADER_REPL
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.replication.follower_connection import FollowerLimits
-from cordwood.replication.throttle import UNLIMITED, Charge, ReplicationThrottle
+from cordwood.replication.throttle import Charge, ReplicationThrottle
+from cordwood.replication.token_bucket import UNLIMITED
 
 _NONE: Mapping[int, Charge] = {}
 _ADDING = attrgetter("adding")

@@ -1,7 +1,7 @@
 """Client quotas at work: requests and connections are counted, and a client beyond its quota is throttled (KIP-219).
 
 A throttled request is answered at once, with the time for which its connection is muted: the broker reads nothing from
-it until then. The windows are those of this broker alone, shared by all connections of a group (docs/adr/0044).
+it until then. The use is counted by this broker alone, and shared by all connections of a group (docs/adr/0044).
 """
 
 import asyncio
@@ -53,7 +53,7 @@ EXEMPT = frozenset(
 )
 """The APIs that no quota delays: members of groups stay alive, clients authenticate, and transactions end."""
 REQUEST_THROTTLE_S_MAX = 1.0
-"""The longest throttling for request_percentage, as in Kafka: one window."""
+"""The longest throttling for request_percentage, as in Kafka: one window of its quotas."""
 CONNECTION_DELAY_S_MAX = 20.0
 """A new connection that would have to wait longer is closed."""
 THROTTLE_MS_MAX = (1 << 31) - 1

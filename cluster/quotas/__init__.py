@@ -1,1 +1,1 @@
-"""Client quotas: which limit holds for a client, and the windows in which its use is counted. Pure."""
+"""Client quotas: which limit holds for a client, and token buckets that count its use. Pure."""

@@ -1,14 +1,14 @@
-"""The windows of one limit, by group: what each group of clients has used, in bounded memory."""
+"""One kind of limit: a token bucket for each group of clients, in bounded memory."""
 
 from collections.abc import Callable
 
 from cordwood.cluster.quotas.limits import Limit, LimitedClients, Quotas
-from cordwood.cluster.quotas.window import WINDOW_S, Window
+from cordwood.replication.token_bucket import BURST_S, TokenBucket
 
 FOUND_MAX = 4096
 """Clients whose limit is remembered: a client may send any number of client ids."""
-WINDOWS_MAX = 10_000
-"""Groups whose use is remembered. Beyond it, full windows are forgotten, and then the oldest ones."""
+BUCKETS_MAX = 10_000
+"""Groups whose use is remembered. Beyond it, full buckets are forgotten, and then the oldest ones."""
 
 Find = Callable[[Quotas, str, str], Limit | None]
 """Finds the limit of a client by user and client id, or by address."""
@@ -21,7 +21,7 @@ class Limiter:
         self._find = find
         self._quotas: Quotas = {}
         self._found: dict[tuple[str, str], Limit | None] = {}
-        self._windows: dict[LimitedClients, Window] = {}
+        self._buckets: dict[LimitedClients, TokenBucket] = {}
 
     def follow(self, quotas: Quotas) -> None:
         """Apply changed quotas. The use until now stays counted."""
@@ -44,9 +44,9 @@ class Limiter:
         limit = self.limit_of(user, client_id)
         if limit is None:
             return 0.0
-        window = self._window(limit, now)
-        window.charge(amount, now)
-        return window.debt_s(now)
+        bucket = self._bucket(limit, now)
+        bucket.charge(amount, now)
+        return bucket.debt_s(now)
 
     def debt_s(self, user: str, client_id: str, now: float) -> float:
         """Return the seconds until the group of a client has paid its debt; 0 without one."""
@@ -55,19 +55,19 @@ class Limiter:
     def at_once(self, user: str, client_id: str) -> float | None:
         """Return the amount that a client of an idle group may use at once; None without a limit."""
         limit = self.limit_of(user, client_id)
-        return None if limit is None else limit.rate * WINDOW_S
+        return None if limit is None else limit.rate * BURST_S
 
-    def _window(self, limit: Limit, now: float) -> Window:
-        window = self._windows.get(limit.group)
-        if window is None:
-            if len(self._windows) >= WINDOWS_MAX:
+    def _bucket(self, limit: Limit, now: float) -> TokenBucket:
+        bucket = self._buckets.get(limit.group)
+        if bucket is None:
+            if len(self._buckets) >= BUCKETS_MAX:
                 self._forget(now)
-            window = self._windows[limit.group] = Window(limit.rate, now)
-        window.change(limit.rate, now)
-        return window
+            bucket = self._buckets[limit.group] = TokenBucket.full(limit.rate, now)
+        bucket.set_rate(limit.rate, now)
+        return bucket
 
     def _forget(self, now: float) -> None:
-        """Forget the full windows, and the oldest ones if that is not enough."""
-        self._windows = {group: window for group, window in self._windows.items() if not window.is_full(now)}
-        for group in list(self._windows)[: max(0, len(self._windows) - WINDOWS_MAX // 2)]:
-            del self._windows[group]
+        """Forget the full buckets, and the oldest ones if that is not enough."""
+        self._buckets = {group: bucket for group, bucket in self._buckets.items() if not bucket.is_full(now)}
+        for group in list(self._buckets)[: max(0, len(self._buckets) - BUCKETS_MAX // 2)]:
+            del self._buckets[group]

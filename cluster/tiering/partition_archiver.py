@@ -47,8 +47,8 @@ from cordwood.cluster.tiering.plan import (
 )
 from cordwood.cluster.tiering.segment_upload import PreparedSegment
 from cordwood.cluster.tiering.situations import NOTHING, ActiveSegmentAge, situation_of
-from cordwood.cluster.tiering.upload_rate import UploadRate
 from cordwood.replication.partition import Partition
+from cordwood.replication.token_bucket import TokenBucket
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.segment import Segment
@@ -67,7 +67,8 @@ class ArchiveContext:
     store: ObjectStore
     wall_clock: Callable[[], int]
     rng: random.Random
-    rate: UploadRate
+    allowance: TokenBucket
+    """The bytes that all uploads together may send."""
     store_steps: asyncio.Semaphore
     """Limit of the steps at once that use the store."""
     measures: ArchiveMeasures
@@ -75,6 +76,13 @@ class ArchiveContext:
     compacted_delay_ms: int
     is_undelayed: Callable[[str], bool]
     """Whether segments of a compacted topic of this name do not wait for the log cleaner."""
+
+    async def pace(self, size: int) -> None:
+        """Return once `size` bytes may be sent."""
+        now = asyncio.get_running_loop().time()
+        debt_s = self.allowance.debt_s(now)
+        self.allowance.charge(size, now)
+        await asyncio.sleep(debt_s)
 
 
 class _Postponed(Exception):
@@ -305,7 +313,7 @@ class PartitionArchiver:
     async def _put(self, batch: _Batch, upload: Upload, prepared: PreparedSegment) -> None:
         context = self._context
         names = segment_names(context.quorum.image.cluster_id, *self._place, upload)
-        await segment_upload.put(prepared, names, context.store, context.rate.pace)
+        await segment_upload.put(prepared, names, context.store, context.pace)
         batch.stored.add(upload.id)
         context.measures.uploaded_segments += 1
         context.measures.uploaded_bytes += prepared.segment.size

@@ -10,10 +10,10 @@ from cordwood.cluster.metadata.quorum import Quorum
 from cordwood.cluster.tiering.archived_topics import COORDINATED
 from cordwood.cluster.tiering.measures import ArchiveMeasures
 from cordwood.cluster.tiering.partition_archiver import ArchiveContext, PartitionArchiver
-from cordwood.cluster.tiering.upload_rate import UploadRate
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
+from cordwood.replication.token_bucket import TokenBucket
 
 INTERVAL_S = 1.0
 """Interval of looks at all partitions. Segments are sealed more rarely."""
@@ -43,7 +43,7 @@ class Uploader:
             store=store,
             wall_clock=wall_clock,
             rng=rng,
-            rate=UploadRate(settings.archive_upload_bytes_per_second),
+            allowance=TokenBucket(settings.archive_upload_bytes_per_second, burst=0.0),
             store_steps=asyncio.Semaphore(STORE_STEPS_AT_ONCE),
             measures=self.measures,
             grace_ms=settings.archive_grace_ms,

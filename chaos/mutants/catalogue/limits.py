@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         "catching-up-has-no-rate",
         "replication/follower_connection.py",
-        "                self._catchup.charge(size)\n",
+        "                self._catchup.charge(size, now)\n",
         "",
         "A replica outside the ISR is copied at replica.catchup.max.bytes.per.second.",
         "Replicas that catch up take the network and the disks of those in sync.",

@@ -2,7 +2,7 @@
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
-LIMITS, WINDOW, LIMITER = "cluster/quotas/limits.py", "cluster/quotas/window.py", "cluster/quotas/limiter.py"
+LIMITS, LIMITER, BUCKET = "cluster/quotas/limits.py", "cluster/quotas/limiter.py", "replication/token_bucket.py"
 THROTTLE = "cluster/kafka/client_throttle.py"
 
 WRONG_LIMIT = "A client has the limit of another entity."
@@ -30,19 +30,19 @@ MUTANTS = (
     ),
     Mutant(
         "debts-are-forgiven",
-        WINDOW,
-        "        self._allowance -= amount\n",
-        "        self._allowance = max(0.0, self._allowance - amount)\n",
+        BUCKET,
+        "            self.tokens -= amount\n",
+        "            self.tokens = max(0.0, self.tokens - amount)\n",
         "What a request uses beyond the limit is a debt.",
         TOO_MUCH,
         Scenario.BROKERS,
     ),
     Mutant(
         "idle-clients-save-up",
-        WINDOW,
-        "        self._allowance, self._at = min(filled, self._rate * WINDOW_S), now\n",
-        "        self._allowance, self._at = filled, now\n",
-        "An idle client may use one window at once.",
+        BUCKET,
+        "            self.tokens = min(self.tokens + (now - self.at) * self.rate, self._most)\n",
+        "            self.tokens += (now - self.at) * self.rate\n",
+        "An idle client may use the allowance of one second at once.",
         TOO_MUCH,
         Scenario.BROKERS,
     ),
@@ -50,7 +50,7 @@ MUTANTS = (
         "changed-quotas-forgive-all-debts",
         LIMITER,
         "        self._found.clear()\n\n    def limit_of",
-        "        self._found.clear()\n        self._windows.clear()\n\n    def limit_of",
+        "        self._found.clear()\n        self._buckets.clear()\n\n    def limit_of",
         "A change of one quota leaves what all groups have used.",
         TOO_MUCH,
         Scenario.BROKERS,

@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "the-throttle-forgets-what-was-sent",
         "replication/throttle.py",
-        "            self.tokens -= size\n",
+        "            self._leader.charge(size, now)\n",
         "            pass\n",
         "What is sent to a replica that is being added is charged to the rate.",
         "A reassignment takes the whole network.",
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "followers-are-not-charged",
         "replication/throttle.py",
-        "            follower.charge(size)\n",
+        "            follower.charge(size, now)\n",
         "            pass\n",
         "What is sent is charged to the leader's share of the follower's rate.",
         "Several leaders overload a new broker.",

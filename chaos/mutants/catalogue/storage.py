@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "no-scrubbing",
         "replication/scrubber.py",
-        "        if self._bytes_per_second:\n            self._tasks.repeat(",
+        "        if self._allowance.rate:\n            self._tasks.repeat(",
         "        if False:\n            self._tasks.repeat(",
         "A scrub finds damage in records that no client reads.",
         "A replica still has damage after all faults have ended.",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cordwood.cluster.http.metrics.family import Family, Row, Rows, counter, gauges
 from cordwood.cluster.http.watched import Watched
-from cordwood.replication.throttle import UNLIMITED
+from cordwood.replication.token_bucket import UNLIMITED
 from cordwood.storage.log import Log
 
 

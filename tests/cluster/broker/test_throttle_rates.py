@@ -11,7 +11,8 @@ from cordwood.cluster.broker.throttle_rates import ThrottleRates, charges
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import ALL_BROKERS, Image, PartitionImage, TopicImage
-from cordwood.replication.throttle import UNLIMITED, Charge, ReplicationThrottle
+from cordwood.replication.throttle import Charge, ReplicationThrottle
+from cordwood.replication.token_bucket import UNLIMITED
 
 BOTH = Charge.LEADER | Charge.FOLLOWER
 LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
