@@ -42,10 +42,10 @@ BETWEEN_BROKERS = frozenset(
 
 _INTRODUCTION = """\
 Every Kafka client that supports Kafka 2.1 or newer works: the tests run librdkafka (and kcat), kafka-python, aiokafka
-and franz-go. `make compat` runs kafka-python's own test suite, and tests of groups and transactions from franz-go and
-from Kafka with Java clients of both versions of the protocol. It runs an application of Kafka Streams with
-`exactly_once_v2` and exactly-once connectors of Kafka Connect, kills their processes and the brokers, and checks each
-result. Clients negotiate the version of each API with ApiVersions.
+and franz-go. `make compat` runs the test suites of kafka-python and aiokafka, tests of groups and transactions from
+librdkafka, franz-go and Kafka, with Java clients of both versions of the protocol, and Kafka's tools. It runs an
+application of Kafka Streams with `exactly_once_v2` and exactly-once connectors of Kafka Connect, kills their processes
+and the brokers, and checks each result. Clients negotiate the version of each API with ApiVersions.
 
 The column "Kafka" has the versions in the message definitions of Kafka 4. The number after a name is the API key.
 """

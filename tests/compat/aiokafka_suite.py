@@ -17,6 +17,9 @@ TESTS = (
     *("test_producer", "test_sender", "test_transactional_consumer", "test_transactional_producer"),
 )
 
+OF_ONE_BROKER = ("test_metadata", "test_describe_configs_broker", "test_describe_cluster")
+"""Tests of the module `test_admin` that count the brokers."""
+
 
 class Aiokafka(Suite):
     """The modules whose tests need brokers; `words` are further arguments of pytest."""
@@ -34,5 +37,7 @@ class Aiokafka(Suite):
         shutil.copy(HERE / "aiokafka_conftest.py", place / "tests" / "conftest.py")
         tests = [f"tests/{module}.py" for module in TESTS]
         chosen = [*tests, "-k", "not ssl", "--numprocesses=2", *words]
+        if brokers.count > 1:
+            chosen += [f"--deselect=tests/test_admin.py::TestAdmin::{test}" for test in OF_ONE_BROKER]
         environment = {"SUITE_BROKERS": brokers.bootstrap.split(",")[0]}
         return pytest_outcomes(chosen, "", place, output, environment, limit_s=LIMIT_S)
