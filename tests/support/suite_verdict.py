@@ -63,8 +63,8 @@ def go_outcomes(lines: Iterable[str]) -> Outcomes:
 def librdkafka_outcome(text: str, number: str, exit_code: int | None) -> str:
     """Return the outcome of a number of librdkafka's tests, whose runner has printed `text`.
 
-    The runner says that all tests have passed if the only one was skipped. A number may have several tests, of which
-    those with brokers of librdkafka's own are skipped in one of the group protocols.
+    The runner says that all tests have passed if the only one was skipped. A number may have several tests, some of
+    which are skipped in one of the group protocols.
     """
     outcomes = re.findall(rf"{number}_\w+ +\| +(PASSED|SKIPPED)", text)
     return "failed" if exit_code != 0 else "passed" if "PASSED" in outcomes else "skipped"
