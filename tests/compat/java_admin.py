@@ -127,7 +127,7 @@ def voters_leave_and_return(tools: JavaTools, brokers: Brokers, place: Path) -> 
 
 def _fill(brokers: Brokers, topic: str) -> None:
     client = AdminClient({**QUIET, "bootstrap.servers": brokers.bootstrap})
-    client.create_topics([NewTopic(topic, replica_assignment=[[1]])])[topic].result(ANSWER_S)
+    client.create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])[topic].result(ANSWER_S)
     producer = Producer({**QUIET, "bootstrap.servers": brokers.bootstrap})
     for _ in range(RECORDS):
         producer.produce(topic, RECORD)

@@ -5,6 +5,7 @@ index of the last entry is the log end offset. Only the quorum leader has the lo
 answer is the leader's. If the leader cannot be reached, a broker returns the log ends that it has.
 """
 
+from collections.abc import Iterable
 from itertools import islice
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from kio.schema.describe_quorum.v2.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.config.voters import voters_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
@@ -53,7 +55,7 @@ async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumRe
         if answer is not None:
             return answer
     metadata = _metadata(status, image, call.services.wall_clock())
-    nodes = tuple(_node(voter.broker_id, image) for voter in status.voters if _has_address(voter.broker_id, image))
+    nodes = _nodes((voter.broker_id for voter in status.voters), call)
     return _response((TopicData(topic_name=METADATA_TOPIC, partitions=(metadata,)),), nodes)
 
 
@@ -72,17 +74,21 @@ def _response(
     return DescribeQuorumResponse(error_code=code, error_message=message, topics=topics, nodes=nodes)
 
 
-def _has_address(voter_id: BrokerId, image: Image) -> bool:
-    return voter_id in image.brokers or voter_id in image.voters
-
-
-def _node(voter_id: BrokerId, image: Image) -> Node:
-    """Return a voter's addresses: that for other voters, where the metadata has it, and those for clients."""
-    broker, voter = image.brokers.get(voter_id), image.voters.get(voter_id)
-    listeners = [] if voter is None else [Listener(name=CONTROLLER, host=voter.host, port=voter.port)]
-    if broker is not None:
-        listeners += [Listener(name=at.listener, host=at.host, port=at.port) for at in broker.endpoints]
-    return Node(node_id=voter_id, listeners=tuple(listeners))
+def _nodes(voters: Iterable[BrokerId], call: Call) -> tuple[Node, ...]:
+    """Return the addresses of the voters: that for other voters, where it is known, and those for clients."""
+    image = call.services.quorum.image
+    # Until the voters change, the metadata does not have them.
+    founders = {} if image.voters else voters_of(call.services.settings)
+    nodes = []
+    for voter_id in voters:
+        broker, voter = image.brokers.get(voter_id), image.voters.get(voter_id)
+        address = founders.get(voter_id) if voter is None else (voter.host, voter.port)
+        listeners = [] if address is None else [Listener(name=CONTROLLER, host=address[0], port=address[1])]
+        if broker is not None:
+            listeners += [Listener(name=at.listener, host=at.host, port=at.port) for at in broker.endpoints]
+        if listeners:
+            nodes.append(Node(node_id=voter_id, listeners=tuple(listeners)))
+    return tuple(nodes)
 
 
 def _metadata(status: QuorumStatus, image: Image, now_ms: int) -> PartitionData:

@@ -98,6 +98,20 @@ def test_a_broker_that_cannot_reach_the_leader_returns_what_it_knows(admin: Admi
     assert [node.node_id for node in response.nodes] == [1], "only the first has registered"
 
 
+def test_voters_that_the_configuration_names_have_their_address_for_other_voters() -> None:
+    admin = AdminFixture(controller_quorum_voters=("1@one:9191", "2@two:9192", "3@three:9193"))
+    try:
+        voters = tuple(VoterStatus(BrokerId(id_), 7, is_connected=True, last_heard_ms_ago=0) for id_ in (1, 2, 3))
+        admin.services.quorum = QuorumSeen(QuorumStatus(BrokerId(1), 3, 7, voters), admin.image)
+        nodes = {
+            node.node_id: [(at.name, at.host, at.port) for at in node.listeners] for node in describe(admin, 2).nodes
+        }
+    finally:
+        admin.close()
+    assert nodes[1][0] == ("CONTROLLER", "one", 9191)
+    assert (nodes[2], nodes[3]) == ([("CONTROLLER", "two", 9192)], [("CONTROLLER", "three", 9193)])
+
+
 def test_a_quorum_without_a_leader_says_so(admin: AdminFixture) -> None:
     admin.services.quorum = QuorumSeen(QuorumStatus(None, 3, 7, ()), admin.image)
     ((partition,),) = (topic.partitions for topic in describe(admin, 2).topics)
