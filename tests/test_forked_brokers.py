@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from broker_fixture import RunningBroker, wait_until
+from command import environment, in_new_process
+from command import forked as forked_command
 from forked_brokers import ForkedProcess, fork_server, may_fork
 
 ENDED_S = 60.0
@@ -21,7 +23,8 @@ os._exit(1)
 
 
 def forked(place: Path, *words: str, **environ: str) -> ForkedProcess:
-    return fork_server().fork(list(words), place / "log", {**os.environ, **environ}, place)
+    with (place / "log").open("ab") as log, Path(os.devnull).open("rb") as nothing:
+        return fork_server().fork(words, (nothing, log, log), {**os.environ, **environ}, place)
 
 
 def test_it_ends_with_its_exit_code_and_its_output(tmp_path: Path) -> None:
@@ -30,6 +33,14 @@ def test_it_ends_with_its_exit_code_and_its_output(tmp_path: Path) -> None:
     version, mistake = (tmp_path / "log").read_text().splitlines()[:2]
     assert version.startswith("cordwood ")
     assert "node.id" in mistake
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["topic", "list", "--bootstrap-server", "127.0.0.1:1"], ["log"]], ids=" ".join
+)
+def test_a_command_ends_as_in_a_new_process(words: list[str]) -> None:
+    environ = environment(None, {})
+    assert forked_command(words, b"", environ) == in_new_process(words, b"", environ)
 
 
 def test_a_signal_ends_it(tmp_path: Path) -> None:

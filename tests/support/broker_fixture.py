@@ -89,7 +89,8 @@ class RunningBroker:
         self.log_path.touch()
         self._readies_before = self.output.count(self.ready_mark)
         if self.descriptors_max is None and may_fork():
-            self._process = fork_server().fork(words, self.log_path, environ, self.data.parent)
+            with Path(os.devnull).open("rb") as nothing, self.log_path.open("ab") as log:
+                self._process = fork_server().fork(words, (nothing, log, log), environ, self.data.parent)
         else:
             self._process = self._new_process(words, environ)
         wait_until(self._takes_connections, START_S, f"a broker at {self.bootstrap}")

@@ -1,7 +1,7 @@
-"""Brokers forked from a process that has made their imports, which are nine tenths of the processor time of a start.
+"""Brokers and commands forked from a process that has made their imports: nine tenths of a start's processor time.
 
-From the first line of `cordwood serve` on, a forked broker is a process like any other. The process that forked it
-reports its end, and kills it if the tests' process ends first.
+From the first line of `cordwood` on, a forked process is like any other. The process that forked it reports its end,
+and kills it if the tests' process ends first.
 """
 
 import gc
@@ -15,27 +15,31 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 MESSAGE_BYTES_MAX = 1 << 20
-IMPORTED = ("cordwood.cluster.cli.app", "cordwood.cluster.broker.process", "cordwood.cluster.http.server")
+IMPORTED = (
+    *("cordwood.cluster.cli.app", "cordwood.cluster.broker.process", "cordwood.cluster.http.server"),
+    # Those of commands; typer imports pydantic on use.
+    *("cordwood.cluster.cli.local.processes", "pydantic.type_adapter"),
+)
 
 
-def of_the_interpreter() -> dict[str, str]:
+def of_the_interpreter(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that count only when an interpreter starts."""
-    return {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "LD_", "MALLOC_"))}
+    return {name: value for name, value in environ.items() if name.startswith(("PYTHON", "LD_", "MALLOC_"))}
 
 
-AT_START = of_the_interpreter()
+AT_START = of_the_interpreter(os.environ)
 
 
-def may_fork() -> bool:
-    """Return whether a forked process is what a new one would be: no test has changed how interpreters start."""
-    return of_the_interpreter() == AT_START
+def may_fork(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a process forked with `environ` is what a new one would be: no test changes how it starts."""
+    return of_the_interpreter(environ) == AT_START
 
 
 class ForkedProcess:
@@ -76,11 +80,13 @@ class ForkServer:
         self._exit_codes: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def fork(self, words: list[str], log: Path, environ: dict[str, str], directory: Path) -> ForkedProcess:
-        """Run `cordwood` with its output in `log`."""
-        request = {"words": words, "log": str(log), "environ": environ, "directory": str(directory)}
+    def fork(
+        self, words: Sequence[str], streams: Sequence[IO[bytes]], environ: Mapping[str, str], directory: Path
+    ) -> ForkedProcess:
+        """Run `cordwood` with these files as standard input, output and error."""
+        request = json.dumps({"words": list(words), "environ": dict(environ), "directory": str(directory)}).encode()
         with self._lock:
-            self._channel.send(json.dumps(request).encode())
+            socket.send_fds(self._channel, [request], [stream.fileno() for stream in streams])
             while (pid := self._read_report()) is None:
                 pass
             return ForkedProcess(self, pid)
@@ -127,20 +133,28 @@ def serve(channel: socket.socket) -> None:
             report(channel, pid=pid, code=code)
         if channel not in ready:
             continue
-        if not (request := channel.recv(MESSAGE_BYTES_MAX)):
+        request, streams, _, _ = socket.recv_fds(channel, MESSAGE_BYTES_MAX, 3)
+        if not request:
             break
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for each in (channel, woken, wakes):
                 each.close()
-            become(json.loads(request))
+            become(json.loads(request), streams)
             return
         running.add(pid)
+        close(streams)
         report(channel, pid=pid)
     for pid in running:
         os.kill(pid, signal.SIGKILL)
     sys.exit()
+
+
+def close(streams: Iterable[int]) -> None:
+    """Close the files of a forked process in this one."""
+    for stream in streams:
+        os.close(stream)
 
 
 def ends(running: set[int]) -> Iterator[tuple[int, int]]:
@@ -157,12 +171,11 @@ def report(channel: socket.socket, **facts: int) -> None:
         channel.send(json.dumps(facts).encode())
 
 
-def become(request: dict[str, Any]) -> None:
-    """Take on the output, environment, directory and arguments of the requested process."""
-    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    for standard in (1, 2):
-        os.dup2(log, standard)
-    os.close(log)
+def become(request: dict[str, Any], streams: Sequence[int]) -> None:
+    """Take on the standard streams, environment, directory and arguments of the requested process."""
+    for standard, stream in enumerate(streams):
+        os.dup2(stream, standard)
+        os.close(stream)
     os.environ.clear()
     os.environ.update(request["environ"])
     os.chdir(request["directory"])
@@ -170,7 +183,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def import_all() -> None:
-    """Import what a broker imports in its first seconds, and keep it out of garbage collections."""
+    """Import what a broker imports after its start, and most commands, and keep it out of garbage collections."""
     gc.disable()
     importlib.import_module("cordwood.cluster.cli.unused_libraries").leave_out()
     for name in IMPORTED:
