@@ -24,8 +24,8 @@ SCENARIO_S = 1800.0
 """Real seconds that a scenario may take for all its seeds."""
 TESTS_S = 300.0
 """Real seconds that test files may take; they need a few."""
-LEFT_OUT = shutil.ignore_patterns("bench", "*.pyc.*")
-"""A package that no scenario and no killer needs, and temporary files of a process that compiles a module meanwhile."""
+LEFT_OUT = shutil.ignore_patterns("*.pyc.*")
+"""Temporary files of a process that compiles a module meanwhile."""
 
 
 class MutantVerdict(StrEnum):
