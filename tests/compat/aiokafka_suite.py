@@ -17,16 +17,29 @@ TESTS = (
     *("test_producer", "test_sender", "test_transactional_consumer", "test_transactional_producer"),
 )
 
-OF_ONE_BROKER = ("test_metadata", "test_describe_configs_broker", "test_describe_cluster")
-"""Tests of the module `test_admin` that count the brokers."""
+OF_ONE_BROKER = (
+    *("test_admin.py::TestAdmin::test_metadata", "test_admin.py::TestAdmin::test_describe_configs_broker"),
+    "test_admin.py::TestAdmin::test_describe_cluster",
+    "test_client.py::TestKafkaClientIntegration::test_concurrent_send_on_different_connection_groups",
+    "test_client.py::TestKafkaClientIntegration::test_no_concurrent_send_on_connection",
+    "test_sender.py::TestSender::test_sender__handler_base_do",
+)
+"""Tests that count the brokers, send requests for a partition to any of them, or name broker 0."""
 
 
 class Aiokafka(Suite):
     """The modules whose tests need brokers; `words` are further arguments of pytest."""
 
     name, version = "aiokafka", SecuredAiokafka.version
-    # The tests write to topics that do not exist.
-    settings: ClassVar = {"auto_create_topics_enable": "true", "num_partitions": "2"}
+    settings: ClassVar = {
+        # A test sends to broker 0 by number.
+        "node_id": "0",
+        # The tests write to topics that do not exist.
+        "auto_create_topics_enable": "true",
+        "num_partitions": "2",
+        # They wait two seconds for a new group.
+        "group_initial_rebalance_delay_ms": "0",
+    }
 
     def prepare(self) -> None:
         sources("aio-libs/aiokafka", f"v{self.version}")
@@ -38,6 +51,6 @@ class Aiokafka(Suite):
         tests = [f"tests/{module}.py" for module in TESTS]
         chosen = [*tests, "-k", "not ssl", "--numprocesses=2", *words]
         if brokers.count > 1:
-            chosen += [f"--deselect=tests/test_admin.py::TestAdmin::{test}" for test in OF_ONE_BROKER]
+            chosen += [f"--deselect=tests/{test}" for test in OF_ONE_BROKER]
         environment = {"SUITE_BROKERS": brokers.bootstrap.split(",")[0]}
         return pytest_outcomes(chosen, "", place, output, environment, limit_s=LIMIT_S)
