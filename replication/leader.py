@@ -200,6 +200,11 @@ class LeaderView:
                 return False
         return True
 
+    def all_caught_up(self, now: float) -> None:
+        """Record that every follower has the whole log: none lags before it grows, however old its last report is."""
+        for view in self.followers.values():
+            view.caught_up_at = now
+
     def may_grow(self, follower: int, high_watermark: int) -> bool:
         """Return whether a follower outside the ISR has caught up far enough to be proposed."""
         return self.proposed_isr is None and follower not in self.isr and self._has_caught_up(follower, high_watermark)

@@ -255,8 +255,11 @@ class LeaderRole:
 
     def watch_followers(self) -> None:
         """Look for ISR changes at intervals: a follower that reports nothing would not be noticed otherwise."""
-        if not self.has_all_in_sync():
-            self.partition.context.wants_isr_change(self.partition)
+        context = self.partition.context
+        if self.has_all_in_sync():
+            self.view.all_caught_up(context.now())
+        else:
+            context.wants_isr_change(self.partition)
 
     def has_all_in_sync(self) -> bool:
         """Return whether nothing can change the ISR before the next append or the next report of a follower."""

@@ -268,7 +268,7 @@ class LogMaintenance:
         for count, partition in enumerate(list(self._replicas), 1):
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if (leading := partition.leading) is not None and not leading.has_all_in_sync():
+            if (leading := partition.leading) is not None:
                 with partition.contained():
                     leading.watch_followers()
 

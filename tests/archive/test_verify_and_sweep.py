@@ -60,10 +60,10 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def make_older(directory: Path, *names: str) -> None:
-    """Set the times of objects back by two days."""
+def make_older(directory: Path, *names: str, hours: int = 48) -> None:
+    """Set the times of objects back, by two days."""
     for name in names:
-        then = time.time() - 2 * 24 * 3600
+        then = time.time() - hours * 3600
         os.utime(directory / "archive" / name, (then, then))
 
 
@@ -120,6 +120,18 @@ def test_objects_without_a_manifest_are_swept_after_the_grace_period(
     assert swept(store, in_use=in_use) == [elsewhere]
 
 
+@pytest.mark.usefixtures("archived")
+def test_a_commit_may_be_written_within_the_grace_period_after_its_segment(store: ObstoreStore, tmp_path: Path) -> None:
+    """The newest commit has the segments of a grace period before it, and of no later time."""
+    names = layout.segment_names(CLUSTER, TOPIC_ID, 0, Upload(uuid4(), 0, 10, 0))
+    for name in names:
+        asyncio.run(store.put(name, b"content"))
+    make_older(tmp_path, *names, hours=23)
+    assert swept(store) == []
+    make_older(tmp_path, *names, hours=25)
+    assert swept(store) == sorted(names)
+
+
 def remove_first(archived: ArchivedLog, store: ObstoreStore) -> str:
     """Commit the removal of the first segment. Return the name of the commit."""
     before = archived.archive
@@ -162,10 +174,22 @@ def test_nothing_is_deleted_that_a_newer_commit_has(archived: ArchivedLog, store
     assert unknown not in [one.name for one in asyncio.run(store.list("segments/"))]
 
 
-def test_a_partition_with_a_gap_in_its_commits_is_left_alone(archived: ArchivedLog, store: ObstoreStore) -> None:
+def test_a_partition_with_a_gap_in_its_commits_is_left_alone(
+    archived: ArchivedLog, store: ObstoreStore, tmp_path: Path
+) -> None:
     newest = archived.archive.sequence
+    make_older(tmp_path, *(name for names in archived.objects for name in names))
     asyncio.run(store.delete([layout.commit_name(CLUSTER, TOPIC_ID, 0, newest - 1)]))
     assert swept(store) == []
+
+
+@pytest.mark.usefixtures("archived")
+def test_a_former_object_of_a_topic_is_swept_after_the_grace_period(store: ObstoreStore) -> None:
+    """A reader may have listed the objects before the newer one was written."""
+    changed = TopicObject(TOPIC_ID, "barn", 2, {"retention.ms": "1"}, 0)
+    asyncio.run(store.put(layout.topic_name(CLUSTER, TOPIC_ID, 2), topic_content(changed)))
+    assert swept(store, now_ms=now_ms() + 1000) == []
+    assert swept(store) == [layout.topic_name(CLUSTER, TOPIC_ID, 1)]
 
 
 def test_a_deleted_topic_is_swept_whole(archived: ArchivedLog, store: ObstoreStore) -> None:

@@ -122,6 +122,7 @@ def test_a_follower_that_falls_behind_is_left_out_only_once_that_is_agreed() -> 
     led = Led()
     led.follows(2, 100)
     led.follows(3, 40)
+    led.now = LAG_MAX_S
     assert led.proposes() is None
     led.now = LAG_MAX_S + 1
     assert led.proposes() == {1, 2}
@@ -139,6 +140,43 @@ def test_a_follower_that_keeps_up_with_a_growing_log_does_not_lag() -> None:
         led.view.flushed(led.log_end)
         led.reports(2, led.log_end)
         led.reports(3, led.log_end - 10)
+    assert led.proposes() is None
+
+
+def test_a_follower_was_caught_up_when_the_log_ended_where_it_has_come_to() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 90)
+    led.now, led.log_end = 8.0, 110
+    led.reports(2, 110)
+    led.reports(3, 100)
+    led.now, led.log_end = 12.0, 120
+    led.reports(2, 120)
+    led.reports(3, 110)
+    assert led.proposes() is None
+
+
+@pytest.mark.parametrize("reported", [[110], [110, 120]])
+def test_a_follower_does_not_lag_right_after_it_had_the_whole_log(reported: list[int]) -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 100)
+    led.now, led.log_end = 100.0, 110
+    led.reports(2, 110)
+    led.reports(3, 110)
+    led.now, led.log_end = 101.0, 130
+    for end in reported:
+        led.reports(3, end)
+    assert led.proposes() is None
+
+
+def test_a_follower_does_not_lag_at_the_first_append_to_an_idle_partition() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 100)
+    led.now = 1000.0
+    assert led.proposes() is None
+    led.now, led.log_end = 1001.0, 110
     assert led.proposes() is None
 
 

@@ -128,3 +128,18 @@ def test_the_files_of_removed_segments_stay_until_a_manifest_without_them_is_wri
 
 def segments_on(broker: ReplicaFixture) -> list[str]:
     return sorted(path for path in broker.disk.files() if path.endswith(".log"))
+
+
+def test_no_follower_lags_at_the_first_append_after_a_long_pause() -> None:
+    """The follower has had nothing to report meanwhile."""
+
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush("a")
+        partition = broker.partition()
+        partition.assigned(Assignment(ME, 1, 1, (ME, 2), frozenset({ME, 2}), 1))
+        partition.leader.follower_attached(2, 1, 0, partition.context.now())
+        await kept_for_a_while(broker)
+        broker.produce("b")
+        assert partition.leader.propose_isr(lambda _: True) is None
+
+    tell(story)

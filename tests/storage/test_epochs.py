@@ -32,6 +32,15 @@ def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> N
     assert of.end_of(4, 20) == (4, 20)
 
 
+def test_a_moved_start_of_the_first_epoch_is_written() -> None:
+    of = epochs((1, 0), (4, 10))
+    of.take_changes()
+    of.truncate_start(7)
+    content = of.take_changes()
+    assert content is not None
+    assert starts(LeaderEpochs.decode(content)) == [(1, 7), (4, 10)]
+
+
 def test_a_follower_that_asks_for_an_unknown_epoch_hears_of_the_one_before() -> None:
     of = epochs((1, 0), (4, 10), (6, 15))
     assert of.end_of(5, 20) == (4, 15)

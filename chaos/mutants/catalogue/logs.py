@@ -617,4 +617,14 @@ MUTANTS = (
         "A restart does not find flushed records.",
         Scenario.LOGS,
     ),
+    Mutant(
+        "a-moved-start-of-an-epoch-is-not-written",
+        "storage/epochs.py",
+        "            self._entries[0] = EpochStart(self._entries[0].epoch, Offset(start))\n"
+        "            self._is_changed = True\n",
+        "            self._entries[0] = EpochStart(self._entries[0].epoch, Offset(start))\n",
+        "A checkpoint has the leader epochs of its log.",
+        "After a restart a leader sends followers back to records that were deleted.",
+        Scenario.LOGS,
+    ),
 )

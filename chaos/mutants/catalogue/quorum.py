@@ -417,4 +417,22 @@ MUTANTS = (
         "A leader counts an entry that a follower does not have.",
         Scenario.QUORUM,
     ),
+    Mutant(
+        "journals-have-a-later-commit-index-than-their-end",
+        "cluster/metadata/raft/log.py",
+        "self._journal.synced(self._journal_end_before, min(commit_index, self._flushed_end))",
+        "self._journal.synced(self._journal_end_before, commit_index)",
+        "The commit index in a mark is that of an entry on disk.",
+        "A voter that loses what it never flushed counts as damaged, and votes no more.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
+        "entries-after-the-end-are-committed",
+        "cluster/metadata/raft/log.py",
+        "return min(max(self._journal.committed, self.base_index), self.end)",
+        "return max(self._journal.committed, self.base_index)",
+        "Nothing is committed after the last entry.",
+        "A voter whose snapshot has taken the place of its entries applies what it does not have.",
+        Scenario.QUORUM,
+    ),
 )

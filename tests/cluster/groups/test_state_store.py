@@ -1,6 +1,7 @@
 """Group state in `__consumer_offsets`: background load, compaction, damage, deletion and expiration."""
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from cordwood.cluster.coordination.topic import PartitionLeadership, partition_o
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
+from cordwood.cluster.groups.exchange import Join, MemberProtocol
 from cordwood.cluster.groups.formats import decode_offset_key
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
@@ -325,6 +327,63 @@ def test_a_first_commit_under_way_keeps_its_group() -> None:
         groups.topic.release()
         await commit
         assert groups.coordinator.group(GROUP) is not None
+
+    run(story())
+
+
+def test_a_member_that_was_promised_an_id_finds_its_group() -> None:
+    """The check for expired groups comes between the promise and the join with that id."""
+
+    async def story() -> None:
+        groups = CoordinatorFixture(expiry_check_interval_ms=1_000)
+        member = Join(
+            "", "consumer", (MemberProtocol("range", b""),), session_timeout_ms=10_000, rebalance_timeout_ms=1
+        )
+        promised = await groups.coordinator.join(GROUP, member)
+        assert promised.code is ErrorCode.member_id_required
+        await asyncio.sleep(3)
+        joined = await groups.coordinator.join(GROUP, replace(member, member_id=promised.member_id))
+        assert joined.code is ErrorCode.none
+
+    run(story())
+
+
+def test_a_group_that_came_meanwhile_does_not_expire_in_place_of_a_removed_one() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture(offsets_retention_ms=1_000, expiry_check_interval_ms=DAY_S * 1000)
+        count = groups.topic.partition_count
+        other = next(name for name in map(str, range(100)) if partition_of(name, count) == groups.partition)
+        await groups.coordinator.commit(other, MemberIdentity(), {TopicPartition("flights", 0): Commit(5, -1, "")})
+        await groups.stabilize("anna")
+        await groups.leave("anna")
+        await asyncio.sleep(2)
+        waiting = groups.topic.partitions[groups.partition].waiting
+        groups.topic.hold()
+        expiring = asyncio.ensure_future(groups.coordinator._removal._expire_all())
+        await groups.until(lambda: len(waiting) == 1)
+        deleting = asyncio.ensure_future(groups.coordinator.delete_group(GROUP))
+        await groups.until(lambda: groups.coordinator.group(GROUP) is None)
+        joined = await groups.join("ben")
+        assert joined.code is ErrorCode.none
+        groups.topic.release()
+        await asyncio.gather(expiring, deleting)
+        assert groups.group_size() == [joined.member_id]
+
+    run(story())
+
+
+def test_a_failed_removal_leaves_no_record_of_a_group_to_remove() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.commit(5)
+        groups.topic.refusal = ErrorCode.coordinator_not_available
+        with pytest.raises(Refused):
+            await groups.coordinator.delete_group(GROUP)
+        groups.topic.refusal = None
+        await groups.coordinator.delete_offsets(GROUP, [TopicPartition("flights", 0)])
+        await groups.coordinator._removal._expire_all()
+        assert groups.coordinator.group(GROUP) is None
+        assert keys_in_log(groups) == [("flights", False), ("flights", True)], "there never was a record of the group"
 
     run(story())
 

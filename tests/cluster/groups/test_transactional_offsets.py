@@ -316,6 +316,18 @@ def test_an_offset_with_a_pending_one_does_not_expire() -> None:
     tell(story, offsets_retention_ms=5_000, expiry_check_interval_ms=DAY_MS)
 
 
+def test_a_group_whose_only_offset_is_pending_does_not_expire() -> None:
+    async def story(groups: CoordinatorFixture) -> None:
+        await groups.commit_in_transaction(10)
+        await asyncio.sleep(10)
+        await groups.coordinator._removal._expire_all()
+        groups.end()
+        assert groups.offsets() == {PLACE: 10}
+        assert groups.coordinator.group(GROUP) is not None
+
+    tell(story, offsets_retention_ms=5_000, expiry_check_interval_ms=DAY_MS)
+
+
 def test_deleting_a_group_or_an_offset_drops_what_is_pending() -> None:
     async def story(groups: CoordinatorFixture) -> None:
         await groups.commit_in_transaction(10)

@@ -41,6 +41,27 @@ def test_a_new_directory_is_that_of_a_voter_that_remembers_nothing() -> None:
     assert storage.read(disk, DIRECTORY).standing is Standing.EMPTY
 
 
+def test_an_entry_counts_as_committed_after_a_restart_once_it_is_on_this_disk() -> None:
+    """The rest of a quorum may commit an entry that this voter loses in a power failure."""
+    log = storage.read(disk_with((1, 1)), DIRECTORY).log
+    log.begin_flush()
+    log.extend(((b"entry", 2, 1),))
+    log.end_flush(commit_index=2)
+    assert log.getRaftCommitIndex() == 1
+    log.flush(commit_index=2)
+    assert log.getRaftCommitIndex() == 2
+
+
+def test_nothing_is_committed_after_the_last_entry() -> None:
+    """The snapshot has taken the place of all entries, since another one was at its index."""
+    disk = disk_with((4, 1), (5, 1), (6, 1), image=(5, 2))
+    journal = Journal.open(disk, JOURNAL)
+    journal.synced(journal.end, 6)
+    journal.close()
+    log = storage.read(disk, DIRECTORY).log
+    assert (log.end, log.getRaftCommitIndex()) == (5, 5)
+
+
 def test_a_founder_is_a_member_once_it_has_voted() -> None:
     disk = SimulatedDisk(random.Random(1))
     log = storage.read(disk, DIRECTORY).log
