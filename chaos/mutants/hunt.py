@@ -22,7 +22,7 @@ from cordwood.chaos.mutants.tested import Tested
 STDERR_LINES = 3
 SCENARIO_S = 1800.0
 """Real seconds that a scenario may take for all its seeds."""
-TESTS_S = 300.0
+TESTS_S = 600.0
 """Real seconds that test files may take; they need a few."""
 LEFT_OUT = shutil.ignore_patterns("*.pyc.*")
 """Temporary files of a process that compiles a module meanwhile."""
@@ -168,7 +168,7 @@ async def _in_copy(
             await child.wait()
             raise
         if child.returncode != 0:
-            said = errors.decode().replace(place, "").strip().splitlines()
+            said = errors.decode().replace(place, "").replace(f"{ROOT}/", "").strip().splitlines()
             raise ChildFailed(" / ".join(said[-STDERR_LINES:]))
         found: dict[str, Any] = json.loads(output.splitlines()[-1])
         assert Path(found["package"]).samefile(copy), f"the code came from {found['package']}, and not from the copy"
