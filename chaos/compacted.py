@@ -4,12 +4,16 @@ Replicas are compacted each by itself, so that one may lack records that another
 record that both have, nor in the value of a key.
 """
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cordwood.storage.batch import peek
 from cordwood.storage.control import decode_marker
-from cordwood.storage.records import decode
+from cordwood.storage.records import Record, decode
+
+BATCHES_KEPT = 2048
+"""Batches whose records are kept."""
 
 
 class KeyAndValue(NamedTuple):
@@ -41,7 +45,7 @@ class CompactedContents:
                 for key, offset in ended if marker.is_commit else ():
                     self._decided(key, offset, header.base_offset)
             return
-        for record in decode(batch):
+        for record in _decoded(batch):
             self.records[record.offset] = KeyAndValue(record.key, record.value)
             if record.key is not None and header.is_transactional:
                 self._open.setdefault(header.producer_id, []).append((record.key, record.offset))
@@ -56,6 +60,12 @@ class CompactedContents:
     def _decided(self, key: bytes, offset: int, at: int) -> None:
         if offset >= self.newest.get(key, offset):
             self.newest[key], self.decided_at[key] = offset, at
+
+
+@functools.lru_cache(BATCHES_KEPT)
+def _decoded(batch: bytes) -> list[Record]:
+    """Return the records of a batch. A log is read again after each round of its cleaner, and replicas are alike."""
+    return decode(batch)
 
 
 def differences(one: CompactedContents, other: CompactedContents, start: int, end: int) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import cramjam
@@ -157,13 +156,15 @@ class RecordCursor:
     def _next(self) -> tuple[Content, int, int]:
         """Return the content, and the begin (after the length) and the end of the next record in it."""
         while True:
-            body = self._unpacked()
-            with suppress(IndexError):
+            body = self._body or self._unpacked()
+            try:
                 length, place = _read_varint(body.content, self._place)
                 if length > self.record_bytes_max:
                     raise LargeRecord(f"a record of {length} bytes: the limit is {self.record_bytes_max}")
                 if 0 <= length <= body.end - place:
                     return body.content, place, place + length
+            except IndexError:
+                pass
             if body.is_whole:
                 raise CorruptBatch(f"{self.left} more records in {body.end - self._place} bytes")
             if self.unpacked_bytes_max == UNPACKED_BYTES_MAX:

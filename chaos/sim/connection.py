@@ -128,11 +128,13 @@ class End(asyncio.Transport):
 
     def flush(self) -> None:
         """Send all queued data that may be sent."""
-        network, here, there = self._network, self.process.host, self.other.process.host
-        if network.is_cut(here, there):
-            return
-        undelivered, loop = self._undelivered, network.loop
+        undelivered, network = self._undelivered, self._network
         count = len(undelivered)
+        if count == self._on_the_way:
+            return
+        here, there, loop = self.process.host, self.other.process.host, network.loop
+        if network.has_cuts and network.is_cut(here, there):
+            return
         for place in range(self._on_the_way, count):
             behind_s = ORDER_S
             if network.has_slow_links:
@@ -153,7 +155,7 @@ class End(asyncio.Transport):
         if cuts_met != self._cuts_met:
             return
         network, other = self._network, self.other
-        if network.is_cut(self.process.host, other.process.host):
+        if network.has_cuts and network.is_cut(self.process.host, other.process.host):
             self._cuts_met += 1
             self._on_the_way = 0
             return
@@ -167,11 +169,11 @@ class End(asyncio.Transport):
                 loop.trace.arrived(other.process.host, data)
             other._inbox.append(memoryview(data))
             if not other._is_read_paused:
-                loop.call_now(other._read, context=other._context)
+                loop.call_now(other._read, other.process, other._context)
 
     def _read(self) -> None:
         """Pass received data to the protocol until it pauses reading."""
-        protocol, inbox = self.protocol, self._inbox
+        protocol, inbox, other = self.protocol, self._inbox, self.other
         while protocol is not None and inbox and not self._is_read_paused and not self._is_lost:
             data = inbox.popleft()
             size = len(data)
@@ -182,17 +184,20 @@ class End(asyncio.Transport):
                     inbox.appendleft(data[size:])
                     data = data[:size]
                 buffer[:size] = data
-                self.other._taken(size)
+                other._buffered_bytes -= size
+                if other._is_write_paused:
+                    other._resume_writing()
                 protocol.buffer_updated(size)
             else:
                 assert isinstance(protocol, asyncio.Protocol)
-                self.other._taken(size)
+                other._buffered_bytes -= size
+                if other._is_write_paused:
+                    other._resume_writing()
                 protocol.data_received(bytes(data))
 
-    def _taken(self, size: int) -> None:
-        """Account for bytes that the other end has read."""
-        self._buffered_bytes -= size
-        if self._is_write_paused and self._buffered_bytes <= self._low:
+    def _resume_writing(self) -> None:
+        """Let the protocol write again, if the other end has read enough."""
+        if self._buffered_bytes <= self._low:
             self._is_write_paused = False
             if not self._is_lost and self.protocol is not None:
                 self._in_process(self.protocol.resume_writing)

@@ -279,8 +279,9 @@ class _Handle:
         self._is_closed = True
 
     def _check(self) -> None:
-        self._disk.on_call()
-        if not self.is_open:
+        disk = self._disk
+        disk.on_call()
+        if self._is_closed or self._incarnation != disk._incarnation:
             raise os_error(errno.EBADF, self._path)
 
     def _sync_failure(self) -> SyncFailed | None:

@@ -107,7 +107,7 @@ class DiskFaults:
 
     def sync_lies(self, path: str) -> bool:
         """Return whether a sync of `path` is acknowledged without effect."""
-        return any(part in path for part in self._lying)
+        return bool(self._lying) and any(part in path for part in self._lying)
 
     def write_stops(self, path: str) -> tuple[int, OSError] | None:
         """Return the number of bytes after which a write of `path` stops, and the error; None if the write succeeds."""

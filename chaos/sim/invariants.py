@@ -5,8 +5,10 @@ before, and yields a sentence per violation. The other rules are checked in clie
 or at the end, when the cluster has to recover completely (rule 11).
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from uuid import UUID
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
@@ -24,6 +26,10 @@ from cordwood.storage.types import TopicPartition
 
 Place = tuple[UUID, int]
 """A partition: topic id and partition index."""
+
+_FLUSHED_END = attrgetter("flushed_end")
+_partition_of = functools.cache(partition_of)
+"""Kept, because groups are few and looked at all the time."""
 
 Found = Iterator[tuple[str, str]]
 """The kind of a violation, named after its rule, and a sentence."""
@@ -45,7 +51,7 @@ class ObservedOffsets:
         if topic is None:
             return
         for group, offsets in broker.groups.known():
-            index = partition_of(group.group_id, len(topic.partitions))
+            index = _partition_of(group.group_id, len(topic.partitions))
             held, epoch = broker.replicas.get(CONSUMER_OFFSETS, index), topic.partitions[index].leader_epoch
             if held is None or not held.leads_in(epoch):
                 continue
@@ -97,10 +103,10 @@ class Seen:
             if partition.topic == topic:
                 self.note_end(partition)
         for broker in brokers:
-            held = broker.replicas
-            for index in held.indexes(topic):
-                replica = held.get(topic, index)
-                if replica is not None and replica not in known and replica.is_leader:
+            get = broker.replicas.get
+            for index in broker.replicas.indexes(topic):
+                replica = get(topic, index)
+                if replica is not None and replica.leading is not None and replica not in known:
                     self.note_end(replica)
 
     def note_end(self, partition: Partition) -> None:
@@ -163,7 +169,6 @@ def _state(partition: Partition, is_repairing: bool) -> tuple[object, ...]:
     """Return all fields of a replica that the rules depend on, except its waiters."""
     leading, log = partition.leading, partition.log
     view = None if leading is None else leading.view
-    counted = () if view is None else tuple([follower.flushed_end for follower in view.followers.values()])
     return (
         partition.high_watermark,
         partition.leader_epoch,
@@ -171,7 +176,7 @@ def _state(partition: Partition, is_repairing: bool) -> tuple[object, ...]:
         log.log_end,
         log.flushed_end,
         partition.ack_end,
-        counted,
+        () if view is None else tuple(map(_FLUSHED_END, view.followers.values())),
         partition.error is None,
         is_repairing,
     )

@@ -1,6 +1,7 @@
 """Liveness (rule 11): after faults end, sends are answered, replicas are in sync and equal, consumers reach the end."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from itertools import chain
 
@@ -48,6 +49,8 @@ ARCHIVED_S = 90.0
 DELETED_S = 60.0
 """Time for deletions, with the same pauses, after a grace period."""
 LOOK_S = 0.2
+BATCHES_KEPT = 2048
+"""Batches whose records are kept."""
 
 
 class Unhealed(Exception):
@@ -261,12 +264,22 @@ class _Replicas:
         """Return offset and value of every record of a replica. Raises CorruptBatch, OSError, KeyError."""
         disk, objects = self._world.hosts[broker.broker_id].disk, self._world.objects
         before = archived({} if objects is None else objects.contents, broker.quorum.image, held)
+        start = held.log.log_start
         return [
-            (record.offset, _control_value(record) if peek(batch).is_control else value_in(record.value))
-            for batch in chain(before, batches(disk, held, Cursor(held.log.log_start), held.log.log_end))
-            for record in decode(batch)
-            if record.offset >= held.log.log_start
+            row
+            for batch in chain(before, batches(disk, held, Cursor(start), held.log.log_end))
+            for row in _rows(batch)
+            if row[0] >= start
         ]
+
+
+@functools.lru_cache(BATCHES_KEPT)
+def _rows(batch: bytes) -> tuple[tuple[int, int], ...]:
+    """Return offset and value of the records of a batch. Replicas have the same batches."""
+    is_control = peek(batch).is_control
+    return tuple(
+        [(record.offset, _control_value(record) if is_control else value_in(record.value)) for record in decode(batch)]
+    )
 
 
 def _control_value(record: Record) -> int:

@@ -64,7 +64,7 @@ class NumberedTask(asyncio.Task[Any]):
 class SimulatedHandle:
     """A callback of a process, due in the next iteration or at a time: asyncio's handles with only the fields used."""
 
-    __slots__ = ("_when", "arguments", "callback", "context", "is_cancelled", "process")
+    __slots__ = ("_when", "arguments", "callback", "context", "process")
 
     def __init__(
         self,
@@ -74,21 +74,15 @@ class SimulatedHandle:
         process: Process | None,
         when: float = 0.0,
     ) -> None:
-        self.callback, self.arguments, self.context, self.process, self._when = (
-            callback,
-            arguments,
-            context,
-            process,
-            when,
-        )
-        self.is_cancelled = False
+        self.callback = callback
+        """None once the handle is cancelled."""
+        self.arguments, self.context, self.process, self._when = arguments, context, process, when
 
     def cancel(self) -> None:
-        self.is_cancelled = True
         self.callback, self.arguments = None, ()
 
     def cancelled(self) -> bool:
-        return self.is_cancelled
+        return self.callback is None
 
     def when(self) -> float:
         return self._when
@@ -139,14 +133,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ready.append(step)
         return step
 
-    def call_now(self, callback: Any, *arguments: Any, context: Context) -> None:
-        """Run a callback in another context as a part of the current step: cheaper than in a step of its own."""
-        step = SimulatedHandle(callback, arguments, context, context.get(PROCESS))
-        if not self._is_kept_from_running(step):
-            try:
-                step.context.run(callback, *arguments)
-            except BaseException as error:
-                self._failed(step, error)
+    def call_now(self, callback: Callable[[], object], process: Process, context: Context) -> None:
+        """Run a callback of a process as a part of the current step: cheaper than in a step of its own."""
+        if not process.is_alive:
+            return
+        if process.is_paused:
+            process.parked.append(SimulatedHandle(callback, (), context, process))
+            return
+        try:
+            context.run(callback)
+        except BaseException as error:
+            self._failed(SimulatedHandle(callback, (), context, process), error)
 
     def call_outside(self, when: float, callback: Any, *arguments: Any, context: Context) -> None:
         """Run a callback at a simulated time, outside any process: `context` has none."""
@@ -214,6 +211,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             with contextlib.suppress(BaseException):
                 work.close()
 
+    def _asyncgen_firstiter_hook(self, agen: Any) -> None:
+        """Record no asynchronous generators: nobody shuts them down."""
+
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
         """Ignore abandoned asynchronous generators: only dead processes leave them, and no code of those may run."""
 
@@ -226,7 +226,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             now_s = self.passed_s
             while timers and timers[0][0] <= now_s:
                 timer = heappop(timers)[2]
-                if not timer.is_cancelled:
+                if timer.callback is not None:
                     ready.append(timer)
             count = len(ready)
             self._steps_at_this_time += count
@@ -234,7 +234,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             while count:
                 count -= 1
                 step = ready.popleft()
-                if step.is_cancelled:
+                if step.callback is None:
                     continue
                 process = step.process
                 if (
@@ -268,7 +268,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _let_time_pass(self) -> None:
         """Advance time to the next timer, once no callback is ready."""
         timers = self._timers
-        while timers and timers[0][2].is_cancelled:
+        while timers and timers[0][2].callback is None:
             heappop(timers)
         assert timers, "everyone waits and no timer is set"
         due_s = timers[0][0]

@@ -44,6 +44,7 @@ class SimulatedNetwork:
         self._ends: dict[End, None] = {}
         self._cuts: dict[Way, int] = {}
         self._cut_count = 0
+        self.has_cuts = False
         self._slow: dict[Way, Slowness] = {}
         self.has_slow_links = False
         self._dark: set[str] = set()
@@ -56,6 +57,7 @@ class SimulatedNetwork:
     def cut_one_way(self, source: str, target: str) -> None:
         self._cut_count += 1
         self._cuts[source, target] = self._cut_count
+        self.has_cuts = True
         for end in self._ends:
             if end.keep_alive_s is not None and {end.process.host, end.other.process.host} == {source, target}:
                 due_s = self.loop.passed_s + end.keep_alive_s
@@ -69,12 +71,12 @@ class SimulatedNetwork:
         """End all cuts and slowness, or those between these hosts. Delayed data then arrives."""
         self._cuts = {way: number for way, number in self._cuts.items() if hosts and not set(way) <= set(hosts)}
         self._slow = {way: slowness for way, slowness in self._slow.items() if hosts and not set(way) <= set(hosts)}
-        self.has_slow_links = bool(self._slow)
+        self.has_cuts, self.has_slow_links = bool(self._cuts), bool(self._slow)
         for end in list(self._ends):
             end.flush()
 
     def is_cut(self, source: str, target: str) -> bool:
-        return bool(self._cuts) and (source, target) in self._cuts
+        return (source, target) in self._cuts
 
     def disconnect(self, one: str, other: str) -> None:
         """Reset the connections between two hosts. Both sides notice."""
@@ -147,7 +149,8 @@ class SimulatedNetwork:
     def _answers(self, host: str) -> bool:
         """Return whether the host answers this process, if only with a refusal."""
         here = current_process().host
-        return not (self.is_cut(here, host) or self.is_cut(host, here) or host in self._dark)
+        is_cut = self.has_cuts and (self.is_cut(here, host) or self.is_cut(host, here))
+        return not is_cut and host not in self._dark
 
     def _open(self, factory: Factory, host: str, port: int) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Open a connection of this process. Raises ConnectionRefusedError."""

@@ -9,10 +9,13 @@ from cordwood.archive.manifest import PartitionArchive
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
-from cordwood.storage.batch import HEADER_BYTES, BatchHeader, check, peek
+from cordwood.storage.batch import LENGTH_PREFIX_BYTES, BatchHeader, check, peek
 from cordwood.storage.errors import CorruptBatch
 
 NOWHERE = ""
+LENGTH_BYTES = 4
+LENGTH_AT = LENGTH_PREFIX_BYTES - LENGTH_BYTES
+"""The place of its length in a batch."""
 BATCHES_KEPT = 1024
 """Batches whose check is kept."""
 
@@ -49,9 +52,10 @@ def batches_with_headers(
             # The next segment, or the same one after the log cleaner has rewritten it.
             cursor.segment, cursor.position = segment.path, 0
         pages = disk.pages(segment.path)
+        read = pages.seen.read
         while cursor.position < segment.size:
-            size = peek(pages.seen.read(HEADER_BYTES, cursor.position)).size
-            batch = pages.seen.read(size, cursor.position)
+            size = LENGTH_PREFIX_BYTES + int.from_bytes(read(LENGTH_BYTES, cursor.position + LENGTH_AT), "big")
+            batch = read(size, cursor.position)
             header = _checked(batch)
             if pages.is_corrupt(cursor.position, cursor.position + size):
                 raise CorruptBatch(f"a flipped bit at {cursor.position} or soon after it")

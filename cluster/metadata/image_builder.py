@@ -89,7 +89,7 @@ class ImageBuilder:
 
     def __init__(self, image: Image) -> None:
         self._delta = ImageDelta(image)
-        self._index = image.index
+        self._index, self._recent = image.index, image.recent
 
     def apply(self, command: Command, index: int) -> None:
         """Apply one command. Raises only CommandRefused; then nothing but the index has changed.
@@ -175,11 +175,10 @@ class ImageBuilder:
 
     def note(self, tag: bytes, index: int) -> None:
         """Remember the tag of an entry, even if its command is refused, so that a duplicate is recognized."""
-        rest = self._delta.rest
-        self._delta.rest = replace(rest, recent=rest.recent.having(tag, index))
+        self._recent = self._recent.having(tag, index)
 
     def has_noted(self, tag: bytes) -> bool:
-        return tag in self._delta.rest.recent
+        return tag in self._recent
 
     def pass_over(self, index: int) -> None:
         """Pass over the entry at `index`, which a newer version wrote."""
@@ -187,9 +186,9 @@ class ImageBuilder:
         rest = self._delta.rest
         self._delta.rest = replace(rest, passed_over=rest.passed_over or index)
 
-    def image(self) -> Image:
-        """Return the resulting image. Do not use the builder afterwards."""
-        return self._delta.image(self._index)
+    def image(self, end: int = 0) -> Image:
+        """Return the resulting image, as of entry `end` if that is a later one. Do not use the builder afterwards."""
+        return self._delta.image(max(self._index, end), self._recent)
 
     def _format(self, command: FormatCluster) -> None:
         delta = self._delta

@@ -20,6 +20,7 @@ from cordwood.cluster.metadata.image import (
     by_name,
 )
 from cordwood.cluster.metadata.persistent_map import REMOVED, Removed
+from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.storage.steps import Steps
 
 K = TypeVar("K")
@@ -58,13 +59,14 @@ class ImageDelta:
             if before is not None:
                 self._put(before)
 
-    def image(self, index: int) -> Image:
+    def image(self, index: int, recent: RecentEntries) -> Image:
         """Return the resulting image. Do not use the delta afterwards."""
         if not self._by_id:
-            return replace(self.rest, index=index)
+            return replace(self.rest, index=index, recent=recent)
         return replace(
             self.rest,
             index=index,
+            recent=recent,
             topics_by_name=by_name(self._before.topics_by_name).updated(_changes(self._by_name)),
             topics_by_id=by_id(self._before.topics_by_id).updated(_changes(self._by_id)),
         )

@@ -69,6 +69,11 @@ class PersistentMap(Mapping[K, V]):
                 bits >>= BRANCH_BITS
         return node
 
+    def __eq__(self, other: object) -> bool:
+        """Compare the tries first: mostly they are equal, and no entry is looked up."""
+        is_equal = isinstance(other, PersistentMap) and self.bits is other.bits and self._root == other._root
+        return is_equal or Mapping.__eq__(self, other)
+
     def __iter__(self) -> Iterator[K]:
         return chain.from_iterable(_leaves(self._root))
 

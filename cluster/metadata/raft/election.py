@@ -83,11 +83,12 @@ class Elector(Library):
             self.put_off_election()
             if self.may_vote and self._may_stand:
                 self._ask_who_is_willing()
-        # The library reads the clock again: a deadline that passes in between must not make a candidate of a voter
-        # without a pre-vote, or that may not vote.
-        deadline_s, self.deadline_s = self.deadline_s, float("inf")
+        if self.role is not Role.LEADER:
+            # All that the library's tick does here. It reads the clock again: a deadline that passes in between must
+            # not make a candidate of a voter without a pre-vote, or that may not vote.
+            self.apply_committed()
+            return
         self.doTick(0.0)
-        self.deadline_s = deadline_s
 
     def stand_no_more(self) -> None:
         """Cancel a pre-vote: there is a leader, and pre-votes granted before may no longer hold."""

@@ -6,7 +6,6 @@ Voters and observers run the same state machine.
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -123,7 +122,7 @@ class Machine:
                 # A duplicate entry has the answer of the first.
                 failures.setdefault(entry.tag, failure)
         assert self.image is old, "entries are applied one after the other"
-        self.image, self.term = replace(builder.image(), index=index), term
+        self.image, self.term = builder.image(index), term
         if not self.image.passed_over:
             self.whole = Snapshot(self.image, self.term)
         if has_commands:

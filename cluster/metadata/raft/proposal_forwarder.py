@@ -85,7 +85,7 @@ class ProposalForwarder:
             if self._waiting and self._node.is_leader and not self._voter_proposals.holds_back:
                 appended, self._waiting = self._waiting, []
                 self._node.append(*appended)
-        else:
+        elif self._waiting:
             self._waiting = [entry for entry in self._waiting if not self._transport.send(leader, Propose(entry))]
 
     def declined(self, message: Declined) -> None:

@@ -267,14 +267,16 @@ class RaftQuorum:
         if node.commit_index > node.applied_index:
             self._ticker.wake()
         self._standings.advance(node.term, node.log.end)
-        self._format()
-        self._leadership.become(is_active=self.is_leader, term=node.term)
+        is_active = self.is_leader
+        if is_active and not self.image.cluster_id:
+            self._format()
+        self._leadership.become(is_active=is_active, term=node.term)
         self._streams.pump()
         self._raft_disk.look()
 
     def _format(self) -> None:
-        """Propose the id of a new cluster."""
-        if self.is_leader and not self.image.cluster_id and self._formatted_in_term != self.term:
+        """Propose the id of a new cluster, once in each term of this leader."""
+        if self._formatted_in_term != self.term:
             cluster_id = self._options.cluster_id or new_cluster_id(self._options.rng)
             command = FormatCluster(cluster_id, self._options.founding_level)
             self._node.append(self._machine.entry(command))

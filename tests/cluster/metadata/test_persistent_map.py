@@ -52,6 +52,8 @@ def test_it_is_what_a_dict_is_after_any_changes(
             sorted(model.values()),
         )
         assert mapping == model
+        assert mapping == PersistentMap(bits, reversed(model.items())), "however its entries came into it"
+        assert (mapping == before) == (model == was)
         assert all(mapping.get(key) == model.get(key) and (key in mapping) == (key in model) for key in range(2000))
         changed = {key: (old, new) for key, old, new in differences(before, mapping)}
         assert changed.keys() >= {key for key in was.keys() | model.keys() if was.get(key) != model.get(key)}
