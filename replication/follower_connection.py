@@ -185,7 +185,7 @@ class FollowerConnection:
                 self._soon()
                 break
 
-    def started(self, rows: list[Start]) -> None:
+    def starts_flushed(self, rows: list[Start]) -> None:
         """Record the log start offsets that the follower has on disk."""
         for stream_id, log_start in rows:
             if (waiting := self._to_begin.get(stream_id)) is not None:

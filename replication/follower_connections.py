@@ -63,7 +63,7 @@ class FollowerConnections:
             case FrameKey.REPORT:
                 connection.reported(decode_reports(frame))
             case FrameKey.START:
-                connection.started(decode_starts(frame))
+                connection.starts_flushed(decode_starts(frame))
             case FrameKey.FOLLOW:
                 connection.follow(decode_follow(frame))
             case FrameKey.LEAVE:

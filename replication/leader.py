@@ -115,9 +115,9 @@ class LeaderView:
         known = self.followers.get(follower)
         self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now, is_attached=True)
         self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
-        self.started(follower, log_start)
+        self.follower_start_flushed(follower, log_start)
 
-    def started(self, follower: int, log_start: int) -> None:
+    def follower_start_flushed(self, follower: int, log_start: int) -> None:
         """Record the log start offset that a follower has on disk."""
         view = self.followers.get(follower)
         if view is not None:

@@ -230,7 +230,7 @@ class LeaderRole:
 
     def follower_start_flushed(self, broker_id: int, log_start: int) -> None:
         """Record the log start offset that a follower has on disk."""
-        self.view.started(broker_id, log_start)
+        self.view.follower_start_flushed(broker_id, log_start)
         self.low_watermark_moved()
         self._consider_growing(broker_id)
 

@@ -18,7 +18,10 @@ from cordwood.storage.errors import CorruptBatch
 
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
-CRC_COVERS_FROM = 21
+STAMP_BYTES = 16
+"""Size of what a leader sets: base offset, length and leader epoch."""
+CRC_AT, CRC_COVERS_FROM = 17, 21
+MAX_TIMESTAMP_AT = 35
 MAGIC = 2
 
 CODEC_MASK = 0x07
@@ -39,7 +42,6 @@ _unpack_header = _HEADER.unpack_from
 _new = tuple.__new__
 _CRC = struct.Struct(">I")
 _TIME = struct.Struct(">q")
-_ATTRIBUTES = struct.Struct(">h")
 
 
 class Compression(IntEnum):
@@ -167,16 +169,15 @@ def in_groups(batches: Sequence[BatchHeader], bytes_max: int) -> Iterator[Sequen
 
 
 def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """Return the first 16 bytes of the batch with this base offset and leader epoch; the rest stays unchanged."""
+    """Return the first STAMP_BYTES of the batch with this base offset and leader epoch; the rest stays unchanged."""
     return _STAMP.pack(base_offset, header.length, leader_epoch)
 
 
 def with_append_time(batch: Bytes, now_ms: int) -> bytes:
     """Return the batch with `now_ms` as every record's timestamp (`message.timestamp.type=LogAppendTime`)."""
     changed = bytearray(batch)
-    attributes = _ATTRIBUTES.unpack_from(changed, 21)[0] | LOG_APPEND_TIME
-    _ATTRIBUTES.pack_into(changed, 21, attributes)
-    _TIME.pack_into(changed, 35, now_ms)
+    changed[ATTRIBUTES_BYTE] |= LOG_APPEND_TIME
+    _TIME.pack_into(changed, MAX_TIMESTAMP_AT, now_ms)
     put_checksum(changed, 0, len(changed))
     return bytes(changed)
 
@@ -184,7 +185,7 @@ def with_append_time(batch: Bytes, now_ms: int) -> bytes:
 def put_checksum(data: bytearray, begin: int, end: int) -> None:
     """Set the CRC-32C of the batch from `begin` to `end`."""
     with memoryview(data) as view:
-        _CRC.pack_into(data, begin + 17, crc32c(view[begin + CRC_COVERS_FROM : end]))
+        _CRC.pack_into(data, begin + CRC_AT, crc32c(view[begin + CRC_COVERS_FROM : end]))
 
 
 def split(data: bytes) -> Iterator[bytes]:

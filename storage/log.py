@@ -12,6 +12,7 @@ from cordwood.storage.aborted_index import AbortedTransaction, aborted_between
 from cordwood.storage.batch import (
     CONTROL,
     NO_TIMESTAMP,
+    STAMP_BYTES,
     TRANSACTIONAL,
     BatchHeader,
     check,
@@ -66,8 +67,11 @@ class Log:
         self.log_start = self.log_end = self.flushed_end = 0
         self.flushed_start = 0
         """Log start offset that a restart would find."""
-        self.clean_end = self.listed_end = self.truncations = 0
-        """End of the compacted records, end of the segments that the manifest on disk lists, count of truncations."""
+        self.clean_end = 0
+        """End of the compacted records."""
+        self.listed_end = 0
+        """End of the segments that the manifest on disk lists."""
+        self.truncations = 0
         self.replaced = ReplacedSegments()
         self._has_gaps = False
         """Whether the batches that were appended last have gaps between their offsets."""
@@ -123,7 +127,7 @@ class Log:
         end = base + header.last_offset_delta + 1
         size = len(batch)
         segment = self._segment_for(size, header.max_timestamp, end)
-        pieces: tuple[Bytes, ...] = (stamp(header, base, leader_epoch), memoryview(batch)[16:])
+        pieces: tuple[Bytes, ...] = (stamp(header, base, leader_epoch), memoryview(batch)[STAMP_BYTES:])
         kept = b"".join(pieces) if size <= SMALL_BATCH_BYTES else None
         if kept is not None:
             pieces = (kept,)
@@ -173,8 +177,7 @@ class Log:
     def flushed(self, pending: PendingFlush) -> None:
         """Record that everything of `pending` is on disk."""
         self.is_flushing = False
-        for directory in pending.directories:
-            directory.close()
+        pending.close_directories()
         self.flushed_end = max(self.flushed_end, self._covered_end)
         if self._covers_truncation:
             self.has_unsynced_truncation = False
@@ -184,8 +187,7 @@ class Log:
     def flush_failed(self, pending: PendingFlush) -> None:
         """End the flush whose outcome is unknown. Nothing more is to be synced here."""
         self.is_flushing = False
-        for directory in pending.directories:
-            directory.close()
+        pending.close_directories()
 
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
         """Return the batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
@@ -343,6 +345,11 @@ class Log:
             self.raise_log_start(self.segments[0].base_offset)
         return dropped
 
+    def segment_of(self, offset: int) -> Segment:
+        """Return the segment with `offset`, or the nearest one if there is none; there has to be a segment."""
+        place = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+        return self.segments[max(place - 1, 0)]
+
     def roll_if_active(self, segment: Segment) -> None:
         """Roll a new segment if `segment` is active, so that `segment` changes no more. Raises OSError."""
         if segment is self.segments[-1] and not segment.is_sealed:
@@ -490,11 +497,6 @@ class Log:
         for segment in self.replaced.truncated(self.segments, end):
             self._remove(segment)
             self.replaced.take([segment])
-
-    def segment_of(self, offset: int) -> Segment:
-        """Return the segment with `offset`, or the nearest one if there is none; there has to be a segment."""
-        place = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
-        return self.segments[max(place - 1, 0)]
 
     def _remove(self, segment: Segment) -> None:
         self._unsynced.removed(segment.path)

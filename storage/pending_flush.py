@@ -9,7 +9,7 @@ from cordwood.storage.segment import Segment
 class PendingFlush(NamedTuple):
     """Files and directories to sync so that everything below `end_offset` is durable, and its place in the log.
 
-    The owner syncs the files and the directories. `Log.flushed` and `Log.sync_failed` close the directories.
+    The owner syncs the files and the directories. `Log.flushed` and `Log.flush_failed` close the directories.
     """
 
     files: list[File]
@@ -17,6 +17,10 @@ class PendingFlush(NamedTuple):
     end_offset: int
     segment: Segment | None
     position: int
+
+    def close_directories(self) -> None:
+        for directory in self.directories:
+            directory.close()
 
 
 class UnsyncedEntries:

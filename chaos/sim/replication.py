@@ -92,7 +92,7 @@ class Metadata:
         return self.newest
 
     def join(self, broker_id: int) -> "MetadataView":
-        """Register a starting broker, which has everything committed, as `Quorum.formed` guarantees."""
+        """Register a starting broker, which has everything committed, as the end of `formed` guarantees."""
         member = self._followers[broker_id] = MetadataView(self, broker_id, self._rng)
         return member
 

@@ -31,7 +31,7 @@ class AutoBalancer:
 
     def start(self) -> None:
         """Begin to look at the cluster at intervals."""
-        self._task = asyncio.get_running_loop().create_task(self._look_again_and_again(), name="auto balance")
+        self._task = asyncio.get_running_loop().create_task(self._balance_at_intervals(), name="auto balance")
 
     async def close(self) -> None:
         """Propose no further move. Those in progress continue."""
@@ -39,14 +39,14 @@ class AutoBalancer:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _look_again_and_again(self) -> None:
+    async def _balance_at_intervals(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._interval_s)
             image = self._quorum.image
             own = image.configs_of_broker(self._settings.node_id)
             if not self._quorum.is_leader or mode_of(image, self._settings.auto_balance, own) != "all":
-                self._balance.took_over()
+                self._balance.reset()
             elif self._balance.is_due(image, loop.time()):
                 await self._move(image)
 

@@ -51,18 +51,18 @@ class MetadataEventLog:
         if old.topics_by_id is not new.topics_by_id:
             self._unfinished.append(self._follow_partitions(changed_partitions(old, new, self._broker_id), new))
             if len(self._unfinished) == 1:
-                self._go_on()
+                self._run_step()
         if old.brokers is not new.brokers:
             self._follow_broker(old.brokers.get(self._broker_id), new.brokers.get(self._broker_id))
         if self._quorum.is_leader:
-            _tell_cluster(old, new)
+            _log_cluster(old, new)
 
-    def _go_on(self) -> None:
-        """Run the next step of the first change, and schedule the rest."""
+    def _run_step(self) -> None:
+        """Run a step of the first change, and schedule the rest."""
         if run_step(self._unfinished[0]):
             self._unfinished.popleft()
         if self._unfinished:
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._run_step)
 
     def _follow_partitions(self, changes: Iterable[PartitionChange], new: Image) -> Steps[None]:
         gained, lost = _Lines("partitions.led"), _Lines("partitions.led_no_more")
@@ -76,10 +76,10 @@ class MetadataEventLog:
                 if change.has_new_leader:
                     cause = cause_of(change, new)
                     self.elections[cause] += 1
-                    gained.add(_tell_gained, change, cause)
+                    gained.add(_log_gained, change, cause)
             else:
                 self.leaderships_lost += 1
-                lost.add(_tell_lost, change)
+                lost.add(_log_lost, change)
         gained.log()
         lost.log()
 
@@ -116,10 +116,10 @@ class _Lines:
             line()
 
 
-def _tell_gained(change: PartitionChange, cause: Cause) -> None:
+def _log_gained(change: PartitionChange, cause: Cause) -> None:
     after = change.after
-    tell = _events.warning if cause is Cause.UNCLEAN else _events.info
-    tell(
+    log = _events.warning if cause is Cause.UNCLEAN else _events.info
+    log(
         "partition.led",
         topic=change.topic,
         partition=change.index,
@@ -129,14 +129,14 @@ def _tell_gained(change: PartitionChange, cause: Cause) -> None:
     )
 
 
-def _tell_lost(change: PartitionChange) -> None:
+def _log_lost(change: PartitionChange) -> None:
     leader = None if change.after.leader == NO_LEADER else change.after.leader
     _events.info("partition.led_no_more", topic=change.topic, partition=change.index, leader=leader)
 
 
-def _tell_cluster(old: Image, new: Image) -> None:
+def _log_cluster(old: Image, new: Image) -> None:
     for before, after in changed_topics(old, new):
-        _tell_topic(before, after)
+        _log_topic(before, after)
     if old.brokers is not new.brokers:
         for broker in new.brokers.values():
             known = old.brokers.get(broker.id)
@@ -146,7 +146,7 @@ def _tell_cluster(old: Image, new: Image) -> None:
             _events.info("broker.unregistered", broker=broker_id)
     if old.broker_configs is not new.broker_configs:
         for name in sorted(old.broker_configs.keys() | new.broker_configs.keys()):
-            _tell_configs(
+            _log_configs(
                 "broker.configured",
                 old.broker_configs.get(name, EMPTY),
                 new.broker_configs.get(name, EMPTY),
@@ -154,14 +154,14 @@ def _tell_cluster(old: Image, new: Image) -> None:
             )
 
 
-def _tell_configs(event: str, before: Mapping[str, str], after: Mapping[str, str], **whose: str) -> None:
+def _log_configs(event: str, before: Mapping[str, str], after: Mapping[str, str], **whose: str) -> None:
     """Log the changed keys without their values, some of which are secret."""
     keys = {key for key, _ in before.items() ^ after.items()}
     if keys:
         _events.info(event, **whose, keys=",".join(sorted(keys)))
 
 
-def _tell_topic(before: TopicImage | None, after: TopicImage | None) -> None:
+def _log_topic(before: TopicImage | None, after: TopicImage | None) -> None:
     if after is None:
         assert before is not None, "a change has two sides"
         _events.info("topic.deleted", topic=before.name, id=str(before.id))
@@ -170,4 +170,4 @@ def _tell_topic(before: TopicImage | None, after: TopicImage | None) -> None:
     else:
         if len(after.partitions) != len(before.partitions):
             _events.info("topic.grown", topic=after.name, partitions=len(after.partitions))
-        _tell_configs("topic.configured", before.configs, after.configs, topic=after.name)
+        _log_configs("topic.configured", before.configs, after.configs, topic=after.name)

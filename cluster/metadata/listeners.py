@@ -22,7 +22,7 @@ class Listeners:
     def add(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def tell(self, old: Image, new: Image) -> None:
+    def notify(self, old: Image, new: Image) -> None:
         """Call all listeners. Pass an error to the event loop's exception handler.
 
         An error must not end this broker's part in the metadata quorum: the entry is committed, and would fail again

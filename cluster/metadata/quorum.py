@@ -378,7 +378,7 @@ class SingleVoter:
             if (number + 1) % COMMANDS_PER_PART == 0:
                 await asyncio.sleep(0)
         self._image = builder.image()
-        self._listeners.tell(old, self._image)
+        self._listeners.notify(old, self._image)
         return refusals
 
     async def _take_snapshot(self) -> None:

@@ -24,8 +24,8 @@ class AutoBalance:
         self._alive: frozenset[BrokerId] | None = None
         self._since_s = 0.0
 
-    def took_over(self) -> None:
-        """Become the active controller, which has not seen yet how long the brokers have been there."""
+    def reset(self) -> None:
+        """Begin the grace period again: an active controller has not seen yet how long the brokers have been there."""
         self._alive = None
 
     def is_due(self, image: Image, now_s: float) -> bool:

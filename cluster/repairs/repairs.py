@@ -79,7 +79,7 @@ class Repairs:
         self._failed: set[Partition] = set()
         self._tasks = Tasks()
         self._refetches = Refetches(self._sources_of, reader, log_maintenance, register, self._to_repair, self._tasks)
-        self._looking: asyncio.Task[None] | None = None
+        self._repairing: asyncio.Task[None] | None = None
 
     def found(self, partition: Partition, damage: DamagedLog) -> None:
         """Queue damage for its repair. Damage that is found repeatedly is repaired once."""
@@ -114,17 +114,17 @@ class Repairs:
     def failed(self, partition: Partition) -> None:
         """Drop a failed replica where another can lead. A failed replica serves nothing until the next start."""
         self._failed.add(partition)
-        self._look()
+        self._begin()
 
     def lost_disk(self) -> None:
         """Drop the replicas of a failed log directory: others have to lead them."""
         self._has_lost_disk = True
-        self._look()
+        self._begin()
 
     def on_metadata_change(self, _old: Image, _new: Image) -> None:
         """Retry replicas that are not open. The quorum calls this after `Assignments.follow`."""
         if self._replicas.not_opened():
-            self._look()
+            self._begin()
 
     async def declared(self) -> None:
         """Return once the cluster counts on no damaged replica, or after DECLARE_S. All replicas have been opened.
@@ -132,7 +132,7 @@ class Repairs:
         After DECLARE_S without a better replica, this broker may lead with its own.
         """
         self._has_begun = True
-        self._look()
+        self._begin()
         try:
             async with asyncio.timeout(DECLARE_S):
                 while any(map(self._is_counted_on, self._pending_repairs)):
@@ -146,11 +146,11 @@ class Repairs:
 
     def _to_repair(self, partition: Partition, damage: DamagedLog) -> None:
         self._pending_repairs.setdefault(partition, _PendingRepair(partition.leader_epoch)).damage.append(damage)
-        self._look()
+        self._begin()
 
     def _damaged(self, partition: Partition, damage: DamagedLog) -> None:
         self._refetches.add(partition, damage)
-        self._look()
+        self._begin()
 
     def _sources_of(self, partition: Partition) -> list[int]:
         """Return the brokers to fetch committed batches from: the leader first, whose high watermark is the newest."""
@@ -176,18 +176,18 @@ class Repairs:
         image = self._image_of(partition)
         return image is not None and len(image.replicas) > 1 and is_counted_on(image, self._me)
 
-    def _look(self) -> None:
-        if self._looking is None and self._has_begun:
-            self._looking = self._tasks.spawn(self._look_until_well())
+    def _begin(self) -> None:
+        if self._repairing is None and self._has_begun:
+            self._repairing = self._tasks.spawn(self._repair_all())
 
-    async def _look_until_well(self) -> None:
+    async def _repair_all(self) -> None:
         now = asyncio.get_running_loop().time
         try_again_at = now() + REST_S
         try:
             while self._has_something_to_do():
                 try:
                     self._refetches.look()
-                    self._see_who_is_back()
+                    self._finish_returned()
                     await self._drop_damaged()
                     await self._drop_lost()
                     await self._drop_failed()
@@ -200,7 +200,7 @@ class Repairs:
                     _events.error("repairs.failed", error=repr(error), exc_info=error)
                     await asyncio.sleep(REST_S)
         finally:
-            self._looking = None
+            self._repairing = None
 
     async def _drop_damaged(self) -> None:
         image = self._quorum.image
@@ -327,7 +327,7 @@ class Repairs:
             self._register.done(damage)
             _events.info("file.rewritten", path=damage.path)
 
-    def _see_who_is_back(self) -> None:
+    def _finish_returned(self) -> None:
         for partition in [
             replica for replica in self._pending_repairs if replica.is_deleted and self._is_idle(replica)
         ]:

@@ -330,8 +330,8 @@ def test_the_low_watermark_waits_for_every_in_sync_replica() -> None:
     led = Led(isr=(1, 2))
     assert led.view.low_watermark(7) == 0
     led.follows(2, 100)
-    led.view.started(2, 5)
-    led.view.started(3, 1)
+    led.view.follower_start_flushed(2, 5)
+    led.view.follower_start_flushed(3, 1)
     assert led.view.low_watermark(7) == 5
     assert led.view.low_watermark(4) == 4
 

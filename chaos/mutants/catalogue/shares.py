@@ -272,7 +272,7 @@ MUTANTS = (
     Mutant(
         "former-share-members-are-subscribed",
         "cluster/groups/share/group.py",
-        "        yield from self._count(frozenset(), member.topics)\n",
+        "        yield from self._topics.change(frozenset(), member.topics)\n",
         "",
         "A group reads the topics of its present members.",
         "The topics of a group include those of former members.",

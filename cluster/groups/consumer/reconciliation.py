@@ -128,6 +128,23 @@ def _without_unsubscribed(
     return replace(member, previous_epoch=member.epoch, assigned=assigned, assignment_epochs=assignment_epochs)
 
 
+def _kept_and_revoked(
+    member: ConsumerMember, target: Partitions, is_subscribed: Callable[[UUID], bool]
+) -> Steps[tuple[dict[UUID, frozenset[int]], Partitions]]:
+    """Return the partitions of the member that its target has, and those that it has to revoke."""
+    kept: dict[UUID, frozenset[int]] = {}
+    revoking: dict[UUID, frozenset[int]] = {}
+    for portion in portions(member.assigned.items()):
+        for topic_id, had in portion:
+            wanted = target.get(topic_id, _NONE) if is_subscribed(topic_id) else _NONE
+            if gone := had - wanted:
+                revoking[topic_id] = gone
+            if left := had & wanted:
+                kept[topic_id] = left
+        yield
+    return kept, revoking
+
+
 def _advanced(
     member: ConsumerMember,
     target_epoch: int,
@@ -136,16 +153,8 @@ def _advanced(
     owner_of: OwnerOf,
     is_subscribed: Callable[[UUID], bool],
 ) -> Steps[ConsumerMember]:
-    assigned: dict[UUID, frozenset[int]] = {}
-    revoking: dict[UUID, frozenset[int]] = {}
-    for portion in portions(member.assigned.items()):
-        for topic_id, had in portion:
-            wanted = target.get(topic_id, _NONE) if is_subscribed(topic_id) else _NONE
-            if gone := had - wanted:
-                revoking[topic_id] = gone
-            if left := had & wanted:
-                assigned[topic_id] = left
-        yield
+    """Bring the member nearer to its target: it revokes what it has to, and then gets what no other member has."""
+    assigned, revoking = yield from _kept_and_revoked(member, target, is_subscribed)
     if revoking and (yield from _still_owns(owned, revoking)):
         epochs = yield from kept_epochs(member.assignment_epochs, member.assigned)
         return replace(

@@ -6,10 +6,9 @@ assignment is computed. A partition need not be revoked before another member ge
 the partition's leader locks single records.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from typing import NamedTuple
 from uuid import UUID
 
@@ -38,6 +37,7 @@ from cordwood.cluster.groups.share.formats import (
 )
 from cordwood.cluster.groups.share.member import ShareMember
 from cordwood.cluster.groups.share.states import ShareStates
+from cordwood.cluster.groups.share.topics import SubscribedTopics
 from cordwood.cluster.groups.target_assignment import (
     COMPUTED_AT_ONCE_MAX,
     NO_PARTITIONS,
@@ -72,14 +72,12 @@ class ShareGroup(AnyGroup):
         "_effects",
         "_encoded",
         "_events",
-        "_hash",
         "_is_large",
-        "_is_stale",
         "_members",
         "_records",
         "_sessions",
-        "_subscribed",
         "_targets",
+        "_topics",
         "_waiting",
         "assignment_epoch",
         "group_epoch",
@@ -99,11 +97,7 @@ class ShareGroup(AnyGroup):
         self._targets: dict[str, Partitions] = {}
         self._encoded: dict[str, bytes] = {}
         """The records of targets that have to be written, as far as they were encoded with the computation."""
-        self._subscribed: Counter[str] = Counter()
-        """How many members subscribe to each topic."""
-        self._hash = 0
-        self._is_stale = True
-        """Whether topics may have changed since they were last compared."""
+        self._topics = SubscribedTopics(context)
         self._computing = self._is_large = False
         self._sessions: Deadlines[str] = Deadlines()
         self._waiting: list[_Waiting] = []
@@ -138,7 +132,7 @@ class ShareGroup(AnyGroup):
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        return frozenset(self._subscribed)
+        return self._topics.names
 
     def take_effects(self) -> Steps[list[Effect]]:
         while self._events:
@@ -204,14 +198,13 @@ class ShareGroup(AnyGroup):
         return ErrorCode.group_id_not_found
 
     def reads(self, topic: str) -> bool:
-        return topic in self._subscribed
+        return topic in self._topics
 
     def retained_from(self, topic: str, committed_ms: int) -> int | None:  # noqa: ARG002
         return committed_ms
 
     def topics_changed(self, names: frozenset[str]) -> None:
-        if not self._is_stale and not names.isdisjoint(self._subscribed):
-            self._is_stale = True
+        self._topics.note_changed(names)
 
     def not_appended(self, append: AppendRecords, code: ErrorCode, now_ms: int) -> None:  # noqa: ARG002
         self._records.change_again(append.contents)
@@ -270,7 +263,7 @@ class ShareGroup(AnyGroup):
             self._bump()
             self._change(ShareRecordType.STATE_PARTITIONS)
         if failed:
-            self._is_stale = True
+            self._topics.is_stale = True
         if self._waiting:
             yield from self._compute()
         yield from self._answer_waiting(now_ms)
@@ -303,7 +296,7 @@ class ShareGroup(AnyGroup):
                     partitions += self.states.delete(topic_id)
             yield
         if gone:
-            self._is_stale = True
+            self._topics.is_stale = True
             self._change(ShareRecordType.STATE_PARTITIONS)
             yield from self._append()
             self._effects.append(Discard(tuple(partitions), frozenset(gone)))
@@ -326,7 +319,7 @@ class ShareGroup(AnyGroup):
             partitions += self.states.delete(topic.id, len(topic.partitions))
             yield
         self._change(ShareRecordType.STATE_PARTITIONS)
-        self._is_stale = True
+        self._topics.is_stale = True
         self._events.append(self._append())
         return partitions
 
@@ -364,7 +357,7 @@ class ShareGroup(AnyGroup):
         self._members[member.id] = after
         self._change(ShareRecordType.MEMBER_METADATA, member.id)
         if before is None or before.topics != after.topics:
-            yield from self._count(after.topics, member.topics)
+            yield from self._topics.change(after.topics, member.topics)
             self._bump()
 
     def _remove(self, member: ShareMember) -> Steps[None]:
@@ -372,7 +365,7 @@ class ShareGroup(AnyGroup):
         self._targets.pop(member.id, None)
         self._encoded.pop(member.id, None)
         self._sessions.remove(member.id)
-        yield from self._count(frozenset(), member.topics)
+        yield from self._topics.change(frozenset(), member.topics)
         for kind in (
             ShareRecordType.MEMBER_METADATA,
             ShareRecordType.TARGET_MEMBER,
@@ -385,30 +378,13 @@ class ShareGroup(AnyGroup):
             self.assignment_epoch = self.group_epoch
             self._change(ShareRecordType.TARGET_METADATA)
 
-    def _count(self, after: frozenset[str], before: frozenset[str]) -> Steps[None]:
-        """Count a changed subscription."""
-        for portion in portions(after - before):
-            for name in portion:
-                self._subscribed[name] += 1
-                self._is_stale |= self._subscribed[name] == 1
-            yield
-        for portion in portions(before - after):
-            for name in portion:
-                self._subscribed[name] -= 1
-                if not self._subscribed[name]:
-                    del self._subscribed[name]
-                    self._is_stale = True
-            yield
-
     def _follow_topics(self, now_ms: int) -> Steps[None]:
         """Compare the topics that the group reads, and initialize the share states that are lacking."""
-        if not self._is_stale or now_ms < self.states.retry_at_ms:
+        if not self._topics.is_stale or now_ms < self.states.retry_at_ms:
             return
-        self._is_stale = False
-        topics = yield from self._read_topics()
-        known = yield from _hash_of(topics)
-        if known != self._hash:
-            self._hash = known
+        known = self._topics.hash
+        topics = yield from self._topics.refresh()
+        if self._topics.hash != known:
             self._bump()
         begun = yield from self.states.begin(topics)
         if begun:
@@ -420,15 +396,6 @@ class ShareGroup(AnyGroup):
                 yield
             self._effects.append(Initialize(starts))
 
-    def _read_topics(self) -> Steps[list[TopicImage]]:
-        """Return the topics that exist and are read, in the order of their names."""
-        by_name = self._context.topics().by_name
-        topics = []
-        for portion in portions(sorted(self._subscribed)):
-            topics += [topic for topic in map(by_name.get, portion) if topic is not None]
-            yield
-        return topics
-
     def _bump(self) -> None:
         self.group_epoch += 1
         self._change(ShareRecordType.GROUP_METADATA)
@@ -438,7 +405,7 @@ class ShareGroup(AnyGroup):
         if self._computing or self.assignment_epoch == self.group_epoch:
             return
         self._computing = True
-        topics = yield from self._read_topics()
+        topics = yield from self._topics.existing()
         initialized = yield from self.states.initialized()
         ids = {topic.name: topic.id for topic in topics}
         group = ShareAssignmentInput(
@@ -504,7 +471,7 @@ class ShareGroup(AnyGroup):
         member = self._members.get(key.member_id)
         match key.type:
             case ShareRecordType.GROUP_METADATA:
-                return encode_epoch(ShareEpoch(self.group_epoch, self._hash))
+                return encode_epoch(ShareEpoch(self.group_epoch, self._topics.hash))
             case ShareRecordType.TARGET_METADATA:
                 return encode_target_epoch(self.assignment_epoch)
             case ShareRecordType.STATE_PARTITIONS:
@@ -522,7 +489,7 @@ class ShareGroup(AnyGroup):
     def restore(cls, group_id: str, saved: SavedShareGroup, context: GroupContext) -> Steps["ShareGroup"]:
         """Return a group from its records."""
         group = cls(group_id, context, saved.keys)
-        group.group_epoch, group._hash = saved.epoch
+        group.group_epoch, group._topics.hash = saved.epoch
         group.assignment_epoch = saved.assignment_epoch
         group.states = ShareStates(saved.states)
         group._targets = {member: target for member, target in saved.targets.items() if member in saved.members}
@@ -536,16 +503,5 @@ class ShareGroup(AnyGroup):
                     assigned=current.assigned,
                 )
             group._members[member_id] = member
-            yield from group._count(member.topics, frozenset())
-        group._is_stale = True
+            yield from group._topics.change(member.topics, frozenset())
         return group
-
-
-def _hash_of(topics: Iterable[TopicImage]) -> Steps[int]:
-    """Return a hash of existing topics, an int64: it shows changes of topics also to the next coordinator."""
-    digest = blake2b(digest_size=8)
-    for portion in portions(topics):
-        for topic in portion:
-            digest.update(topic.id.bytes + len(topic.partitions).to_bytes(4, "big") + topic.name.encode())
-        yield
-    return int.from_bytes(digest.digest(), "big", signed=True)

@@ -139,7 +139,7 @@ class LeaderSession:
                         self._fail(ErrorCode.invalid_record_state)
                     finally:
                         for _, outcome in some:
-                            _tell(outcome, ErrorCode.request_timed_out)
+                            _complete(outcome, ErrorCode.request_timed_out)
         finally:
             self._is_sending = False
 
@@ -160,7 +160,7 @@ class LeaderSession:
                 again += [of_place[:half], of_place[half:]]
                 continue
             for _, outcome in of_place:
-                _tell(outcome, code)
+                _complete(outcome, code)
         for part in again:
             await self._settle(part)
 
@@ -216,7 +216,7 @@ class LeaderSession:
     def _fail(self, code: ErrorCode) -> None:
         waiting, self._waiting = self._waiting, []
         for _, outcome in waiting:
-            _tell(outcome, code)
+            _complete(outcome, code)
 
 
 def _by_topic(places: Iterable[QueuePartition]) -> dict[UUID, list[int]]:
@@ -233,6 +233,6 @@ def _batches(acks: Iterable[Ack]) -> tuple[AcknowledgementBatch, ...]:
     )
 
 
-def _tell(outcome: "asyncio.Future[ErrorCode]", code: ErrorCode) -> None:
+def _complete(outcome: "asyncio.Future[ErrorCode]", code: ErrorCode) -> None:
     if not outcome.done():
         outcome.set_result(code)

@@ -126,7 +126,7 @@ class Machine:
         if not self.image.passed_over:
             self.whole = Snapshot(self.image, self.term)
         if has_commands:
-            self._listeners.tell(old, self.image)
+            self._listeners.notify(old, self.image)
         for tag, failure in failures.items():
             self._answer(tag, failure)
 
@@ -138,7 +138,7 @@ class Machine:
         assert image.index > self.image.index, "an image never takes us back"
         old, self.image, self.term = self.image, image, term
         self.whole = Snapshot(image, term)
-        self._listeners.tell(old, self.image)
+        self._listeners.notify(old, self.image)
         for tag in [tag for tag in self._waiting if tag in image.recent]:
             self._answer(tag, _unknown_outcome())
 

@@ -191,16 +191,16 @@ class Transport:
             self._without_tls ^= {dialled}
         match reason:
             case HandshakeRefused():
-                self._tell("peer.refused", connection, reason)
+                self._log_refusal("peer.refused", connection, reason)
                 self._refused(dialled, reason)
             case RefusedByPeer():
-                self._tell("peer.refuses_us", connection, reason)
+                self._log_refusal("peer.refuses_us", connection, reason)
                 self._refused(dialled, reason)
             case MalformedMessage():
-                self._tell("peer.malformed", connection, reason)
+                self._log_refusal("peer.malformed", connection, reason)
             case RaftTlsFailed() | CertificateRefused():
                 # Not a reason to stop this broker: certificates may be replaced while it runs.
-                self._tell("peer.not_authenticated", connection, reason)
+                self._log_refusal("peer.not_authenticated", connection, reason)
                 if dialled is not None:
                     self._tls_failed.add(dialled)
             case _:
@@ -226,7 +226,7 @@ class Transport:
         self._suspects.update(self._voters)
         self._dial_voters()
 
-    def _tell(self, event: str, connection: RaftConnection, reason: Exception) -> None:
+    def _log_refusal(self, event: str, connection: RaftConnection, reason: Exception) -> None:
         """Log one warning for each host and reason, however often the host reconnects."""
         host = connection.address.rpartition(":")[0]
         if event != "peer.refuses_us":

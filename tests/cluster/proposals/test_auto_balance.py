@@ -55,7 +55,7 @@ def test_a_lost_broker_begins_the_grace_period_again() -> None:
 def test_a_new_controller_begins_the_grace_period_again() -> None:
     balance = AutoBalance(GRACE_S)
     assert not balance.is_due(image((1, 2)), 0)
-    balance.took_over()
+    balance.reset()
     assert not balance.is_due(image((1, 2)), GRACE_S)
 
 
