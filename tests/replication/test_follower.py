@@ -1,11 +1,16 @@
 """Truncation of a follower by leader epoch: the cases of KIP-101 and KIP-279, and random logs that must converge."""
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.replication.follower import ImpossibleAnswer, first_difference, truncation_end
+from cordwood.replication.follower import ImpossibleAnswer, check_epochs, first_difference, truncation_end
+from cordwood.storage.batch import peek
 from cordwood.storage.epochs import EpochStart, LeaderEpochs
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import Record, encode
 from cordwood.storage.types import NO_EPOCH, LeaderEpoch, Offset
 
 
@@ -53,6 +58,17 @@ def test_a_leader_says_where_a_followers_log_parts(
 def test_a_follower_cuts_where_both_may_agree(leader_epoch: int, leader_end: int, end: int) -> None:
     """The follower has epoch 2 from offset 10 and epoch 5 from offset 13; its log end is 15."""
     assert truncation_end(epochs((2, 10), (5, 13)), 15, leader_epoch, leader_end) == end
+
+
+@pytest.mark.parametrize(
+    ("stamped", "is_sound"), [((2, 2, 3), True), ((2, 3, 2), False), ((1, 2), False), ((4,), False)]
+)
+def test_the_epochs_of_batches_do_not_fall(stamped: tuple[int, ...], is_sound: bool) -> None:
+    """The follower's last batch has epoch 2, and its leader epoch 3."""
+    header = peek(encode([Record(0, 0, b"", b"")]))
+    batches = [header._replace(leader_epoch=epoch) for epoch in stamped]
+    with nullcontext() if is_sound else pytest.raises(CorruptBatch):
+        check_epochs(batches, 2, 3)
 
 
 def test_no_epoch_ends_below_the_first_offset() -> None:

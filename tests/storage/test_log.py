@@ -309,7 +309,9 @@ def test_what_was_remembered_of_places_is_forgotten_with_a_cut(log: LogFixture) 
 def test_a_log_that_starts_over_knows_nothing_of_before(log: LogFixture) -> None:
     log.leader_epoch = 4
     log.send(0, "a", "b")
+    log.log.clean_end = 2
     log.flush().checkpoint().truncate_fully(50)
+    assert log.log.clean_end == 0, "a later round would pass over as many new records"
     assert (log.start, log.end, log.log.flushed_end, list(log.log.epochs)) == (50, 50, 50, [])
     assert log.send(7, "c")[:2] == (50, 51)
     assert list(log.log.epochs) == [(4, 50)]

@@ -307,4 +307,13 @@ MUTANTS = (
         "Damage is never repaired, since no other replica is compacted as far.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "a-log-that-begins-again-keeps-its-clean-end",
+        "storage/log.py",
+        "        self.clean_end = self.listed_end = 0\n",
+        "",
+        "The clean end is that of compacted records in this log.",
+        "Records of a refetched replica are never compacted.",
+        Scenario.LOGS,
+    ),
 )

@@ -187,4 +187,13 @@ MUTANTS = (
         "A follower checkpoints a log start that its leader has raised.",
         "DeleteRecords waits for the next checkpoint of each follower.",
     ),
+    Mutant(
+        "epochs-fall-within-a-message",
+        "replication/follower.py",
+        "        latest = header.leader_epoch\n",
+        "",
+        "The leader epochs of a follower's batches never fall.",
+        "A follower whose stream was damaged truncates at another offset than its leader.",
+        Scenario.REPLICAS,
+    ),
 )

@@ -317,4 +317,99 @@ MUTANTS = (
         "A transactional producer is sent to a broker that knows nothing of it.",
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "late-requests-for-an-epoch-abort-transactions",
+        "cluster/transactions/transaction.py",
+        "            if expected not in (None, self.producer):\n",
+        "            if expected not in (None, self.producer, self._last):\n",
+        "A repeated request is known by the epoch before, and by nothing else.",
+        "A request that was delayed aborts the transaction that its producer has begun since.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "new-producers-keep-the-former-timeout",
+        "cluster/transactions/transaction.py",
+        "            timeout_ms=shared_timeout(timeout_ms),\n",
+        "            timeout_ms=self.timeout_ms,\n",
+        "A transactional id has the timeout of its producer.",
+        "A transaction is aborted before the timeout that its producer has configured.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "v1-ends-are-repeated-by-fenced-producers",
+        "cluster/transactions/transaction.py",
+        "        is_retry = is_v2 and self.is_v2 and",
+        "        is_retry = is_v2 and",
+        "A repeated request is known by the epoch before, and by nothing else.",
+        "A producer that was fenced hears that its transaction is committed.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "fenced-producers-repeat-their-request-for-an-epoch",
+        "cluster/transactions/transaction.py",
+        "epoch=min(self.epoch + 1, EPOCH_MAX), last_epoch=NO_PRODUCER_EPOCH, is_v2=True",
+        "epoch=min(self.epoch + 1, EPOCH_MAX), is_v2=True",
+        "A repeated request is known by the epoch before, and by nothing else.",
+        "A producer that the coordinator has fenced gets an epoch that no client may have.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "fences-are-of-the-first-protocol",
+        "cluster/transactions/transaction.py",
+        "last_epoch=NO_PRODUCER_EPOCH, is_v2=True\n",
+        "last_epoch=NO_PRODUCER_EPOCH\n",
+        "A transaction that the coordinator aborts has an epoch of its own for its marker.",
+        "A leader takes the marker as a repetition of the one before.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "former-rotations-hold-for-later-transactions",
+        "cluster/transactions/transaction.py",
+        "            next_producer_id=NO_PRODUCER_ID,\n"
+        "            partitions=(),\n"
+        "            update_ms=now_ms,\n"
+        "        )\n"
+        "\n"
+        "    def expire",
+        "            partitions=(),\n            update_ms=now_ms,\n        )\n\n    def expire",
+        "The producer id of a completed transaction is the next one's.",
+        "A producer has no requests accepted after its second InitProducerId.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "completions-forget-the-former-producer-id",
+        "cluster/transactions/transaction.py",
+        "            else self.previous_producer_id,\n",
+        "            else NO_PRODUCER_ID,\n",
+        "A repeated request is known by the epoch before, and by nothing else.",
+        "A producer whose InitProducerId was not answered is fenced by its own request.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "decisions-keep-the-time-of-the-last-partition",
+        "cluster/transactions/transaction.py",
+        "            start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,\n"
+        "            update_ms=now_ms,\n"
+        "            is_v2=is_v2,\n"
+        "        )\n"
+        "\n"
+        "    def _to",
+        "            start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,\n"
+        "            is_v2=is_v2,\n"
+        "        )\n"
+        "\n"
+        "    def _to",
+        "The record of a transactional id has the time of its last change.",
+        "Kafka's tools show a decision as older than it is.",
+        Scenario.TRANSACTIONS,
+    ),
+    Mutant(
+        "empty-transactions-have-no-start",
+        "cluster/transactions/transaction.py",
+        "            start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,\n",
+        "            start_ms=self.start_ms,\n",
+        "A transaction begins with its first partition, or with its end.",
+        "An empty transaction counts as one that is open since 1970.",
+        Scenario.TRANSACTIONS,
+    ),
 )

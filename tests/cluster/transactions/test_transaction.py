@@ -145,6 +145,7 @@ def test_an_unknown_id_takes_any_expected_producer() -> None:
 def test_an_ongoing_transaction_is_fenced_and_aborted(transaction: TransactionFixture) -> None:
     transaction.add().init()
     assert transaction.now.state is S.PREPARE_ABORT
+    assert transaction.now.is_v2, "the marker has an epoch of its own"
     assert transaction.producer == (7, 1)
     assert transaction.init().code is ErrorCode.concurrent_transactions
     transaction.complete().init()
@@ -156,6 +157,23 @@ def test_a_fenced_producer_does_not_abort_its_successors_transaction(transaction
     transaction.init().add()
     assert transaction.init(expected=(7, 0)).code is ErrorCode.producer_fenced
     assert transaction.now.state is S.ONGOING
+
+
+def test_a_repeated_request_that_arrives_late_aborts_nothing(transaction: TransactionFixture) -> None:
+    transaction.init(expected=(7, 0)).add()
+    assert transaction.init(expected=(7, 0)).code is ErrorCode.producer_fenced
+    assert transaction.now.state is S.ONGOING
+
+
+def test_a_producer_that_the_coordinator_has_fenced_gets_no_epoch(transaction: TransactionFixture) -> None:
+    """The epoch before its own is that of no repeated request any more."""
+    transaction.init(expected=(7, 0)).add().fence().complete()
+    for expected in ((7, 0), (7, 1)):
+        assert transaction.init(expected=expected).code is ErrorCode.producer_fenced
+
+
+def test_a_new_producer_brings_its_timeout(transaction: TransactionFixture) -> None:
+    assert transaction.now.initialize(1000, None, NOW_MS).timeout_ms == 1000
 
 
 def test_a_fence_that_was_not_written_does_not_raise_the_epoch_twice(transaction: TransactionFixture) -> None:
@@ -201,6 +219,14 @@ def test_a_repeated_request_is_known_after_the_rotation() -> None:
     assert transaction.init(expected=(7, LAST_EPOCH - 1)).code is ErrorCode.producer_fenced
 
 
+def test_a_repeated_request_is_known_after_a_transaction_of_the_new_producer_id() -> None:
+    transaction = TransactionFixture(epoch=LAST_EPOCH)
+    transaction.init(expected=(7, LAST_EPOCH), spare=8)
+    transaction.add().end("commit").complete()
+    assert transaction.init(expected=(7, LAST_EPOCH)).code is ErrorCode.none
+    assert transaction.producer == (8, 0)
+
+
 def test_the_fence_at_the_last_epoch_takes_the_one_that_is_left() -> None:
     transaction = TransactionFixture(epoch=LAST_EPOCH).add().fence()
     assert transaction.producer == (7, EPOCH_MAX)
@@ -236,6 +262,7 @@ def test_a_v2_transaction_at_the_last_epoch_ends_with_another_producer_id() -> N
     assert transaction.end("commit", v2=True, producer=(7, LAST_EPOCH)).code is ErrorCode.none
     assert transaction.end("abort", v2=True, producer=(7, LAST_EPOCH)).code is ErrorCode.invalid_txn_state
     assert transaction.producer == (8, 0)
+    assert transaction.init().now.next_producer == (8, 1)
 
 
 def test_the_client_may_use_its_new_producer_id_before_the_markers_are_written() -> None:
@@ -330,6 +357,18 @@ def test_a_v2_end_is_repeated_with_the_epoch_before(transaction: TransactionFixt
     assert transaction.now.next_producer == (7, 1)
     assert transaction.end(other, v2=True, producer=(7, 0)).code is ErrorCode.invalid_txn_state
     assert transaction.end(verb, v2=True, producer=(7, 2)).code is ErrorCode.producer_fenced
+
+
+def test_a_v2_end_repeats_no_v1_end(transaction: TransactionFixture) -> None:
+    """The epoch before belongs to the producer's last InitProducerId."""
+    transaction.init(expected=(7, 0)).add().end("commit").complete()
+    assert transaction.end("commit", v2=True, producer=(7, 0)).code is ErrorCode.producer_fenced
+
+
+def test_an_empty_transaction_begins_with_its_end(transaction: TransactionFixture) -> None:
+    transaction.now_ms += 5
+    transaction.end("abort", v2=True)
+    assert (transaction.now.start_ms, transaction.now.update_ms) == (NOW_MS + 5, NOW_MS + 5)
 
 
 def test_an_empty_v2_transaction_may_be_aborted_but_not_committed(transaction: TransactionFixture) -> None:
