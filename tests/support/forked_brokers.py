@@ -4,6 +4,7 @@ From the first line of `cordwood` on, a forked process is like any other. The pr
 and kills it if the tests' process ends first.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -182,6 +183,17 @@ def become(request: dict[str, Any], streams: Sequence[int]) -> None:
     sys.argv = ["cordwood", *request["words"]]
 
 
+def end(ended: SystemExit) -> None:
+    """End this process as an interpreter does, but for the objects: to free each is half of a command's time."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for standard in (sys.stdout, sys.stderr):
+        standard.flush()
+    if isinstance(ended.code, int):
+        os._exit(ended.code)
+    raise ended
+
+
 def import_all() -> None:
     """Import what a broker imports after its start, and most commands, and keep it out of garbage collections."""
     gc.disable()
@@ -199,4 +211,7 @@ def import_all() -> None:
 if __name__ == "__main__":
     import_all()
     serve(socket.socket(fileno=int(sys.argv[1])))
-    importlib.import_module("cordwood.cluster.cli").main()
+    try:
+        importlib.import_module("cordwood.cluster.cli").main()
+    except SystemExit as ended:
+        end(ended)

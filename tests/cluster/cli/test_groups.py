@@ -135,7 +135,8 @@ def test_configs_of_a_group_are_shown_and_changed(broker: RunningBroker) -> None
 def test_a_group_of_the_consumer_protocol_is_shown_with_epochs_and_targets(broker: RunningBroker) -> None:
     name, bootstrap = "of-the-new-kind", broker.bootstrap
     in_process("topic", "create", "two", "--partitions", "2", bootstrap=bootstrap)
-    cordwood("produce", "two", stdin=b"a\nb\nc\n", bootstrap=bootstrap)
+    # With one key they are in one partition: a reset moves only what the group has read.
+    cordwood("produce", "two", "-K", ":", stdin=b"k:a\nk:b\nk:c\n", bootstrap=bootstrap)
     settings = {"bootstrap.servers": bootstrap, "group.id": name, "group.protocol": "consumer"}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
     consumer.subscribe(["two"])
