@@ -297,13 +297,14 @@ class GroupCoordinator:
             raise Refused(ErrorCode.coordinator_load_in_progress)
         return (group for shard in self._state_store.shards for group in list(shard.groups.values()))
 
-    def known(self) -> list[tuple[AnyGroup, OffsetsByPartition]]:
-        """Return each group that can be served now, with its committed offsets. They must not be changed."""
-        return [
-            (group, shard.offsets.of(group_id))
-            for shard in self._state_store.shards
-            for group_id, group in shard.groups.items()
-        ]
+    def known(self) -> Iterator[tuple[AnyGroup, OffsetsByPartition]]:
+        """Yield each group that can be served now, with its committed offsets. They must not be changed.
+
+        A caller may pause: groups that are removed or come meanwhile may be among them.
+        """
+        for shard in self._state_store.shards:
+            for group_id, group in list(shard.groups.items()):
+                yield group, shard.offsets.of(group_id)
 
     def on_metadata_change(self, old: Image, new: Image) -> None:
         """Follow a metadata change; the quorum calls this after the replicas have their new roles.

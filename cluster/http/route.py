@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.bodies import JSON, JSON_BYTES_MAX, check_content_type, check_json_size
 from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.json_rows import rows_encoded
 from cordwood.cluster.http.refusal import HttpRefusal, json_response
 from cordwood.cluster.http.security.rights import RouteRight
 
@@ -90,7 +91,9 @@ class Route(Generic[Q, B]):
         query = read_query(request, self.query)
         body = await self._read_body(request, context)
         answer = await self.answer(ApiRequest(context, request.match_info, query, body, request))
-        return answer if isinstance(answer, web.StreamResponse) else json_response(answer, self.statuses[0])
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        return json_response(await context.turns.run(rows_encoded(answer)), self.statuses[0])
 
     async def _read_body(self, request: web.Request, context: Context) -> Any:
         if not self.has_body:

@@ -75,6 +75,11 @@ class Acl:
     operation: AclOperation
     permission: Permission
 
+    def sort_key(self) -> tuple[object, ...]:
+        """Return what ACLs are sorted by: thousands of these are compared sooner than of the objects."""
+        on = self.on
+        return (on.resource, on.name, on.pattern, self.principal, self.host, self.operation, self.permission)
+
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:

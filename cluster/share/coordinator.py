@@ -155,12 +155,13 @@ class ShareCoordinator:
     async def read(self, rows: Collection[StateRead]) -> list[StateAnswer]:
         """Return the states of share partitions to their leaders, and fence their former leaders.
 
-        A share partition that has no state gets one: its leader is the first to know of it.
+        Only the coordinator of a share group has states made, for the topics of its members: fetches of any other
+        group id leave nothing behind.
         """
 
         def step(row: StateRead, current: SharePartitionState | None) -> SharePartitionState:
             if current is None:
-                return SharePartitionState(leader_epoch=row.leader_epoch, created_ms=self._wall_clock())
+                raise Refused(ErrorCode.invalid_request, "The share partition is not initialized.")
             new = current.read_by(row.leader_epoch)
             return new if new is current else new.snapshot()
 

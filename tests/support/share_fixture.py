@@ -21,10 +21,10 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.client_connection import ClientConnection
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
 from cordwood.cluster.security.principal import Identity
-from cordwood.cluster.share.coordinator import StateRead
+from cordwood.cluster.share.coordinator import Initialization, StateRead
 from cordwood.cluster.share.measures import ShareMeasures
 from cordwood.cluster.share.share_partitions import SharePartitionView
-from cordwood.cluster.share.state import SharePartitionState
+from cordwood.cluster.share.state import UNINITIALIZED, SharePartitionState
 from cordwood.cluster.share.states import SharePartitionKey
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import TRANSACTIONAL, check, split
@@ -55,6 +55,8 @@ class ShareMember:
 
     def __init__(self, fixture: "ShareFixture", member_id: str, group_id: str, identity: Identity) -> None:
         self.id, self.group_id, self.epoch = member_id, group_id, 0
+        self.is_assigned = True
+        """Whether what the member fetches is assigned to its group, as by heartbeats."""
         self._fixture = fixture
         self.connection = ClientConnection(member_id)
         here = fixture.broker._here
@@ -95,6 +97,8 @@ class ShareMember:
             "forgotten_topics_data": (),
             **fields,
         }
+        if self.is_assigned:
+            await self._fixture.assign(self.group_id, partitions)
         answer = await self.connection.ask(fetch_requests.ShareFetchRequest(**values))
         if answer.error_code is ErrorCode.none and self.epoch >= 0:
             self.epoch += 1
@@ -145,6 +149,7 @@ class ShareFixture:
     def __init__(self, broker: ClosedBroker) -> None:
         self.broker = broker
         self._members = 0
+        self._assigned: set[SharePartitionKey] = set()
 
     async def open(self, **configs: str) -> "ShareFixture":
         await self.create(TOPIC)
@@ -209,6 +214,19 @@ class ShareFixture:
         views = self.broker.broker._shares.partitions.views()
         (found,) = [view for view in views if (view.group_id, view.partition) == (GROUP, partition)]
         return found
+
+    async def assign(self, group_id: str, partitions: Sequence[int]) -> None:
+        """Have the states of share partitions initialized, as the coordinator of their group does."""
+        topic = self.broker.image.topics_by_id.get(self.topic_id)
+        known = () if topic is None or not group_id else range(len(topic.partitions))
+        for key in {SharePartitionKey(group_id, self.topic_id, index) for index in known if index in partitions}:
+            if key not in self._assigned:
+                self._assigned.add(key)
+                coordinator = self.broker.broker._shares.coordinator
+                (answer,) = await coordinator.summarize([StateRead(key, -1)])
+                if not answer.state.created_ms:
+                    (answer,) = await coordinator.initialize([Initialization(key, 0, UNINITIALIZED)])
+                assert answer.code is ErrorCode.none, answer
 
     async def stored(self) -> SharePartitionState:
         """Return the stored state of the group's first partition."""

@@ -43,6 +43,7 @@ from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
 from cordwood.cluster.metadata.leaders import Offsets, exists
 from cordwood.cluster.operations import positions
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.storage.steps import in_order
 from cordwood.storage.types import TopicPartition
 
 
@@ -185,7 +186,8 @@ async def list_groups(asked: ApiRequest[Nothing, Nothing]) -> Groups:
         ListedGroup(str(row.group_id), row.group_type.lower(), row.group_state, row.protocol_type, broker_id)
         async for broker_id, row in context.turns.within(found.items())
     ]
-    return Groups(sorted(rows, key=attrgetter("group")), sorted(answers.keys() - found.keys()))
+    ordered = await context.turns.run(in_order(rows, key=attrgetter("group")))
+    return Groups(ordered, sorted(answers.keys() - found.keys()))
 
 
 async def describe_group(asked: ApiRequest[Nothing, Nothing]) -> GroupDescription:

@@ -19,16 +19,23 @@ STATES: Mapping[GroupKind, Sequence[str]] = {
 SETTLED = frozenset({"Empty", "Stable", "Dead"})
 
 
-def _states(watched: Watched) -> Iterator[Row]:
-    counts = Counter((group.kind, group.state_name) for group, _ in watched.groups.known())
-    return (((kind.value, state), counts[kind, state]) for kind, states in STATES.items() for state in states)
+def _states(watched: Watched) -> Rows:
+    counts: Counter[tuple[GroupKind, str]] = Counter()
+    for group, _ in watched.groups.known():
+        counts[group.kind, group.state_name] += 1
+        yield None
+    for kind, states in STATES.items():
+        for state in states:
+            yield (kind.value, state), counts[kind, state]
 
 
-def _members(watched: Watched) -> Iterator[Row]:
+def _members(watched: Watched) -> Rows:
     counts: Counter[GroupKind] = Counter()
     for group, _ in watched.groups.known():
         counts[group.kind] += group.member_count
-    return (((kind.value,), counts[kind]) for kind in GroupKind)
+        yield None
+    for kind in GroupKind:
+        yield (kind.value,), counts[kind]
 
 
 def _unsettled(watched: Watched) -> Rows:
@@ -46,14 +53,16 @@ def _assignments(watched: Watched) -> Iterator[Row]:
     return (((kind.value,), times) for kind, times in watched.groups.measures.assignments_s.items())
 
 
-def _committed(watched: Watched) -> Iterator[Row]:
+def _committed(watched: Watched) -> Rows:
     for group, offsets in watched.groups.known():
+        yield None
         for (topic, index), committed in list(offsets.items()):
             yield (group.group_id, topic, str(index)), committed.offset
 
 
 def _lag(watched: Watched) -> Rows:
     for group, offsets in watched.groups.known():
+        yield None
         for (topic, index), committed in list(offsets.items()):
             replica = watched.replicas.get(topic, index)
             if replica is None:

@@ -29,14 +29,16 @@ class Scraper:
 
     async def scrape(self) -> bytes:
         """Return all metrics in Prometheus' text format. The numbers are not all of the same instant."""
-        texts: list[str] = []
+        texts: list[bytes] = []
         # Each family ends an iteration: a single number may be a count over all partitions.
         for family in FAMILIES:
             lines = lines_of(family, self._watched)
             while some := list(islice(lines, LINES_PER_TURN)):
-                texts.append("".join(some))
+                texts.append("".join(some).encode())
                 await asyncio.sleep(0)
-        return "".join(texts).encode() + generate_latest(self._process)
+        texts.append(generate_latest(self._process))
+        await asyncio.sleep(0)
+        return b"".join(texts)
 
 
 def lines_of(family: Family, watched: Watched) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """DeleteAcls (31): deletes the ACLs that match any filter, in one command, and returns the matches of each filter."""
 
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
 from uuid import UUID
 
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
@@ -52,7 +51,11 @@ async def _find(wanted: DeleteAclsFilter, acls: Mapping[UUID, Acl], call: Call) 
     except Refused as refusal:
         return refusal
     found = [(acl_id, acl) async for acl_id, acl in call.turns.each(acls.items()) if matches(acl)]
-    return dict(await call.turns.run(in_order(found, key=itemgetter(1))))
+    return dict(await call.turns.run(in_order(found, key=_sort_key)))
+
+
+def _sort_key(found: tuple[UUID, Acl]) -> tuple[object, ...]:
+    return found[1].sort_key()
 
 
 def _ids(found: Iterable[_Found | Refused]) -> Steps[list[UUID]]:

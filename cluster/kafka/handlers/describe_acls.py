@@ -28,7 +28,7 @@ async def handle(request: DescribeAclsRequest, call: Call) -> DescribeAclsRespon
         call.require(DESCRIBE, CLUSTER)
         wanted = filter_of(request)
         found = [acl async for acl in call.turns.each(call.services.quorum.image.acls.values()) if wanted.matches(acl)]
-        ordered = await call.turns.run(in_order(found, key=_itself))
+        ordered = await call.turns.run(in_order(found, key=Acl.sort_key))
         by_resource: dict[ResourcePattern, list[Acl]] = {}
         async for acl in call.turns.each(ordered):
             by_resource.setdefault(acl.on, []).append(acl)
@@ -36,10 +36,6 @@ async def handle(request: DescribeAclsRequest, call: Call) -> DescribeAclsRespon
     except Refused as refusal:
         code, message = refusal.code, refusal.message
     return DescribeAclsResponse(throttle_time=NO_THROTTLE, error_code=code, error_message=message, resources=resources)
-
-
-def _itself(acl: Acl) -> Acl:
-    return acl
 
 
 def _resource(found: tuple[ResourcePattern, list[Acl]]) -> DescribeAclsResource:

@@ -5,15 +5,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest.mock import sentinel
 
+import msgspec
 from loop_steps import LongestStep
 
 from cordwood.bench.counters.cluster import CountedCluster
 from cordwood.chaos.sim.kafka import duration, message, part
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.plan import TOPIC
+from cordwood.cluster.broker.broker import Broker
 from cordwood.cluster.broker.http_access import http_access
+from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.http.api import archive, cluster, groups, partitions, topics, transactions
 from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.json_rows import ROWS_PER_STEP, rows_encoded
 from cordwood.cluster.http.metrics.scrape import Scraper
 from cordwood.cluster.http.route import ApiRequest, Nothing
 from cordwood.cluster.http.routes import status_of
@@ -23,10 +27,13 @@ from cordwood.cluster.security.authorizer import OPEN_ACCESS
 from cordwood.cluster.security.principal import NO_IDENTITY
 from cordwood.cluster.transactions.coordinator import TransactionCoordinator
 from cordwood.cluster.transactions.states import TransactionState
+from cordwood.storage.steps import some
 
-PARTITIONS = TRANSACTIONS = 4000
+PARTITIONS = TRANSACTIONS = GROUPS = 4000
 CALLS_MAX = 14_500
 """Per step: less than 5 ms, most of it in the Kafka handlers that HTTP sends requests to."""
+CALLS_OF_GROUPS_MAX = 21_000
+"""A slice ends after SLICE_STEPS rows, as no time passes in the simulator. These rows have more fields."""
 
 
 async def make_large(admin: Any, leader: Any) -> None:
@@ -34,10 +41,15 @@ async def make_large(admin: Any, leader: Any) -> None:
     api = ApiKey.CREATE_PARTITIONS
     more = part(api, "CreatePartitionsTopic", name=TOPIC, count=PARTITIONS, assignments=None)
     await admin.ask(leader, message(api, topics=(more,), timeout=duration(30), validate_only=False), 30)
+    await commit(admin, leader, PARTITIONS)
+
+
+async def commit(admin: Any, leader: Any, count: int) -> None:
+    """Commit an offset of a group in each of the first partitions."""
     api = ApiKey.OFFSET_COMMIT
     rows = tuple(
         part(api, "OffsetCommitRequestPartition", partition_index=index, committed_offset=0, committed_metadata=None)
-        for index in range(PARTITIONS)
+        for index in range(count)
     )
     committed = part(api, "OffsetCommitRequestTopic", name=TOPIC, partitions=rows)
     fields = {"group_id": "readers", "generation_id_or_member_epoch": -1, "member_id": "", "topics": (committed,)}
@@ -61,6 +73,13 @@ async def make_open_transactions(admin: Any, leader: Any, coordinator: Transacti
     began = known._replace(state=TransactionState.ONGOING, start_ms=known.update_ms)
     for number in range(TRANSACTIONS):
         shards[number % len(shards)].put(f"id-{number}", began)
+
+
+def make_groups(coordinator: GroupCoordinator) -> None:
+    """Put many groups like the known one into the coordinator's memory."""
+    (shard,) = (shard for shard in coordinator._state_store.shards if "readers" in shard.groups)
+    for number in range(GROUPS):
+        shard.groups[f"readers-{number}"] = shard.groups["readers"]
 
 
 def asked(context: Context, query: Any = None, **path: str) -> ApiRequest[Any, Any]:
@@ -94,6 +113,13 @@ ANSWERS: dict[str, Callable[[Context], Awaitable[Any]]] = {
 }
 
 
+def context_of(broker: Broker) -> Context:
+    """Return the context of a client that may do anything."""
+    assert broker.watched is not None, "it has joined its cluster"
+    control = http_access(broker._services, broker._credentials, None, lambda: True, lambda: 0.0)
+    return broker._context(broker.watched, control).under(Access(NO_IDENTITY, OPEN_ACCESS))
+
+
 def longest_steps() -> dict[str, int]:
     """Return the number of calls in the longest step of each answer."""
 
@@ -105,9 +131,7 @@ def longest_steps() -> dict[str, int]:
         assert broker is not None, "it runs"
         made = make_open_transactions(counted.client("other"), counted.leader(0), broker._transactions)
         await counted.by(made, "other")
-        assert broker.watched is not None, "it has joined its cluster"
-        control = http_access(broker._services, broker._credentials, None, lambda: True, lambda: 0.0)
-        context = broker._context(broker.watched, control).under(Access(NO_IDENTITY, OPEN_ACCESS))
+        context = context_of(broker)
         for path, answer in ANSWERS.items():
             with LongestStep() as longest:
                 found = await counted.by(answer(context), "broker-1")
@@ -121,3 +145,33 @@ def longest_steps() -> dict[str, int]:
 
 def test_answers_about_thousands_of_partitions_and_transactions_let_others_in() -> None:
     assert {path: calls for path, calls in longest_steps().items() if calls > CALLS_MAX} == {}
+
+
+def test_answers_about_thousands_of_groups_let_others_in() -> None:
+    async def scenario() -> tuple[int, int]:
+        counted = await CountedCluster(1).begin()
+        await counted.by(commit(counted.client("admin"), counted.leader(0), 1), "admin")
+        broker = counted.world.hosts[1].broker
+        assert broker is not None, "it runs"
+        make_groups(broker._groups)
+        context = context_of(broker)
+        with LongestStep() as scrape:
+            await counted.by(Scraper(context.watched).scrape(), "broker-1")
+        with LongestStep() as listing:
+            found = await counted.by(groups.list_groups(asked(context)), "broker-1")
+        assert len(found.groups) == GROUPS + 1
+        return scrape.calls, listing.calls
+
+    scrape, listing = run(scenario())
+    assert scrape <= CALLS_MAX
+    assert listing <= CALLS_OF_GROUPS_MAX
+
+
+def test_rows_of_a_response_are_encoded_in_steps() -> None:
+    rows = [groups.ListedGroup(f"group-{number}", "classic", "Empty", "", 1) for number in range(10 * ROWS_PER_STEP)]
+    whole = groups.Groups(rows, [])
+    assert some(rows_encoded(whole), 10) is None, "it takes a step for each ROWS_PER_STEP rows"
+    encoded = some(rows_encoded(whole), 11)
+    assert msgspec.json.encode(encoded) == msgspec.json.encode(whole)
+    short = groups.Groups(rows[:3], [2])
+    assert some(rows_encoded(short), 1) is short

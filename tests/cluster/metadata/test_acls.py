@@ -1,5 +1,9 @@
 """ACL filters: Kafka's rules for pattern types, wildcards and entry fields."""
 
+import sys
+from random import Random
+from types import FrameType
+
 import pytest
 
 from cordwood.cluster.metadata.acls import (
@@ -11,6 +15,8 @@ from cordwood.cluster.metadata.acls import (
     Permission,
     ResourcePattern,
 )
+from cordwood.cluster.resources.turns import FREE_STEPS
+from cordwood.storage.steps import at_once, in_order, some
 
 TOPIC, GROUP = AclResource.TOPIC, AclResource.GROUP
 LITERAL, PREFIXED, ANY, MATCH = Pattern.LITERAL, Pattern.PREFIXED, Pattern.ANY, Pattern.MATCH
@@ -74,3 +80,23 @@ def test_a_filter_compares_the_entry_word_by_word(
 ) -> None:
     wanted = AclFilter(TOPIC, None, ANY, principal, host, operation, permission)
     assert wanted.matches(acl_on(PATTERNS["flights"])) is is_found
+
+
+def test_thousands_of_acls_are_sorted_without_a_long_first_step() -> None:
+    acls = [acl_on(ResourcePattern(TOPIC, f"topic-{number}", LITERAL)) for number in range(5000)]
+    shuffled = Random(1).sample(acls, len(acls))
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _called: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sorting = in_order(shuffled, key=Acl.sort_key)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert some(sorting, FREE_STEPS) is None, "there is more to do"
+    finally:
+        sys.setprofile(before)
+    assert calls < 3000, "a request's first steps do not wait for their turn"
+    assert at_once(in_order(shuffled, key=Acl.sort_key)) == sorted(acls)

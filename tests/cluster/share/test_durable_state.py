@@ -242,7 +242,7 @@ def test_a_group_whose_offsets_were_altered_begins_there() -> None:
 def test_a_group_waits_while_its_state_cannot_be_read() -> None:
     async def story(group: ShareFixture) -> None:
         await group.produce("a")
-        await group.member(group_id="first").fetch()
+        await group.assign(GROUP, (0,))
         await group.configure_topic("__share_group_state", **{"max.message.bytes": "1"})
         assert (await group.member().fetch()).code is ErrorCode.unknown_server_error
         await group.configure_topic("__share_group_state", **{"max.message.bytes": "10000"})

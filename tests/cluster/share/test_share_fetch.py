@@ -364,6 +364,22 @@ def test_acknowledgements_that_are_not_valid() -> None:
     with_members(story)
 
 
+def test_fetches_of_invented_groups_leave_nothing_behind() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a")
+        shares = group.broker.broker._shares
+        for number in range(20):
+            stranger = group.member(group_id=f"invented-{number}")
+            stranger.is_assigned = False
+            assert (await stranger.fetch()).code is E.not_leader_or_follower
+            stranger.hang_up()
+        assert (shares.coordinator.count(), list(shares.partitions.views())) == (0, [])
+        assert (await group.member().fetch()).values == [b"a"]
+        assert shares.coordinator.count() == 1
+
+    with_members(story)
+
+
 def test_unknown_topics_and_partitions() -> None:
     async def story(group: ShareFixture) -> None:
         worker = group.member()
