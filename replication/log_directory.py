@@ -1,6 +1,7 @@
 """Log directory of a broker: its disk's state (online or offline), flushed offsets, run mark, partition paths."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError, change_failed
 from cordwood.storage.flushed_offsets import FlushedOffsets
+from cordwood.storage.segment import ALLOCATE_AT_MOST
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
@@ -21,11 +23,17 @@ MARKS_FILE = "flushed"
 MOVES = "moves"
 """Unfinished copies of replicas that move here. Those found when a broker starts are begun again."""
 STAGING = "repair"
-"""Segments that are being rebuilt, and files and trees that are to be removed. The next start removes all of it."""
+"""Segments that are being rebuilt, and files and trees that are to be removed. The next start sets all of it aside."""
 ARCHIVE_CACHE = "archive-cache"
 """Records that were read from the archive. The cache is empty when a broker starts."""
+LEFTOVERS = "leftovers"
+"""What earlier runs have left in the directories above. `LogMaintenance` removes it while the broker runs."""
 METADATA = "metadata"
 """Where the first log directory of a broker keeps the cluster's metadata."""
+PROBE = f"{STAGING}/room"
+"""A file that is made and removed to find out whether a directory that has refused a write has room again."""
+PROBE_BYTES = ALLOCATE_AT_MOST
+"""Room for the next preallocation of any segment."""
 
 _events = structlog.get_logger("log_directory")
 
@@ -53,10 +61,10 @@ class LogDirectory:
         """
         for changed in disk.make_directories(f"{path}/{TOPICS}"):
             sync_directory(disk, changed)
+        self.disk, self.path = disk, path
         for left in (STAGING, ARCHIVE_CACHE):
             if disk.exists(f"{path}/{left}"):
-                disk.remove_tree(f"{path}/{left}")
-        self.disk, self.path = disk, path
+                self._clear(f"{path}/{left}")
         self.flusher, self.run_blocking = flusher, run_blocking
         self.flushed_offsets = FlushedOffsets(disk.open(f"{path}/{MARKS_FILE}", create=True))
         sync_directory(disk, path)
@@ -70,7 +78,7 @@ class LogDirectory:
         self._discarded: list[str] = []
         self._discard_count = 0
         self.free_bytes_at_refusal: int | None = None
-        """Free bytes when a write was refused for lack of room; None if an append has succeeded since."""
+        """Free bytes when a write was refused for lack of room; None once an append or `look_for_room` succeeds."""
         self._failed = failed
         self.discard: Callable[[str], None] = self._discard
         """Renames a log file into the staging directory. One method object, which all logs here share."""
@@ -85,10 +93,33 @@ class LogDirectory:
             self.error = error
             self._failed(self)
 
+    def set_aside(self, path: str) -> None:
+        """Rename a file or a tree, however large, to where `LogMaintenance` removes it. Raises OSError.
+
+        Files that are made at `path` later are not touched.
+        """
+        self.disk.make_directories(f"{self.path}/{LEFTOVERS}")
+        names = set(self.disk.list_directory(f"{self.path}/{LEFTOVERS}"))
+        free = next(name for name in map(str, count(1)) if name not in names)
+        self.disk.rename(path, f"{self.path}/{LEFTOVERS}/{free}")
+
+    def _clear(self, path: str) -> None:
+        try:
+            self.set_aside(path)
+        except OSError as error:
+            if not isinstance(change_failed(error), DiskFull):
+                raise
+            self.disk.remove_tree(path)
+
+    def leftovers(self) -> list[str]:
+        """Return the paths of what was set aside, by this start or an earlier one. Raises OSError."""
+        place = f"{self.path}/{LEFTOVERS}"
+        return [f"{place}/{name}" for name in self.disk.list_directory(place)] if self.disk.exists(place) else []
+
     def stage_removal(self, path: str) -> str:
         """Rename a file or a tree into the staging directory, and return its path there. Raises OSError.
 
-        Unlinking blocks until the blocks are freed: a thread does it later, or the next start.
+        Unlinking blocks until the blocks are freed: a thread does it later, or the next run.
         """
         self.disk.make_directories(f"{self.path}/{STAGING}")
         self._discard_count += 1
@@ -101,7 +132,7 @@ class LogDirectory:
         self._discarded.append(self.stage_removal(path))
 
     async def remove_discarded(self) -> None:
-        """Unlink the discarded files in a thread. The next start removes those for which that fails."""
+        """Unlink the discarded files in a thread. The next run removes those for which that fails."""
         discarded, self._discarded = self._discarded, []
         if discarded:
             await self.run_blocking(_remove_all, self.disk, discarded)
@@ -140,6 +171,25 @@ class LogDirectory:
             return self.disk.free_bytes(self.path)
         except OSError:
             return None
+
+    async def look_for_room(self) -> None:
+        """Record that the directory has room again if a file as large as a segment needs can be made. Raises OSError.
+
+        Free space alone does not tell: a quota is not in it, and room may have been made before it was asked for.
+        """
+        if self.free_bytes_at_refusal is not None and not self.is_offline:
+            await self.run_blocking(self._probe)
+            self.free_bytes_at_refusal = None
+
+    def _probe(self) -> None:
+        path = f"{self.path}/{PROBE}"
+        self.disk.make_directories(f"{self.path}/{STAGING}")
+        file = self.disk.open(path, create=True)
+        try:
+            file.preallocate(0, PROBE_BYTES)
+        finally:
+            file.close()
+            self.disk.remove(path)
 
     def refuses_with(self, free_bytes: int) -> bool:
         """Return whether a write was refused with this much free space or more: the next one would be refused, too."""

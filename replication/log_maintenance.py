@@ -13,10 +13,12 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
+from cordwood.storage.disk import removal
 from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull, OutOfResources, StorageError, change_failed
 from cordwood.storage.log_copy import remove_mark
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import write_checkpoint
+from cordwood.storage.steps import run_step
 
 CHECKPOINT_INTERVAL_S = 1.0
 CHECKPOINT_AGE_S = 10.0
@@ -30,6 +32,10 @@ PARTITIONS_PER_TURN = 500
 """Partitions handled before the event loop runs other work."""
 REMOVE_AGAIN_S = 10.0
 """Delay before another try, after files could not be removed for lack of resources."""
+ROOM_INTERVAL_S = 1.0
+"""Interval of looks for room in a log directory that has refused a write."""
+LEFTOVERS_PAUSE_S = 0.01
+"""Pause after each file of an earlier run that is removed: replicas in use need the disk more."""
 PARTITIONS_PER_EXPIRY = 2500
 """Partitions whose waiters are checked in one round: with 10,000 partitions a refusal is two seconds late."""
 
@@ -64,6 +70,7 @@ class LogMaintenance:
         for directory in self._replicas.directories:
             self._tasks.repeat(partial(self._checkpoint_later, directory), f"checkpoints in {directory.path}")
             self._tasks.repeat(partial(self._retain_later, directory), f"retention in {directory.path}")
+            self._tasks.repeat(partial(self._look_for_room, directory), f"room in {directory.path}")
         self._tasks.repeat(self._expire_waiters, "expiry of waiters")
         self._tasks.repeat(self._watch_followers, "lag of followers")
 
@@ -89,6 +96,11 @@ class LogMaintenance:
         """Delete the files that a moved replica has left in `directory`, once no reader can use them any more."""
         self._left_copies.add((directory, partition.topic_id, partition.index))
         self._tasks.spawn(self._remove_copy(directory, partition, segments))
+
+    def remove_leftovers(self) -> None:
+        """Remove what earlier runs have left in the log directories, slowly, in the background."""
+        for directory in self._replicas.directories:
+            self._tasks.spawn(self._remove_leftovers(directory), f"leftovers in {directory.path}")
 
     def has_left_copy(self, directory: LogDirectory, partition: Partition) -> bool:
         """Return whether a replica that is elsewhere has files in `directory`, or a removal there that is to come.
@@ -253,6 +265,13 @@ class LogMaintenance:
         await asyncio.sleep(self._intervals.retention_s)
         await self.retain(directory)
 
+    async def _look_for_room(self, directory: LogDirectory) -> None:
+        await asyncio.sleep(ROOM_INTERVAL_S)
+        try:
+            await directory.look_for_room()
+        except OSError as error:
+            directory.write_failed(error)
+
     async def _expire_waiters(self) -> None:
         now = asyncio.get_running_loop().time
         partitions = list(self._replicas)
@@ -347,14 +366,21 @@ class LogMaintenance:
 
     async def _remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
         for directory, topic_id, index in orphans:
-            staged = await self._staged_replica(directory, topic_id, index)
-            if self._is_home(directory, topic_id, index):
-                continue
-            # In the step that renames the files: a replica that is added again must not find the flush mark of these.
-            self._replicas.forget_home(topic_id, index)
-            await self._remove_all(directory, directory.disk.remove_tree, staged)
-            if directory.is_vacant(topic_id):
-                await self._remove_topic(directory, topic_id)
+            try:
+                await self._remove_orphan(directory, topic_id, index)
+            except OSError as error:
+                # The next start finds the rest of it.
+                _log_failure("removal of an orphan", directory, error)
+
+    async def _remove_orphan(self, directory: LogDirectory, topic_id: UUID, index: int) -> None:
+        staged = await self._staged_replica(directory, topic_id, index)
+        if self._is_home(directory, topic_id, index):
+            return
+        # In the step that renames the files: a replica that is added again must not find the flush mark of these.
+        self._replicas.forget_home(topic_id, index)
+        await self._remove_all(directory, directory.disk.remove_tree, staged)
+        if directory.is_vacant(topic_id):
+            await self._remove_topic(directory, topic_id)
 
     async def _remove_replica(self, directory: LogDirectory, topic_id: UUID, index: int) -> None:
         """Remove the files of a replica, unless it is in `directory` again."""
@@ -386,6 +412,30 @@ class LogMaintenance:
                 if not await self._may_remove_again(path, change_failed(error)):
                     break
         return ()
+
+    async def _remove_leftovers(self, directory: LogDirectory) -> None:
+        try:
+            paths = await directory.run_blocking(directory.leftovers)
+        except OSError as error:
+            _log_failure("removal of leftovers", directory, error)
+            return
+        for path in paths:
+            # What cannot be removed at all is left to the next run.
+            while (failure := await self._leftover_failure(directory, path)) is not None:
+                if not await self._may_remove_again(path, failure):
+                    break
+
+    async def _leftover_failure(self, directory: LogDirectory, path: str) -> StorageError | None:
+        """Remove a file or a tree with a pause after each file. Return the error; None if `path` is removed."""
+        steps = removal(directory.disk, path)
+        try:
+            while not await directory.run_blocking(run_step, steps):
+                await asyncio.sleep(LEFTOVERS_PAUSE_S)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return change_failed(error)
+        return None
 
     async def _remove_all(self, directory: LogDirectory, remove: Callable[[str], None], paths: Sequence[str]) -> None:
         """Remove files or trees, however long resources are lacking. A file that cannot be removed at all is left."""

@@ -85,12 +85,15 @@ class ReplicaMoves:
         return sum(move.copy.missing_bytes for move in self)
 
     def resume(self) -> None:
-        """Begin the moves again that the last stop interrupted, and remove the copies that moves have left."""
+        """Begin the moves again that the last stop interrupted, and set aside the copies that moves have left."""
         for directory in self._replicas.directories:
             for topic_id, index in directory.unfinished_moves():
                 partition = self._replicas.with_id(topic_id, index)
                 if partition is None or partition.directory is directory:
-                    directory.disk.remove_tree(directory.move_path(topic_id, index))
+                    try:
+                        directory.set_aside(directory.move_path(topic_id, index))
+                    except OSError as error:
+                        _events.warning("copy.not_removed", directory=directory.path, error=str(error))
                 else:
                     self.move(partition, directory)
         while self._replicas.superseded:

@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from typing import Protocol
 
 from cordwood.storage.errors import DamagedLog, read_failed
+from cordwood.storage.steps import Steps
 
 Bytes = bytes | bytearray | memoryview
 
@@ -104,6 +105,17 @@ def sync_directory(disk: Disk, path: str) -> None:
         directory.sync()
     finally:
         directory.close()
+
+
+def removal(disk: Disk, path: str) -> Steps[None]:
+    """Remove a file or a tree, one file a step. Raises OSError. Of a symbolic link, only the link is removed."""
+    try:
+        disk.remove(path)
+    except IsADirectoryError:
+        for name in disk.list_directory(path):
+            yield from removal(disk, f"{path}/{name}")
+        disk.remove_tree(path)
+    yield
 
 
 def open_directories(disk: Disk, paths: Iterable[str]) -> list[Syncable]:

@@ -184,6 +184,7 @@ class Broker:
         self._lifecycle.start()
         await self._lifecycle.unfenced()
         await self._server.serve()
+        self._log_maintenance.remove_leftovers()
         self._watchdog.start()
         return bound
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 from replica_fixture import NOW_MS, ReplicaFixture
@@ -10,7 +12,7 @@ from virtual_time import run
 
 from cordwood.chaos.sim.faults import Died
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
-from cordwood.replication.partition import Partition
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.log_loader import open_log
 
@@ -156,6 +158,33 @@ def test_a_replica_that_is_added_before_its_orphaned_files_are_removed_continues
         log_maintenance.remove_orphans(broker.replicas.found())
         await broker.produce_and_flush("new")
         assert broker.values_after_a_power_cut() == ["former", "new"]
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
+def test_an_orphan_that_cannot_be_removed_keeps_no_other() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture()
+        for index in range(3):
+            broker.replicas.open(TopicIdPartition(f"t{index}", 0, UUID(int=index + 2)), broker.config, NOW_MS)
+        for index in range(3):
+            broker.disk.make_directories(broker.directories[0].partition_path(UUID(int=index + 2), 0))
+        broker.restart()
+        log_maintenance, home = housekeeping_of(broker), broker.directories[0]
+        list_directory = broker.disk.list_directory
+
+        def list_others(path: str) -> list[str]:
+            if path == home.topic_path(UUID(int=2)):
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            return list_directory(path)
+
+        orphans = broker.replicas.found()
+        broker.disk.list_directory = list_others  # type: ignore[method-assign]
+        log_maintenance.remove_orphans(orphans)
+        await asyncio.sleep(A_MOMENT_S)
+        assert broker.replicas.found() == []
+        assert list_directory("/data0/topics") == [str(UUID(int=2))], "the next start finds it"
         await log_maintenance.stop()
 
     run(scenario())

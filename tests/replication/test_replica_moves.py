@@ -435,6 +435,35 @@ def test_a_move_that_is_cancelled_in_its_switch_has_not_failed(step: Callable[..
     run(scenario())
 
 
+def test_a_segment_that_begins_while_the_checkpoint_is_written_is_copied_before_the_copy_takes_over() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)))
+        partition, target = broker.open(), broker.directories[1]
+        rolled = 0
+
+        async def run_blocking(function: Callable[..., object], *arguments: object) -> object:
+            nonlocal rolled
+            result = await run_slowly(function, *arguments)
+            if getattr(function, "__name__", "") == LogCopy.write_state.__name__ and not rolled:
+                before = len(partition.log.segments)
+                while len(partition.log.segments) == before:
+                    broker.send(f"meanwhile-{'x' * 40}")
+                rolled += 1
+            return result
+
+        target.run_blocking = run_blocking
+        await broker.load(100, "before")
+        with capture_logs() as events:
+            broker.moves.move(partition, target)
+            await broker.settled()
+        assert rolled, "the scenario is the one that is meant"
+        assert partition.directory is target
+        assert [event for event in events if event["event"] == "replica.not_moved"] == []
+        assert broker.values() == broker.acknowledged
+
+    run(scenario())
+
+
 async def cut_while_copied(broker: MovingBroker, cut: Callable[[Log], None]) -> Partition:
     """Move a replica, and cut its log as a follower when some of it is copied. Write after that, until it has moved."""
     partition = broker.open()

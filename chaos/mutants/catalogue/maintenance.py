@@ -81,10 +81,10 @@ MUTANTS = (
     Mutant(
         "orphans-keep-their-flush-marks",
         "replication/log_maintenance.py",
-        "            self._replicas.forget_home(topic_id, index)\n"
-        "            await self._remove_all(directory, directory.disk.remove_tree, staged)\n",
-        "            await self._remove_all(directory, directory.disk.remove_tree, staged)\n"
-        "            self._replicas.forget_home(topic_id, index)\n",
+        "        self._replicas.forget_home(topic_id, index)\n"
+        "        await self._remove_all(directory, directory.disk.remove_tree, staged)\n",
+        "        await self._remove_all(directory, directory.disk.remove_tree, staged)\n"
+        "        self._replicas.forget_home(topic_id, index)\n",
         "The flush mark of an orphan is forgotten in the step that renames its files.",
         "A replica that is added again begins with a loss that it has not had, or without a flush mark.",
         Scenario.BROKERS,

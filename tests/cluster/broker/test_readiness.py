@@ -5,9 +5,12 @@ import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
-from replica_fixture import ReplicaFixture
+from replica_fixture import NOW_MS, ReplicaFixture
+from virtual_time import run
 
 from cordwood.cluster.broker.lifecycle import why_not_writable
+from cordwood.replication.log_directory import PROBE, PROBE_BYTES
+from cordwood.replication.log_maintenance import ROOM_INTERVAL_S, Intervals, LogMaintenance
 from cordwood.storage.errors import DiskFull
 
 HEADROOM_BYTES = 1000
@@ -70,6 +73,42 @@ def test_a_directory_that_takes_a_write_again_is_full_no_more() -> None:
         assert reason(broker) is None
 
     tell(story)
+
+
+def test_an_idle_directory_is_full_until_there_is_room() -> None:
+    async def story() -> None:
+        broker = ReplicaFixture()
+        home = broker.partition().directory
+        broker.disk.leave_free(PROBE_BYTES - 1)
+        home.write_failed(OSError(errno.ENOSPC, "a quota is not in the free space"))
+        log_maintenance = LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 1e9, 10))
+        log_maintenance.start()
+        await asyncio.sleep(2 * ROOM_INTERVAL_S)
+        assert "no room" in (reason(broker) or "")
+        broker.disk.capacity_bytes += 1
+        home.free_bytes_at_refusal = home.free_bytes()
+        assert "no room" in (reason(broker) or "")
+        await asyncio.sleep(2 * ROOM_INTERVAL_S)
+        assert reason(broker) is None
+        assert not broker.disk.exists(f"{home.path}/{PROBE}")
+        await log_maintenance.stop()
+
+    run(story())
+
+
+def test_a_disk_that_fails_while_room_is_looked_for_is_offline() -> None:
+    async def story() -> None:
+        broker = ReplicaFixture()
+        home = broker.partition().directory
+        home.write_failed(OSError(errno.ENOSPC, "full"))
+        broker.disk.faults.refuse_opens(PROBE, code=errno.EIO)
+        log_maintenance = LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 1e9, 10))
+        log_maintenance.start()
+        await asyncio.sleep(2 * ROOM_INTERVAL_S)
+        assert home.is_offline
+        await log_maintenance.stop()
+
+    run(story())
 
 
 def test_of_several_directories_one_that_takes_writes_is_enough() -> None:
