@@ -16,6 +16,7 @@ import structlog
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.follower import first_difference
 from cordwood.replication.frames import (
+    FOLLOWED_MAX,
     FlushReport,
     FollowRequest,
     MalformedFrame,
@@ -146,12 +147,17 @@ class FollowerConnection:
             self.forget(stream)
 
     def follow(self, rows: list[FollowRequest]) -> None:
-        """Begin the requested streams, or begin them again from another offset; of many the first ones now."""
+        """Begin the requested streams, or begin them again from another offset; of many the first ones now.
+
+        Raises MalformedFrame.
+        """
         is_first = not self._to_begin
         for row in rows:
             if (known := self._streams.get(row.stream)) is not None:
                 self.forget(known)
             self._to_begin[row.stream] = row
+        if len(self._to_begin) + len(self._streams) > FOLLOWED_MAX:
+            raise MalformedFrame(f"more than {FOLLOWED_MAX} partitions are followed")
         if is_first:
             self._begin_some()
         self._soon()

@@ -92,6 +92,9 @@ class FollowerConnections:
     def _open(self, channel: Channel, hello: Open) -> None:
         if not self._may_ask(channel, hello):
             return
+        if channel in self._by_channel:
+            # As another broker it would leave streams that never end.
+            raise MalformedFrame("a second introduction")
         before = self._by_broker.get(hello.broker_id)
         if before is not None:
             self._closed(before)

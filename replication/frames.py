@@ -46,6 +46,11 @@ STREAMS_PER_DIRECTORY = 1 << 24
 Brokers without this rule use small numbers: for their leaders, all their partitions are in directory 0.
 """
 DIRECTORIES_MAX = 128
+FOLLOWED_MAX = 1 << 18
+"""Partitions that a broker may follow at one leader: some 100 bytes of memory each."""
+
+OFFSET_MAX = 1 << 62
+"""The highest offset of a push. A log that began near 2^63 would have no offsets for its records."""
 
 VERSION = 2
 
@@ -189,9 +194,9 @@ def _pack_hello(hello: Open) -> bytes:
 def _unpack_hello(frame: memoryview, position: int) -> Open:
     try:
         broker_id, incarnation, broker_epoch, length = _OPEN.unpack_from(frame, position)
-        cluster_id = bytes(frame[position + _OPEN.size :])
-        if len(cluster_id) != length:
+        if len(frame) != position + _OPEN.size + length:
             raise MalformedFrame("an introduction of the wrong length")
+        cluster_id = bytes(frame[position + _OPEN.size :])
         return Open(broker_id, UUID(bytes=incarnation), broker_epoch, cluster_id.decode())
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a malformed introduction: {error}") from None
@@ -204,6 +209,8 @@ def encode_follow(rows: Iterable[FollowRequest]) -> bytes:
 
 def decode_follow(frame: memoryview) -> list[FollowRequest]:
     """Decode a FOLLOW frame. Raises MalformedFrame."""
+    if _head(frame)[2] > FOLLOWED_MAX:
+        raise MalformedFrame(f"more than {FOLLOWED_MAX} partitions")
     return [FollowRequest(row[0], UUID(bytes=row[1]), *row[2:]) for row in _rows(frame, _FOLLOW)]
 
 
@@ -269,6 +276,8 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
         end = position + pushed.size
         if pushed.kind not in _PUSH_KINDS:
             raise MalformedFrame(f"a row of kind {pushed.kind}")
+        if pushed.first > OFFSET_MAX or pushed.second > OFFSET_MAX:
+            raise MalformedFrame(f"an offset of {max(pushed.first, pushed.second)}")
         if pushed.size < 0 or end > len(frame):
             raise MalformedFrame(f"{pushed.size} bytes of batches, but only {len(frame) - position} bytes remain")
         found.append((pushed, frame[position:end]))

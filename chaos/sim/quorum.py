@@ -30,7 +30,7 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumOptions
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
 from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
-from cordwood.cluster.metadata.raft.messages import Propose, Row, Standing
+from cordwood.cluster.metadata.raft.messages import Contradiction, Propose, Row, Standing
 from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.observer import Observer
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
@@ -419,12 +419,17 @@ class SimulatedQuorum:
     def _open(self, broker: int, options: dict[str, Any]) -> RaftQuorum:
         return RaftQuorum.open(self.disks[broker], DIRECTORY, self._options(broker, options))
 
+    def _rejected(self, broker: int, reason: str) -> None:
+        if reason.startswith(Contradiction.SAYS):
+            self.failures.append((broker, QuorumFailed(reason)))
+
     def _options(self, broker: int, options: dict[str, Any]) -> QuorumOptions:
         return QuorumOptions(
             node_id=BrokerId(broker),
             rng=random.Random(self.rng.random()),
             on_failure=lambda failure: self.failures.append((broker, failure)),
             on_refused=lambda reason: self.refusals.append((broker, reason)),
+            on_rejected_peer=lambda _, reason: self._rejected(broker, reason),
             voters={} if broker in self.members.keys() - self.addresses.keys() else self.addresses,
             bootstrap=tuple(self.members.values()) if self.has_joined else (),
             may_found=not self.has_joined,

@@ -5,7 +5,14 @@ from typing import Any
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.raft.election import Elector
 from cordwood.cluster.metadata.raft.library import Role
-from cordwood.cluster.metadata.raft.messages import Append, AppendReply, Install, MalformedMessage, Readmit
+from cordwood.cluster.metadata.raft.messages import (
+    Append,
+    AppendReply,
+    Contradiction,
+    Install,
+    MalformedMessage,
+    Readmit,
+)
 from cordwood.cluster.metadata.voters import Voters
 
 
@@ -72,7 +79,8 @@ class Follower(Elector):
             self.confirm()
 
     def _follow(self, leader: BrokerId, term: int) -> None:
-        assert term > self.term or self.role is not Role.LEADER, f"two leaders in term {term}"
+        if term == self.term and self.role is Role.LEADER:
+            raise Contradiction(f"broker {leader} sends as the leader of term {term}, which this broker leads")
         self.follow_leader(leader, term)
         if self._agreed_term != term:
             self._agreed, self._agreed_term = self.commit_index, term
@@ -104,7 +112,8 @@ class Follower(Elector):
                 self.log.extend(message.entries[position:])
                 return
             if known != term:
-                assert index > self.commit_index, f"entry {index} is committed, and another leader has another"
+                if index <= self.commit_index:
+                    raise Contradiction(f"entry {index} is committed, and differs from the one that was sent")
                 self.log.truncate_from(index)
                 self.log.extend(message.entries[position:])
                 return

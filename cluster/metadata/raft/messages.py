@@ -16,8 +16,23 @@ Row = tuple[bytes, int, int]
 """An entry of the log as PySyncObj has it: command, index, term."""
 
 
+TERM_MAX = (1 << 33) - 1
+"""The highest term of a message. A term far beyond it has no name for a snapshot, and none may follow 2^63 - 1."""
+VOTERS_MAX = 64
+"""Voters of which a peer may tell at once: each is dialled."""
+
+
 class MalformedMessage(Exception):
     """Bytes that no broker sends: the connection is closed."""
+
+
+class Contradiction(MalformedMessage):
+    """A message that contradicts what this voter knows for certain: the peer, or this voter, broke a rule of Raft."""
+
+    SAYS: ClassVar[str] = "a contradiction: "
+
+    def __init__(self, what: str) -> None:
+        super().__init__(self.SAYS + what)
 
 
 class Standing(IntEnum):
@@ -222,9 +237,15 @@ class VotersAre:
     def addresses(self) -> Mapping[BrokerId, tuple[str, int]]:
         """Return the address of each voter. Raises MalformedMessage."""
         try:
-            return {BrokerId(voter_id): (host, port) for voter_id, host, port in _VOTER_ROWS(unpack(self.rows))}
+            rows = _VOTER_ROWS(unpack(self.rows))
         except (ValueError, TypeError) as error:
             raise MalformedMessage(f"malformed voters: {error}") from None
+        if len(rows) > VOTERS_MAX:
+            raise MalformedMessage(f"{len(rows)} voters")
+        for voter_id, host, port in rows:
+            if voter_id < 0 or not 0 < len(host) < 256 or not host.isprintable() or not 0 < port < 1 << 16:
+                raise MalformedMessage(f"voter {voter_id} at {host[:256]!r}, port {port}")
+        return {BrokerId(voter_id): (host, port) for voter_id, host, port in rows}
 
 
 Message = (
@@ -265,6 +286,13 @@ _SHAPES = {
 }
 
 
+_TERMS = {
+    kind.KIND: tuple(at for at, name in enumerate(kind.__slots__) if name.endswith("term"))
+    for kind in get_args(Message)
+}
+"""By kind: the positions of terms."""
+
+
 def encode(message: Message) -> bytes:
     return pack((message.KIND, *(getattr(message, name) for name in message.__slots__)))
 
@@ -283,6 +311,9 @@ def decode(data: bytes) -> Message:
             raise MalformedMessage(f"message {kind} with {type(value).__name__} where {allowed} belongs")
         if type(value) is tuple:
             _check_rows(kind, value)
+    for at in _TERMS[kind]:
+        if values[at] > TERM_MAX:
+            raise MalformedMessage(f"message {kind} of term {values[at]}")
     return _KINDS[kind](*values)
 
 
@@ -293,6 +324,8 @@ def _check_rows(kind: int, rows: tuple[Any, ...]) -> None:
         if type(row) is not tuple or tuple(map(type, row)) != (bytes, int, int):
             raise MalformedMessage(f"message {kind} with a malformed entry")
         _, index, term = row
+        if index < 0 or not 0 <= term <= TERM_MAX:
+            raise MalformedMessage(f"message {kind} with entry {index} of term {term}")
         if known is not None and (index != known[0] + 1 or term < known[1]):
             raise MalformedMessage(f"message {kind} with entry {index} of term {term} after {known[0]} of {known[1]}")
         known = index, term

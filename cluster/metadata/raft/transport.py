@@ -22,7 +22,7 @@ from cordwood.cluster.metadata.raft.handshake import (
     RefusedByPeer,
     new_nonce,
 )
-from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message
+from cordwood.cluster.metadata.raft.messages import Contradiction, MalformedMessage, Message
 from cordwood.cluster.metadata.raft.tls import CertificateRefused, RaftTlsFailed, TlsStream
 from cordwood.replication.tasks import Tasks, report
 
@@ -34,6 +34,9 @@ SILENCE_MAX_S = 3.0
 """The idle timeout of a connection."""
 KEEP_ALIVE_INTERVAL_S = 0.5
 PEERS_MAX = 256
+HINTS_MAX = 256
+"""Brokers that may be dialled because peers take them for voters. Beyond that, earlier hints are forgotten."""
+NOWHERE = "", 0
 UNIDENTIFIED_MAX = 64
 """Incoming connections before the end of the handshake. A peer begins the handshake with its first bytes."""
 
@@ -101,6 +104,9 @@ class Transport:
 
     def hint(self, voters: Mapping[BrokerId, Address]) -> None:
         """Dial the brokers that a peer takes for voters, too: this broker may lack the newest changes of the voters."""
+        if len(self._hints.keys() | voters.keys()) > HINTS_MAX:
+            self._hints = {voter: at for voter, at in self._hints.items() if voter in self._voters or voter == ANY}
+            self._suspects &= self._voters.keys()
         self._hints.update(voters)
         self._suspects.update(voters)
         self._are_configured = False
@@ -153,7 +159,7 @@ class Transport:
         tls, dialled = self._options.tls, connection.dialled
         if tls is None or dialled in self._without_tls:
             return None
-        return TlsStream(tls, None if dialled is None else self._hints[dialled][0])
+        return TlsStream(tls, None if dialled is None else self._hints.get(dialled, NOWHERE)[0])
 
     def may_be_plaintext(self) -> bool:
         tls = self._options.tls
@@ -196,6 +202,8 @@ class Transport:
             case RefusedByPeer():
                 self._log_refusal("peer.refuses_us", connection, reason)
                 self._refused(dialled, reason)
+            case Contradiction():
+                self._log_refusal("peer.contradicts", connection, reason)
             case MalformedMessage():
                 self._log_refusal("peer.malformed", connection, reason)
             case RaftTlsFailed() | CertificateRefused():
@@ -251,7 +259,7 @@ class Transport:
         return self._me in self._voters and voter > self._me
 
     async def _dial(self, voter: BrokerId) -> None:
-        host, port = self._hints[voter]
+        host, port = self._hints.get(voter, NOWHERE)
         if self._is_dialled_by(voter):
             # It dials this broker, unless this broker is no voter any more and does not know it.
             await asyncio.sleep(REDIAL_LATE_INTERVAL_S)
