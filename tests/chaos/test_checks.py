@@ -376,6 +376,7 @@ def test_an_epoch_end_is_held_against_what_was_read_before_it_was_asked(scenario
         (5, (1, 7), 1),
         (6, (0, 5), 1),
         (6, (1, 6), 1),
+        (6, (1, 8), 1),
         (7, (), 1),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_record_may_come_again_until_its_acknowledgement_is_answered(scenario:
 def test_a_fetch_that_was_under_way_as_the_record_was_acknowledged_may_have_been_first(
     scenario: HistoryScenario,
 ) -> None:
-    scenario.acquired(0, member=2, milliseconds=1).share(ACCEPT, 0).after(2000)
+    scenario.acquired(0, member=2, meanwhile=lambda scenario: scenario.share(ACCEPT, 0)).after(2000)
     assert scenario.kinds() == {}
 
 
@@ -154,11 +154,22 @@ def test_a_dead_letter_is_of_a_rejected_record_or_of_one_at_the_limit() -> None:
     assert scenario.acquired(3).dead_letter(3).kinds() == {"invented-dead-letter": 1}
 
 
+def test_fetches_without_an_answer_may_have_brought_a_dead_letter_to_the_limit() -> None:
+    scenario = HistoryScenario().share_group(limit=3, has_dead_letters=True).acquired(0).dead_letter(0)
+    assert scenario.fetched_without_answer(1).kinds() == {"invented-dead-letter": 1}
+    assert scenario.fetched_without_answer(1).kinds() == {}
+
+
 def test_a_record_that_is_deleted_before_it_is_copied_has_no_dead_letter() -> None:
     scenario = HistoryScenario().share_group(has_dead_letters=True).acknowledged("abc").acquired(0, 3)
     scenario.share(REJECT, 0).deleted(1).watermark(3, log_start=1)
     assert scenario.kinds() == {}
     assert scenario.share(REJECT, 1).kinds() == {"missing-dead-letter": 1}
+
+
+def test_a_rejection_of_what_was_accepted_before_makes_no_dead_letter() -> None:
+    scenario = HistoryScenario().share_group(has_dead_letters=True).acquired(0).share(ACCEPT, 0).share(REJECT, 0)
+    assert scenario.kinds() == {}
 
 
 def test_a_group_without_dead_letters_has_none_to_miss(scenario: HistoryScenario) -> None:

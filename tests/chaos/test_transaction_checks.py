@@ -30,6 +30,10 @@ def test_read_committed_shows_no_aborted_transaction(scenario: HistoryScenario, 
     assert anomaly.operations[0]["operation"] == "transaction"
 
 
+def test_a_record_of_an_aborted_transaction_is_not_also_read_too_early(scenario: HistoryScenario) -> None:
+    assert scenario.read_committed().transaction("a", read_early="a", commits=False).kinds() == {"aborted-read": 1}
+
+
 def test_read_uncommitted_shows_every_transaction(scenario: HistoryScenario) -> None:
     scenario.transaction("a", commits=False).transaction("b", 2, commits=None).transaction("c", 3, read_early="c")
     assert scenario.polled("a.bc", consumer=2).kinds() == {}
@@ -68,7 +72,7 @@ def test_a_committed_offset_is_kept(scenario: HistoryScenario) -> None:
 
 
 def test_an_input_counts_once_unless_its_transaction_was_aborted(scenario: HistoryScenario) -> None:
-    scenario.transaction(consumed=(0, 0, 2), commits=False).transaction(consumed=(0, 0, 2))
+    scenario.transaction(consumed=(0, 0, 2), commits=False).transaction(consumed=(0, 0, 2)).found_offset(2)
     scenario.transaction(consumed=(0, 2, 3)).transaction(consumed=(1, 0, 3)).found_offset(3)
     assert scenario.kinds() == {}
 
@@ -77,6 +81,11 @@ def test_a_producer_is_fenced_by_a_successor_that_has_begun(scenario: HistorySce
     scenario.session(1).session(1, is_answered=False).session(2).transaction("a").polled("a")
     assert scenario.kinds() == {}
     assert scenario.session(1).transaction("b", 2).polled("b", 2, consumer=2).kinds() == {"fenced-producer": 2}
+
+
+def test_a_transaction_that_is_ended_after_its_producer_was_fenced_is_not_committed(scenario: HistoryScenario) -> None:
+    scenario.transaction("a", commits=None).session().ended().polled("a")
+    assert scenario.kinds() == {"fenced-producer": 1}
 
 
 def test_concurrent_transactions_may_write_in_any_order(scenario: HistoryScenario) -> None:

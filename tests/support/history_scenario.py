@@ -1,6 +1,6 @@
 """Histories for the checkers, written in letters: "ab.d" is the records a, b and d with one unread offset before d."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cordwood.chaos.checks import Anomaly, check, count_by_kind
 from cordwood.chaos.checks.unavailable import number_of
@@ -25,6 +25,7 @@ class HistoryScenario:
         self._now_ns = 0
         self._timestamp = UNKNOWN
         self._sessions: dict[int, int] = {}
+        self._transaction = UNKNOWN
 
     def acknowledged(
         self, letters: str, at: int | None = 0, *, producer: int = 1, partition: int = 0, acks: int = ACKS_ALL
@@ -76,7 +77,9 @@ class HistoryScenario:
         """
         if transactional_id not in self._sessions:
             self.session(transactional_id)
-        transaction = self._builder.begin_transaction(self._sessions[transactional_id], self._tick())
+        transaction = self._transaction = self._builder.begin_transaction(
+            self._sessions[transactional_id], self._tick()
+        )
         for where, records in ((partition, letters), (partition + 1, further)):
             for letter, offset in _placed(records, at):
                 send = self._invoke(letter, transactional_id, where, ACKS_ALL, transaction)
@@ -84,9 +87,12 @@ class HistoryScenario:
         if consumed is not None:
             self._builder.send_offset(transaction, 1, *consumed)
         self.polled(read_early, at, partition=partition)
-        if commits is not None:
-            self._builder.end_transaction(transaction, self._tick(), is_commit=commits)
-            self._builder.transaction_ended(transaction, self._tick(), outcome)
+        return self if commits is None else self.ended(commits=commits, outcome=outcome)
+
+    def ended(self, *, commits: bool = True, outcome: Outcome = Outcome.OK) -> "HistoryScenario":
+        """End the last transaction, which `transaction` has left open."""
+        self._builder.end_transaction(self._transaction, self._tick(), is_commit=commits)
+        self._builder.transaction_ended(self._transaction, self._tick(), outcome)
         return self
 
     def read_committed(self, consumer: int = 1) -> "HistoryScenario":
@@ -230,11 +236,15 @@ class HistoryScenario:
         count: int = 1,
         lock_ms: int = 1000,
         epoch: int = 0,
-        milliseconds: int = 0,
+        meanwhile: "Callable[[HistoryScenario], object] | None" = None,
     ) -> "HistoryScenario":
-        """Add a share fetch of a member that acquired one record, or those before `end`, after so long."""
+        """Add a share fetch of a member that acquired one record, or those before `end`.
+
+        `meanwhile` adds what happens between the request and its answer.
+        """
         asked_ns = self._tick()
-        self.after(milliseconds)
+        if meanwhile is not None:
+            meanwhile(self)
         self._builder.acquired(
             (1, member, member if session is None else session),
             0,
