@@ -8,7 +8,8 @@ from typing import Any
 from cordwood.chaos.sim.loop import PROCESS, SimulatedLoop
 
 WORLD = "/chaos/sim/"
-_RUNNING = SimulatedLoop._run_once.__code__, SimulatedLoop.call_now.__code__
+_CALL_NOW = SimulatedLoop.call_now.__code__
+_RUNNING = SimulatedLoop._run_once.__code__, _CALL_NOW
 """The code that runs steps: each by a call of `Context.run`."""
 
 
@@ -38,7 +39,7 @@ class LongestStep:
             return
         if event == "c_call" and frame.f_code in _RUNNING and called.__name__ == "run":
             self._end_step()
-            self._is_brokers = _is_in_broker(frame.f_locals["step"].context)
+            self._is_brokers = _is_in_broker(_context_of(frame))
         # The simulator's code stands for the operating system's disk and network.
         self._this_step += WORLD not in frame.f_code.co_filename
 
@@ -46,6 +47,11 @@ class LongestStep:
         if self._is_brokers:
             self.calls = max(self.calls, self._this_step)
         self._this_step, self._is_brokers = 0, False
+
+
+def _context_of(frame: FrameType) -> Context:
+    context: Context = frame.f_locals["context"] if frame.f_code is _CALL_NOW else frame.f_locals["step"].context
+    return context
 
 
 def _is_in_broker(context: Context) -> bool:
