@@ -128,6 +128,8 @@ class ResponseFrames:
         """Return the next frame; None if it is not whole yet. Raises BadFrameLength."""
         begin = self._begin + LENGTH_BYTES
         if self._end < begin or self._end < (end := begin + self._length()):
+            if self._begin == self._end and len(self._buffer) > self._kept_bytes:
+                self._buffer, self._begin, self._end = bytearray(BUFFER_BYTES), 0, 0
             return None
         self._begin = end
         return memoryview(self._buffer)[begin:end]

@@ -110,9 +110,9 @@ class RecordCursor:
         """Offset after the last record that was read or skipped; `end` after the batch's last record."""
         return self._header.base_offset + self._delta + 1 if self.left else self.end
 
-    def rest(self) -> None:
-        """Free the decompressed bytes if they may exceed KEPT_BYTES_MAX: to resume, the batch is decompressed again."""
-        if self.unpacked_bytes_max > KEPT_BYTES_MAX:
+    def rest(self, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+        """Free the decompressed bytes if they are more than that: to resume, the batch is decompressed again."""
+        if self._body is not None and len(self._body.content) > kept_bytes_max:
             self._body = None
 
     def records(self) -> Iterator[Record]:

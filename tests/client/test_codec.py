@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tracemalloc
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -230,6 +231,19 @@ def test_the_buffer_of_a_large_response_is_freed_unless_it_is_kept() -> None:
         frames = ResponseFrames(kept_bytes=kept_bytes)
         assert len(list(frames.feed(large))) == 1
         assert len(frames.room()) == left
+
+
+def test_the_buffer_of_a_large_response_is_freed_before_more_bytes_arrive() -> None:
+    frames = ResponseFrames()
+    large = struct.pack(">i", 900_000) + bytes(900_000)
+    tracemalloc.start()
+    for frame in frames.feed(large):
+        assert len(frame) == 900_000
+    del frame
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_bytes < 100_000
+    assert [bytes(frame) for frame in frames.feed(struct.pack(">i", 4) + b"next")] == [b"next"]
 
 
 def test_a_transaction_without_a_start_is_read() -> None:

@@ -91,6 +91,7 @@ class Portions:
                     # Return the records before the damage; the next portion begins with the damage.
                     break
                 if isinstance(damage, LargeRecord) and record_bytes_max < RECORD_BYTES_MAX:
+                    cursor.rest(kept_bytes_max=0)
                     raise
                 self._cursor, self._end = None, cursor.end
                 return Portion((), self._end, str(damage))

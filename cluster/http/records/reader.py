@@ -214,20 +214,32 @@ class RecordReader:
             row.records, offsets, wanted.key, wanted.records_max, row.aborted, with_markers=wanted.with_markers
         )
         while not portions.is_over:
-            try:
-                yield self._piece(place, await self._decode(portions, USUAL_RECORD_BYTES))
-            except LargeRecord:
-                async with self._context.streams.large_record:
-                    yield self._piece(place, await self._decode(portions, RECORD_BYTES_MAX))
-                    await self._ready.join()
-            except CorruptBatch as damage:
-                raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
+            portion = await self._decode_usual(portions, place)
+            if portion is not None:
+                yield self._piece(place, portion)
+                continue
+            async with self._context.streams.large_record:
+                yield self._piece(place, await self._decode(portions, place, RECORD_BYTES_MAX))
+                await self._ready.join()
 
-    async def _decode(self, portions: Portions, record_bytes_max: int) -> Portion:
-        """Decode a portion, in a thread unless it is light. Raises CorruptBatch."""
-        if portions.is_light:
-            return portions.next(record_bytes_max)
-        portion: Portion = await self._context.decoding.run(portions.next, record_bytes_max)
+    async def _decode_usual(self, portions: Portions, place: TopicPartition) -> Portion | None:
+        """Decode a portion; return None before a large record, of which one at a time is decoded. Raises Malformed."""
+        try:
+            return await self._decode(portions, place, USUAL_RECORD_BYTES)
+        except LargeRecord:
+            # The wait comes after this handler: the exception refers to what has been decoded of the batch.
+            return None
+
+    async def _decode(self, portions: Portions, place: TopicPartition, record_bytes_max: int) -> Portion:
+        """Decode a portion, in a thread unless it is light. Raises Malformed, LargeRecord."""
+        try:
+            if portions.is_light:
+                return portions.next(record_bytes_max)
+            portion: Portion = await self._context.decoding.run(portions.next, record_bytes_max)
+        except LargeRecord:
+            raise
+        except CorruptBatch as damage:
+            raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
         return portion
 
     def _piece(self, place: TopicPartition, portion: Portion) -> Piece:

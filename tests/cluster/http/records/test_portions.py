@@ -1,5 +1,6 @@
 """Fetched batches are decoded in portions, bounded in records and bytes, as their reader takes them."""
 
+import random
 import tracemalloc
 
 import cramjam
@@ -128,6 +129,20 @@ def test_a_large_record_is_decoded_by_a_reader_that_takes_it() -> None:
         portions.next(USUAL_RECORD_BYTES)
     assert offsets(portions.next()) == [1]
     assert offsets(portions.next(USUAL_RECORD_BYTES)) == [2]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_reader_that_waits_for_a_large_record_holds_the_fetched_batch_alone(codec: Compression) -> None:
+    body = body_of([Record(0, NOW_MS, None, random.Random(1).randbytes(900_000))])
+    packed = body if codec is Compression.NONE else bytes(cramjam.zstd.compress(body))
+    portions = Portions(raw_batch(packed, 1, codec), ALL, None)
+    tracemalloc.start()
+    with pytest.raises(LargeRecord):
+        portions.next(USUAL_RECORD_BYTES)
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_bytes < 100_000
+    assert offsets(portions.next()) == [0]
 
 
 def test_bytes_that_are_not_what_was_written_are_not_stepped_over() -> None:
