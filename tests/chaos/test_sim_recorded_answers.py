@@ -100,6 +100,10 @@ class Replica:
     topic: str = "t"
     index: int = 0
 
+    @property
+    def leading(self) -> object:
+        return self if self.is_leader else None
+
 
 class HeldReplicas(list[Replica]):
     """The replicas of a broker."""
