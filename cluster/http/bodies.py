@@ -22,6 +22,8 @@ BODY_S = 30.0
 """The time limit for receiving a body."""
 PIECE_BYTES = 8 << 10
 """Bytes of a body that are taken at once: some 6 ms, if each came as a chunk of its own."""
+TURN_S = 1.0
+"""The time after which a client that takes nothing of a large record is disconnected, if others wait for theirs."""
 STREAMS_MAX = 64
 """The limit of record readers. Each holds about 2 MB at most with batches of the usual size."""
 
@@ -93,8 +95,34 @@ class Streams:
 
     def __init__(self) -> None:
         self._count = 0
-        self.large_record = asyncio.Lock()
-        """Held by the reader that has a large record in memory: one at a time, until the record is sent."""
+        self._large_record = asyncio.Lock()
+        self._taker: asyncio.Transport | None = None
+        """The client that is sent a large record."""
+
+    @asynccontextmanager
+    async def large_record(self, taker: asyncio.Transport | None = None) -> AsyncIterator[None]:
+        """Have the one large record in memory while the block runs: until it is sent to `taker`, if that is given.
+
+        While others wait for their turn, a taker that reads nothing for TURN_S is disconnected.
+        """
+        await self._take_turn()
+        self._taker = taker
+        try:
+            yield
+        finally:
+            self._taker = None
+            self._large_record.release()
+
+    async def _take_turn(self) -> None:
+        while True:
+            taker, unsent = self._taker, _unsent(self._taker)
+            try:
+                async with asyncio.timeout(TURN_S):
+                    await self._large_record.acquire()
+                    return
+            except TimeoutError:
+                if taker is not None and taker is self._taker and 0 < unsent <= _unsent(taker):
+                    taker.abort()
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
@@ -107,6 +135,10 @@ class Streams:
             yield
         finally:
             self._count -= 1
+
+
+def _unsent(taker: asyncio.Transport | None) -> int:
+    return 0 if taker is None or taker.is_closing() else taker.get_write_buffer_size()
 
 
 def _too_large(bytes_max: int) -> HttpRefusal:

@@ -111,7 +111,7 @@ async def _next(portions: Portions, decoding: DecodeQueue, streams: Streams) -> 
         try:
             return await _portion(portions, USUAL_RECORD_BYTES, decoding)
         except LargeRecord:
-            async with streams.large_record:
+            async with streams.large_record():
                 return await _portion(portions, RECORD_BYTES_MAX, decoding)
     except CorruptBatch as damage:
         raise Malformed(f"a damaged batch: {damage}") from damage

@@ -75,7 +75,7 @@ async def read_records(asked: ApiRequest[ReadQuery, Nothing]) -> web.StreamRespo
         await response.prepare(request)
         sending = _Sending(response, form, query, context.access, topic.name)
         try:
-            async with RecordReader(context, wanted) as reading:
+            async with RecordReader(context, wanted, request.transport) as reading:
                 await sending.send(reading)
         except TimeoutError:
             if request.transport is not None:

@@ -77,8 +77,9 @@ class Wanted:
 class RecordReader:
     """One reader: `async with RecordReader(…) as reading`, and `await reading.next()` until `is_over`."""
 
-    def __init__(self, context: Context, wanted: Wanted) -> None:
-        self._context, self._wanted = context, wanted
+    def __init__(self, context: Context, wanted: Wanted, taker: asyncio.Transport | None) -> None:
+        """`taker` is the client that the records are sent to."""
+        self._context, self._wanted, self._taker = context, wanted, taker
         self._now = asyncio.get_running_loop().time
         self._next = dict(wanted.starts)
         self._unread = {place for place in wanted.starts if not self._is_at_end(place)}
@@ -218,7 +219,7 @@ class RecordReader:
             if portion is not None:
                 yield self._piece(place, portion)
                 continue
-            async with self._context.streams.large_record:
+            async with self._context.streams.large_record(self._taker):
                 yield self._piece(place, await self._decode(portions, place, RECORD_BYTES_MAX))
                 await self._ready.join()
 

@@ -195,3 +195,23 @@ def test_large_records_are_read_one_reader_at_a_time(api: HttpClient) -> None:
         for read in readers.map(lambda _: api.values("large-records"), range(8)):
             assert [len(value) for value in read] == sizes
     assert [len(value) for value in api.values("large-records", "limit=4")] == sizes[:4]
+
+
+def test_readers_that_take_nothing_of_a_large_record_keep_it_from_no_other(api: HttpClient) -> None:
+    api.make_topic("for-all", configs={"max.message.bytes": str(8 << 20)})
+    api.write("for-all", "v" * 6_000_000)
+    host, _, port = api.address.partition(":")
+    stuck = [socket.socket() for _ in range(2)]
+    for connection in stuck:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.sendall(b"GET /v1/topics/for-all/records HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        connection.settimeout(10)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    begun = time.monotonic()
+    [value] = api.values("for-all")
+    assert len(value) == 6_000_000
+    # Each of the two has some seconds; it would have a minute if no other client waited.
+    assert time.monotonic() - begun < 30
+    for connection in stuck:
+        connection.close()
