@@ -32,8 +32,8 @@ def active_session(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    """Run one broker for all tests that need only their own topics."""
-    broker = RunningBroker(tmp_path_factory.mktemp("shared") / "data").start()
+    """Run one broker for all tests that need only their own topics. It keeps records with timestamps of any age."""
+    broker = RunningBroker(tmp_path_factory.mktemp("shared") / "data", log_retention_ms="-1").start()
     try:
         yield Log(broker.bootstrap)
     finally:
