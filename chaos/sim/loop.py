@@ -212,7 +212,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 work.close()
 
     def _asyncgen_firstiter_hook(self, agen: Any) -> None:
-        """Record no asynchronous generators: nobody shuts them down."""
+        """Record no asynchronous generators: they are not shut down."""
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
         """Ignore abandoned asynchronous generators: only dead processes leave them, and no code of those may run."""

@@ -24,7 +24,7 @@ PIECE_BYTES = 8 << 10
 """Bytes of a body that are taken at once: some 6 ms, if each came as a chunk of its own."""
 TURN_S = 1.0
 """The time after which a client that takes nothing of a large record is disconnected, if others wait for theirs."""
-STREAMS_MAX = 64
+STREAMS_MAX = 48
 """The limit of record readers. Each holds about 2 MB at most with batches of the usual size."""
 
 
