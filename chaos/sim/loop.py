@@ -142,6 +142,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         try:
             context.run(callback)
+        # Of any class, as for a step of its own: the error must not end the sender's step.
         except BaseException as error:
             self._failed(SimulatedHandle(callback, (), context, process), error)
 

@@ -9,7 +9,7 @@ from cordwood.cluster.security.principal import Identity
 
 METADATA_TOPIC = "__cluster_metadata"
 ASKING_BROKER = "metadata-quorum"
-"""The client id of a broker that asks the leader: its request is not passed on again, whoever leads by then."""
+"""The client id of a broker that asks the leader: its request is not forwarded again after a change of leaders."""
 ANSWER_S = 1.0
 """The client waits meanwhile. Without an answer it gets what the asked broker knows."""
 

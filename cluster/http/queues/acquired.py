@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cordwood.cluster.http.bodies import Streams
-from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, USUAL_RECORD_BYTES, Portion, Portions
+from cordwood.cluster.http.records.portions import Portion, Portions, next_portion, next_usual
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import LargeRecord, Record
+from cordwood.storage.records import Record
 
 
 class Acquired(NamedTuple):
@@ -108,19 +108,12 @@ class AcquiredBatches:
 async def _next(portions: Portions, decoding: DecodeQueue, streams: Streams) -> Portion:
     """Decode the next portion. Raises Malformed."""
     try:
-        try:
-            return await _portion(portions, USUAL_RECORD_BYTES, decoding)
-        except LargeRecord:
+        portion = await next_usual(portions, decoding)
+        if portion is None:
             async with streams.large_record():
-                return await _portion(portions, RECORD_BYTES_MAX, decoding)
+                portion = await next_portion(portions, decoding)
     except CorruptBatch as damage:
         raise Malformed(f"a damaged batch: {damage}") from damage
-
-
-async def _portion(portions: Portions, record_bytes_max: int, decoding: DecodeQueue) -> Portion:
-    if portions.is_light:
-        return portions.next(record_bytes_max)
-    portion: Portion = await decoding.run(portions.next, record_bytes_max)
     return portion
 
 

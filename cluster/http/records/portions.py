@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.storage.batch import CODEC_MASK, BatchHeader, headers, peek
 from cordwood.storage.control import read_marker
 from cordwood.storage.errors import CorruptBatch
@@ -122,6 +123,25 @@ class Portions:
             self._end = max(self._end, min(header.end, self._offsets.stop))
             return None
         return RecordCursor(batch, self._offsets.start)
+
+
+async def next_usual(portions: Portions, decoding: DecodeQueue) -> Portion | None:
+    """Return the next portion; None before a large record, of which one reader at a time has one. Raises CorruptBatch.
+
+    The caller waits for its turn after this has returned: a LargeRecord refers to what has been decoded of the batch.
+    """
+    try:
+        return await next_portion(portions, decoding, USUAL_RECORD_BYTES)
+    except LargeRecord:
+        return None
+
+
+async def next_portion(portions: Portions, decoding: DecodeQueue, record_bytes_max: int = RECORD_BYTES_MAX) -> Portion:
+    """Return the next portion, decoded in the decode queue unless it is light. Raises as `Portions.next`."""
+    if portions.is_light:
+        return portions.next(record_bytes_max)
+    portion: Portion = await decoding.run(portions.next, record_bytes_max)
+    return portion
 
 
 class _Taken:

@@ -14,12 +14,12 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.records.fetch import Fetched, fetch
 from cordwood.cluster.http.records.portions import (
-    RECORD_BYTES_MAX,
     RECORDS_MAX,
-    USUAL_RECORD_BYTES,
     MarkerRecord,
     Portion,
     Portions,
+    next_portion,
+    next_usual,
 )
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
 from cordwood.cluster.kafka.client_connection import ClientConnection, HungUp
@@ -29,7 +29,7 @@ from cordwood.cluster.metadata.leaders import Offsets, by_leader
 from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import LargeRecord, Record
+from cordwood.storage.records import Record
 from cordwood.storage.steps import at_once
 from cordwood.storage.types import TopicPartition
 
@@ -214,34 +214,18 @@ class RecordReader:
         portions = Portions(
             row.records, offsets, wanted.key, wanted.records_max, row.aborted, with_markers=wanted.with_markers
         )
-        while not portions.is_over:
-            portion = await self._decode_usual(portions, place)
-            if portion is not None:
-                yield self._piece(place, portion)
-                continue
-            async with self._context.streams.large_record(self._taker):
-                yield self._piece(place, await self._decode(portions, place, RECORD_BYTES_MAX))
-                await self._ready.join()
-
-    async def _decode_usual(self, portions: Portions, place: TopicPartition) -> Portion | None:
-        """Decode a portion; return None before a large record, of which one at a time is decoded. Raises Malformed."""
+        decoding = self._context.decoding
         try:
-            return await self._decode(portions, place, USUAL_RECORD_BYTES)
-        except LargeRecord:
-            # The wait comes after this handler: the exception refers to what has been decoded of the batch.
-            return None
-
-    async def _decode(self, portions: Portions, place: TopicPartition, record_bytes_max: int) -> Portion:
-        """Decode a portion, in a thread unless it is light. Raises Malformed, LargeRecord."""
-        try:
-            if portions.is_light:
-                return portions.next(record_bytes_max)
-            portion: Portion = await self._context.decoding.run(portions.next, record_bytes_max)
-        except LargeRecord:
-            raise
+            while not portions.is_over:
+                portion = await next_usual(portions, decoding)
+                if portion is not None:
+                    yield self._piece(place, portion)
+                    continue
+                async with self._context.streams.large_record(self._taker):
+                    yield self._piece(place, await next_portion(portions, decoding))
+                    await self._ready.join()
         except CorruptBatch as damage:
             raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
-        return portion
 
     def _piece(self, place: TopicPartition, portion: Portion) -> Piece:
         records, end, damage = portion
