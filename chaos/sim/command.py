@@ -1,6 +1,7 @@
 """The commands `cordwood chaos sim` and `cordwood chaos replay`: run seeds, or replay one with its event log."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,9 +16,10 @@ from cordwood.chaos.report.place import writable
 from cordwood.chaos.results import begun, ended
 from cordwood.chaos.sim import run_summary
 from cordwood.chaos.sim.plan import Plan, plan_of
-from cordwood.chaos.sim.run import SimulatedRun, run_plan
+from cordwood.chaos.sim.run import SimulatedRun, run_plan, run_seed
 from cordwood.chaos.sim.run_summary import RunTotals
 from cordwood.chaos.sim.schedule import ScheduledFault
+from cordwood.chaos.sim.seeds import run_seeds
 from cordwood.chaos.sim.shrink import shrunk
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
@@ -48,6 +50,7 @@ def sim(
         float | None, typer.Option(min=0, help="The time after which no further seed is started.")
     ] = None,
     seconds: Seconds = TROUBLE_S,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of seeds that run in parallel.")] = 1,
     shrink: Annotated[bool, typer.Option(help="Reduce the faults of a failing seed to those that it needs.")] = True,
     report: Report = None,
     as_json: AsJson = False,
@@ -62,17 +65,18 @@ def sim(
     chosen = [seed] if seed is not None else _chosen(seeds, minutes)
     asked = {"seeds": seed or seeds or "1..", **({} if minutes is None else {"minutes": minutes}), "seconds": seconds}
     record = begun(recorded, SIM, asked)
-    place, tally, run = _place(report), RunTotals(), None
-    for run in _in_time(chosen, minutes, seconds, tally):
-        if not run.is_sound:
+    place, tally = _place(report), RunTotals()
+    last = _add_up(run_seeds(chosen, seconds, jobs), minutes, tally)
+    if tally.found or place is not None:
+        # Equal seeds give equal runs.
+        run = run_seed(last, seconds)
+        if tally.found:
             _tell_failure(run)
-            break
-    assert run is not None, "at least one seed is run"
-    _write_report(run, tally, place, _again(run.plan))
-    if shrink and not run.is_sound:
-        _tell_needed(run)
-    ended(record, run_summary.summary(tally, run.plan.seed))
-    _conclude(tally, run, as_json)
+        _write_report(run, tally, place, _again(run.plan))
+        if shrink and tally.found:
+            _tell_needed(run)
+    ended(record, run_summary.summary(tally, last))
+    _conclude(tally, last, as_json)
 
 
 def replay(
@@ -85,14 +89,16 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Replay one seed and print its events: every fault, its effect, and the anomalies found."""
-    plan, place, tally = plan_of(seed, seconds), _place(report), RunTotals()
-    run = _timed(plan, _only(plan, faults), tally)
+    plan, place = plan_of(seed, seconds), _place(report)
+    began_s = time.monotonic()
+    run = run_plan(plan, _only(plan, faults))
+    tally = RunTotals.of(run, time.monotonic() - began_s)
     typer.echo(run_summary.described(plan))
     for line in run.events:
         typer.echo(line)
     _tell_findings(run)
     _write_report(run, tally, place, _again(plan, faults))
-    _conclude(tally, run, as_json)
+    _conclude(tally, seed, as_json)
 
 
 def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
@@ -106,26 +112,21 @@ def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
     return range(int(first), int(last) + 1)
 
 
-def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally: RunTotals) -> Iterator[SimulatedRun]:
-    """Yield runs, at least one, and print progress at intervals."""
-    printed_s = 0.0
-    for seed in seeds:
-        plan = plan_of(seed, seconds)
-        yield _timed(plan, plan.faults, tally)
-        if tally.wall_s - printed_s > PROGRESS_S:
-            printed_s = tally.wall_s
+def _add_up(runs: Iterator[tuple[int, RunTotals]], minutes: float | None, tally: RunTotals) -> int:
+    """Add up runs until one fails or the time is over, at least one, and print progress. Return the last seed."""
+    print_s = time.monotonic() + PROGRESS_S
+    end_s = math.inf if minutes is None else time.monotonic() + minutes * MINUTE_S
+    seed = -1
+    for seed, totals in runs:
+        tally.add(totals)
+        now_s = time.monotonic()
+        if tally.found or now_s > end_s:
+            break
+        if now_s > print_s:
+            print_s = now_s + PROGRESS_S
             done = f"{tally.seeds} seeds, {tally.simulated_s:.0f} simulated seconds, {tally.speed:.0f} a second"
             typer.echo(done, err=True)
-        if minutes is not None and tally.wall_s > minutes * MINUTE_S:
-            return
-
-
-def _timed(plan: Plan, faults: Sequence[ScheduledFault], tally: RunTotals) -> SimulatedRun:
-    """Run a plan and add the run to the tally."""
-    began_s = time.monotonic()
-    run = run_plan(plan, faults)
-    tally.add(run, time.monotonic() - began_s)
-    return run
+    return seed
 
 
 def _only(plan: Plan, numbers: str | None) -> Sequence[ScheduledFault]:
@@ -186,10 +187,10 @@ def _write_report(run: SimulatedRun, tally: RunTotals, place: Path | None, again
         typer.echo(f"report: {place}", err=True)
 
 
-def _conclude(tally: RunTotals, last: SimulatedRun, as_json: bool) -> None:
+def _conclude(tally: RunTotals, last_seed: int, as_json: bool) -> None:
     """Print the verdict as one line, and as JSON on request. Exits with 1 if there are findings."""
     typer.echo(run_summary.sentence(tally))
     if as_json:
-        typer.echo(json.dumps(run_summary.summary(tally, last.plan.seed)))
+        typer.echo(json.dumps(run_summary.summary(tally, last_seed)))
     if tally.found:
         raise typer.Exit(ExitCode.FAILED)

@@ -13,7 +13,10 @@
 | write-error | one write into a log directory fails (EIO); restarted at the end, if that is offline | nothing |
 | sync-error | one fsync fails; with one log directory the process ends, or gets a new disk | unsynced data, the disk |
 | second-process | a process with a broker's id, elsewhere, with an empty disk | the disk, if it takes the id over |
-| bit-flip | one bit of a file; half of the time, in a closed segment, more (LOSSES) | that range or file |
+| bit-flip | one bit of a file | that byte |
+| file-missing | a closed segment is removed; an open file is read on | that file |
+| file-shortened, file-zeroed | a closed segment ends, or is zero, from a byte on | the rest of that file |
+| read-error | one byte of a closed segment cannot be read (EIO) | that byte |
 | wipe | an empty disk | the disk |
 
 Records acknowledged with acks=all must survive every fault: only one disk at a time loses synced data.
@@ -21,7 +24,7 @@ Records acknowledged with acks=all must survive every fault: only one disk at a 
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
@@ -33,7 +36,7 @@ from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import SimulatedHost
 from cordwood.chaos.sim.plan import COORDINATORS
-from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
+from cordwood.chaos.sim.schedule import LOSSES, FaultKind, ScheduledFault, TargetChoice
 from cordwood.chaos.sim.store_faults import StoreFault
 from cordwood.chaos.sim.store_faults import strike as strike_store
 from cordwood.chaos.sim.world import World
@@ -44,19 +47,18 @@ HURT_S = 45.0
 TRUSTED_S = 5.0
 """The time after which a replaced disk counts as good, once its broker is in sync and its voter counts."""
 CLOCK_JUMP_S = 600.0
-LOSS_SHARE = 0.5
-"""The share of bit flips in closed segments that come with a further loss."""
+PATIENCE_S = 10.0
+"""The time that a loss waits for a redundant cluster and a closed segment. Some runs have either only at times."""
 WITHOUT_VOTE_SHARE = 0.8
 """The share of second processes that have the id of a broker without a vote, where there is one."""
 SETTLED_S = 2.5
 """The time after the last fault after which a redundant cluster has recovered: no session is about to expire."""
-LOSSES = ("file-missing", "file-shortened", "file-zeroed", "read-error")
 OFFLINE = "log-directory-offline"
 """A broker went on without a log directory, after a write error in it."""
 ARMED_S = 1.0
 """The time within which an armed error strikes, or not at all: before another disk may lose data."""
 AGAIN_S = 1.0
-"""The time after which a paused broker is asked again to stop."""
+"""The time after which a paused broker is asked again to stop, and after which a loss is tried again."""
 MOMENTARY = {
     FaultKind.RESTART,
     FaultKind.RESET,
@@ -64,6 +66,7 @@ MOMENTARY = {
     FaultKind.SYNC_ERROR,
     FaultKind.BIT_FLIP,
     FaultKind.CLOCK_JUMP,
+    *LOSSES,
 }
 """Kinds without a duration."""
 
@@ -109,6 +112,7 @@ class FaultInjector:
             FaultKind.CLOCK_JUMP: self._clock_jump,
             FaultKind.WRITE_ERROR: self._write_error,
             FaultKind.SECOND_PROCESS: self._second_process,
+            **dict.fromkeys(LOSSES, self._lose),
         }
         world.on_exit = self._exited
 
@@ -119,20 +123,30 @@ class FaultInjector:
             self._world.later(store_fault.at_s, partial(self._strike_store, store_fault))
         for fault in faults:
             await asyncio.sleep(max(0.0, began_s + fault.at_s - self._world.now_s))
-            self.strike(fault)
+            if fault.kind in LOSSES:
+                self._strike_within(fault, self._world.now_s + PATIENCE_S)
+            else:
+                self.strike(fault)
             self._world.look()
 
-    def strike(self, fault: ScheduledFault) -> None:
-        """Strike one fault now, unless it would exceed what the promises tolerate."""
+    def _strike_within(self, fault: ScheduledFault, until_s: float) -> None:
+        """Strike one fault as soon as it may, up to `until_s`."""
+        if not self._is_healed and not self.strike(fault) and self._world.now_s < until_s:
+            self._world.later(AGAIN_S, partial(self._strike_within, fault, until_s))
+
+    def strike(self, fault: ScheduledFault) -> bool:
+        """Strike one fault now, unless it would exceed what the promises tolerate. Return whether it was struck."""
         dice = random.Random(fault.dice)
         host = self._target(fault, dice)
-        if self._may_strike(fault.kind, host):
+        may_strike = self._may_strike(fault.kind, host)
+        if may_strike:
             now_s = self._world.now_s
             lasts_s = 0.0 if fault.kind in MOMENTARY else fault.lasts_s
             self._record(fault.kind, now_s, now_s + lasts_s)
             self.spans.append(Span(fault.kind.value, f"{host.name} ({fault.aim.value})", now_s, now_s + lasts_s))
             self._world.note(f"{fault.kind.value} {host.name}")
             self._strikes.get(fault.kind, self._disturb)(host, fault, dice)
+        return may_strike
 
     def _strike_store(self, fault: StoreFault) -> None:
         objects, now_s = self._world.objects, self._world.now_s
@@ -278,39 +292,43 @@ class FaultInjector:
         self._world.later(fault.lasts_s, lambda: setattr(disk, "capacity_bytes", UNLIMITED_BYTES))
 
     def _bit_flip(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
-        """Flip one bit of a written file. In a closed segment, lose more of the file with probability LOSS_SHARE."""
-        disk = host.disk
-        written = {path: len(disk.content(path).rstrip(b"\0")) for path in disk.files()}
-        paths = [path for path, length in written.items() if length and self._is_accounted_for(path)]
-        if paths:
-            path = dice.choice(paths)
+        """Flip one bit of a written file."""
+        written = self._written(host)
+        if written:
+            path = dice.choice([*written])
             position = dice.randrange(written[path])
             self._injure(host, is_trusted=False)
             self._world.note(f"byte {position} of {path}")
-            disk.flip(path, position, dice.randrange(8))
-            if _is_closed_segment(path, paths) and dice.random() < LOSS_SHARE:
-                self._lose(disk, path, position, dice)
+            host.disk.flip(path, position, dice.randrange(8))
+
+    def _lose(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
+        """Lose a closed segment, or what it has from some byte on, or one byte."""
+        written, disk = self._written(host), host.disk
+        path = dice.choice(_closed_segments(written))
+        position = dice.randrange(written[path])
+        self._injure(host, is_trusted=False)
+        self._world.note(f"byte {position} of {path}")
+        match fault.kind:
+            case FaultKind.FILE_MISSING:
+                disk.lose(path)
+            case FaultKind.FILE_SHORTENED:
+                disk.shorten(path, position)
+            case FaultKind.FILE_ZEROED:
+                disk.zero(path, position, len(disk.content(path)) - position)
+            case _:
+                disk.faults.fail_reads(path, position, position + 1)
+
+    def _written(self, host: SimulatedHost) -> dict[str, int]:
+        """Return the files of a host that can be repaired from other replicas, each with its length without zeros."""
+        disk = host.disk
+        written = {path: len(disk.content(path).rstrip(b"\0")) for path in disk.files()}
+        return {path: length for path, length in written.items() if length and self._is_accounted_for(path)}
 
     def _is_accounted_for(self, path: str) -> bool:
         """Return whether a file has other replicas from which it can be repaired."""
         topics = {str(topic.id) for topic in self._world.image.topics_by_id.values() if topic.name != LOSSY_TOPIC}
         _, is_of_topic, rest = path.partition("/topics/")
         return not is_of_topic or rest.partition("/")[0] in topics
-
-    def _lose(self, disk: SimulatedDisk, path: str, position: int, dice: random.Random) -> None:
-        how = dice.choice(LOSSES)
-        now_s = self._world.now_s
-        self.spans.append(Span(how, path, now_s, now_s))
-        self._world.note(f"lost: {how}")
-        match how:
-            case "file-missing":
-                disk.lose(path)
-            case "file-shortened":
-                disk.shorten(path, position)
-            case "file-zeroed":
-                disk.zero(path, position, len(disk.content(path)) - position)
-            case _:
-                disk.faults.fail_reads(path, position, position + 1)
 
     def _wipe(self, host: SimulatedHost, fault: ScheduledFault, _dice: random.Random) -> None:
         self._injure(host)
@@ -349,9 +367,11 @@ class FaultInjector:
             FaultKind.BIT_FLIP,
             FaultKind.WIPE,
             FaultKind.SECOND_PROCESS,
+            *LOSSES,
         ):
             self._forget_healed()
-            return not self._injuries and self._world.is_redundant() and host.is_running
+            may_lose = not self._injuries and self._world.is_redundant() and host.is_running
+            return may_lose and (kind not in LOSSES or bool(_closed_segments(self._written(host))))
         if kind is FaultKind.POWER_CUT:
             return host.broker_id not in self._distrusted
         return True
@@ -400,8 +420,10 @@ def _place(host: SimulatedHost, dice: random.Random) -> tuple[str, str]:
     return directory, f"{directory}{dice.choice(('/', '/topics/'))}"
 
 
-def _is_closed_segment(path: str, paths: Sequence[str]) -> bool:
-    """Return whether a later segment exists in the same log."""
-    directory = path.rpartition("/")[0]
-    is_segment = path.endswith(".log") and "/topics/" in path
-    return is_segment and any(other > path for other in paths if other.startswith(directory) and other.endswith(".log"))
+def _closed_segments(paths: Iterable[str]) -> list[str]:
+    """Return the segments of topics that have a later segment in the same log."""
+    of_log: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        if path.endswith(".log") and "/topics/" in path:
+            of_log.setdefault(path.rpartition("/")[0], []).append(path)
+    return [path for segments in of_log.values() for path in segments[:-1]]

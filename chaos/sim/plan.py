@@ -25,6 +25,7 @@ from cordwood.chaos.sim.schedule import (
     drawn_apart,
     drawn_at_coordinator,
     drawn_for_coordinators,
+    drawn_losses,
 )
 from cordwood.chaos.sim.share_member import SharePlan
 from cordwood.chaos.sim.store_faults import StoreFault, drawn_store_faults
@@ -311,7 +312,8 @@ def _without_transactions(seed: int, seconds: float) -> Plan:
         chores=drawn_chores(users, seconds),
     )
     apart = [fault for fault in drawn_apart(random.Random(f"faults apart of {seed}"), seconds) if _suits(plan, fault)]
-    faults = sorted((*plan.faults, *apart), key=lambda fault: fault.at_s)
+    losses = drawn_losses(random.Random(f"losses of {seed}"), seconds)
+    faults = sorted((*plan.faults, *apart, *losses), key=lambda fault: fault.at_s)
     further_disks_s = _further_disks(seed)
     moves = drawn_directory_changes(random.Random(f"moves of {seed}"), seconds) if further_disks_s else ()
     return replace(

@@ -11,7 +11,7 @@ from cordwood.chaos.history import UNKNOWN, Outcome, Sends
 from cordwood.chaos.report.series import Answers, longest_silence_s, series
 from cordwood.chaos.report.summary import RunReport
 from cordwood.chaos.sim.actions import counted
-from cordwood.chaos.sim.fault_injector import LOSSES, OFFLINE
+from cordwood.chaos.sim.fault_injector import OFFLINE
 from cordwood.chaos.sim.lying_disks import LYING_DISK
 from cordwood.chaos.sim.plan import Plan
 from cordwood.chaos.sim.run import SimulatedRun
@@ -19,7 +19,7 @@ from cordwood.chaos.sim.schedule import FaultKind
 from cordwood.chaos.sim.store_faults import StoreFaultKind
 
 NS_PER_S = 1e9
-FAULTS = (*(kind.value for kind in FaultKind), *LOSSES, OFFLINE, LYING_DISK, *(kind.value for kind in StoreFaultKind))
+FAULTS = (*(kind.value for kind in FaultKind), OFFLINE, LYING_DISK, *(kind.value for kind in StoreFaultKind))
 """The names of all faults, each counted in the JSON object, 0 included."""
 
 
@@ -57,15 +57,29 @@ class RunTotals:
     def kinds(self) -> dict[str, int]:
         return count_by_kind(anomaly for _, anomaly in self.found)
 
-    def add(self, run: SimulatedRun, wall_s: float) -> None:
-        self.found += ((run.plan.seed, anomaly) for anomaly in run.findings)
-        self.hashes.append(run.trace_hash)
-        self.faults.update(span.fault for span in run.faults)
-        self.actions.update(run.actions)
-        self.acknowledged += run.acknowledged
-        self.read += run.read
-        self.simulated_s += run.simulated_s
-        self.wall_s += wall_s
+    @classmethod
+    def of(cls, run: SimulatedRun, wall_s: float) -> "RunTotals":
+        """Return the totals of one run."""
+        return cls(
+            found=[(run.plan.seed, anomaly) for anomaly in run.findings],
+            hashes=[run.trace_hash],
+            faults=Counter(span.fault for span in run.faults),
+            actions=Counter(run.actions),
+            acknowledged=run.acknowledged,
+            read=run.read,
+            simulated_s=run.simulated_s,
+            wall_s=wall_s,
+        )
+
+    def add(self, other: "RunTotals") -> None:
+        self.found += other.found
+        self.hashes += other.hashes
+        self.faults.update(other.faults)
+        self.actions.update(other.actions)
+        self.acknowledged += other.acknowledged
+        self.read += other.read
+        self.simulated_s += other.simulated_s
+        self.wall_s += other.wall_s
 
 
 def sentence(tally: RunTotals) -> str:

@@ -28,10 +28,18 @@ class FaultKind(Enum):
     CLOCK_JUMP = "clock-jump"
     WRITE_ERROR = "write-error"
     SECOND_PROCESS = "second-process"
+    FILE_MISSING = "file-missing"
+    FILE_SHORTENED = "file-shortened"
+    FILE_ZEROED = "file-zeroed"
+    READ_ERROR = "read-error"
 
 
 APART = (FaultKind.WRITE_ERROR, FaultKind.SECOND_PROCESS)
 """Kinds with a mix of their own: the other faults of a seed do not depend on them."""
+LOSSES = (FaultKind.FILE_MISSING, FaultKind.FILE_SHORTENED, FaultKind.FILE_ZEROED, FaultKind.READ_ERROR)
+"""Kinds that lose a part of a closed segment, with a mix of their own, too."""
+LOSSES_SHARE = 0.25
+"""The share of runs with losses."""
 
 
 class TargetChoice(Enum):
@@ -65,7 +73,7 @@ class ScheduledFault:
 
 def drawn(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
     """Draw a run's own mix of faults, in the order in which they strike."""
-    kinds = [kind for kind in FaultKind if kind not in APART]
+    kinds = [kind for kind in FaultKind if kind not in APART + LOSSES]
     weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in kinds]
     if not any(weights):
         weights[0] = 1.0
@@ -77,6 +85,13 @@ def drawn_apart(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...
     """Draw a run's faults of the kinds APART. Half of the runs have none."""
     weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in APART]
     return _drawn(rng, seconds, APART, weights, AIMS, rng.choice((3.0, 8.0))) if any(weights) else ()
+
+
+def drawn_losses(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
+    """Draw a run's faults of the kinds LOSSES, in LOSSES_SHARE of the runs."""
+    if rng.random() >= LOSSES_SHARE:
+        return ()
+    return _drawn(rng, seconds, LOSSES, [1.0] * len(LOSSES), AIMS, rng.choice((3.0, 8.0)))
 
 
 def drawn_at_coordinator(

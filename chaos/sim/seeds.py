@@ -1,0 +1,45 @@
+"""Runs of several seeds: in their order, each in one of several processes."""
+
+import multiprocessing
+import time
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import islice
+
+from cordwood.chaos.sim.run import run_seed
+from cordwood.chaos.sim.run_summary import RunTotals
+
+AHEAD = 2
+"""Seeds of each process that run or wait: the process has the next seed when it ends one."""
+
+
+def run_seeds(seeds: Iterable[int], seconds: float, jobs: int) -> Generator[tuple[int, RunTotals], None, None]:
+    """Yield each seed with the totals of its run, in the order of the seeds.
+
+    After the last one that is taken, no further run is begun, and those that were begun are waited for.
+    """
+    if jobs == 1:
+        for seed in seeds:
+            yield seed, _totals(seed, seconds)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        left = iter(seeds)
+        begun: deque[tuple[int, Future[RunTotals]]] = deque()
+        try:
+            while True:
+                for seed in islice(left, AHEAD * jobs - len(begun)):
+                    begun.append((seed, pool.submit(_totals, seed, seconds)))
+                if not begun:
+                    return
+                seed, totals = begun.popleft()
+                yield seed, totals.result()
+        finally:
+            for _, future in begun:
+                future.cancel()
+
+
+def _totals(seed: int, seconds: float) -> RunTotals:
+    began_s = time.monotonic()
+    run = run_seed(seed, seconds)
+    return RunTotals.of(run, time.monotonic() - began_s)
