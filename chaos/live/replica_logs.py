@@ -43,18 +43,21 @@ def batches_in(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
     due = 0
     for file in _segments(directory):
         if file.base_offset < due:
-            # The log cleaner has replaced it, and it is not removed yet.
+            # Another generation has replaced it, and it is not removed yet.
             continue
-        content = Path(segment_path(str(directory), *file)).read_bytes()
-        position = 0
-        while position < len(content):
-            try:
-                header = check(content, position)
-            except CorruptBatch:
-                break
-            yield header, content[position : position + header.size]
-            position += header.size
+        for header, content in _batches_of(directory, file):
+            yield header, content
             due = max(due, header.end)
+
+
+def is_replaced(path: Path) -> bool:
+    """Return whether another generation has the offsets of this segment or index: its file stays for a while."""
+    mine = segment_file(path.name)
+    if mine is None:
+        return False
+    others = [file for file in _segments(path.parent) if file.base_offset <= mine.base_offset and file != mine]
+    newer = [file for file in others if file.generation > mine.generation]
+    return any(header.end > mine.base_offset for file in newer for header, _ in _batches_of(path.parent, file))
 
 
 def raw_batches(directory: Path) -> Iterator[RawBatch]:
@@ -117,6 +120,19 @@ def damage(data: Mapping[int, Path]) -> Iterator[Anomaly]:
         verified = run_cordwood("log", "verify", str(path))
         if verified.returncode:
             yield Anomaly("damaged", f"broker {broker}: {verified.stdout.strip()} {verified.stderr.strip()}", (), 1)
+
+
+def _batches_of(directory: Path, file: SegmentFile) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Yield the valid batches of a segment up to the first invalid one."""
+    content = Path(segment_path(str(directory), *file)).read_bytes()
+    position = 0
+    while position < len(content):
+        try:
+            header = check(content, position)
+        except CorruptBatch:
+            return
+        yield header, content[position : position + header.size]
+        position += header.size
 
 
 def _segments(directory: Path) -> list[SegmentFile]:

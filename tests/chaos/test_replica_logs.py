@@ -51,6 +51,22 @@ def test_equal_replicas_are_no_anomaly(replicas: Replicas) -> None:
     assert replica_logs.end_offset(replicas.data[3], (TOPIC, "0")) == 2
 
 
+def test_a_segment_is_replaced_by_another_generation_that_has_its_offsets(replicas: Replicas) -> None:
+    directory = replicas.data[3] / "topics" / TOPIC / "0"
+    first, second = (Path(segment_path(str(directory), base)) for base in (0, 1))
+    assert not replica_logs.is_replaced(first)
+    replicas.write(3, batch(0), generation=1)
+    assert replica_logs.is_replaced(first)
+    assert replica_logs.is_replaced(first.with_suffix(".index"))
+    assert not replica_logs.is_replaced(second)
+    assert not replica_logs.is_replaced(Path(segment_path(str(directory), 0, 1)))
+    replicas.write(3, batch(0), batch(1), generation=2)
+    assert replica_logs.is_replaced(second)
+    second.unlink()
+    assert replica_logs.is_replaced(second)
+    assert not replica_logs.is_replaced(directory / "leader-epochs")
+
+
 def test_a_partition_that_was_reported_is_not_reported_again(replicas: Replicas) -> None:
     replicas.write(2, batch(0), batch(1, b"other"))
     assert replicas.anomalies() == ["replica-divergence"]

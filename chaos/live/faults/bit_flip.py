@@ -106,18 +106,19 @@ class BitFlip(Fault):
         return [id_ for id_ in data if id_ != victim and replica in replica_logs.replicas_in(data[id_])]
 
     def _is_repaired(self, victim: int, damaged: DamagedFile) -> bool:
-        """Return whether the file is sound or removed, and the victim's replica is the same as another's.
+        """Return whether the file is sound, replaced or removed, and the victim's replica is the same as another's.
 
-        A broker that runs has to restore its closed segment byte by byte.
+        A broker that runs has to restore its closed segment byte by byte, unless its topic is compacted.
         """
         time.sleep(LOOKED_AT_S)
         data, path = self.cluster.data, damaged.path
         file = data[victim] / path
         try:
-            if damaged.is_running and file.read_bytes().rstrip(b"\0") != damaged.before.rstrip(b"\0"):
-                return False
-            if file.exists() and list(verify(RealDisk(), str(file))):
-                return False
+            if not replica_logs.is_replaced(file):
+                if damaged.is_running and file.read_bytes().rstrip(b"\0") != damaged.before.rstrip(b"\0"):
+                    return False
+                if file.exists() and list(verify(RealDisk(), str(file))):
+                    return False
             if path.parts[0] != replica_logs.TOPICS:
                 return True
             replica = path.parts[1], path.parts[2]
