@@ -22,7 +22,7 @@ from cordwood.storage.batch import (
     with_append_time,
 )
 from cordwood.storage.config import LogConfig
-from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, markers_in
+from cordwood.storage.control import NO_MARKERS, EndTransactionMarker, Markers, markers_in
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog, NotLocal, OffsetOutOfRange, TruncationUnsynced
@@ -146,17 +146,16 @@ class Log:
             self._expect_gaps()
         markers = markers_in(data, batches) if attributes & CONTROL else NO_MARKERS
         view, start = memoryview(data), 0
-        # The usual case of small batches: one batch, which needs no groups.
-        for group in (batches,) if len(batches) == 1 else in_groups(batches, self.config.segment_bytes):
-            size, last = sum([header.size for header in group]), group[-1]
+        # The usual case: all of them fit into one segment.
+        is_one = len(data) <= self.config.segment_bytes
+        for group in (batches,) if is_one else in_groups(batches, self.config.segment_bytes):
+            rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
+            size, last = sum([size for _, size, _ in rows]), group[-1]
             # Each segment that is rolled for these batches may have gaps.
             self._has_gaps |= has_gaps
-            segment = self._segment_for(size, max([header.max_timestamp for header in group]), last.end)
-            rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
+            segment = self._segment_for(size, max([timestamp for _, _, timestamp in rows]), last.end)
             segment.append((view[start : start + size],), rows, last.end)
-            for header in group:
-                base, marker = header.base_offset, markers.get(header.base_offset) if markers else None
-                self._appended(segment, header, base, header.end, header.leader_epoch, now_ms, marker)
+            self._appended_all(segment, group, size, now_ms, markers)
             start += size
 
     def begin_flush(self) -> PendingFlush:
@@ -489,6 +488,26 @@ class Log:
             record(self.producers, segment.aborted, header, base, end, now_ms, marker)
         elif header.producer_id >= 0:
             self.producers.appended(header, base, end, now_ms)
+        self.log_end = end
+
+    def _appended_all(
+        self, segment: Segment, batches: Sequence[BatchHeader], size: int, now_ms: int, markers: Markers
+    ) -> None:
+        """Record batches of `size` bytes in the segment, each as `_appended` does."""
+        first, epochs, producers = batches[0], self.epochs, self.producers
+        base, end, latest = first.base_offset, first.end, first.leader_epoch
+        self._appended(segment, first, base, end, latest, now_ms, markers.get(base))
+        self.uncheckpointed_bytes += size - first.size
+        for header in batches[1:]:
+            base = header.base_offset
+            end = base + header.last_offset_delta + 1
+            if header.leader_epoch != latest:
+                latest = header.leader_epoch
+                epochs.assign(latest, base)
+            if header.attributes & TRANSACTIONAL:
+                record(producers, segment.aborted, header, base, end, now_ms, markers.get(base))
+            elif header.producer_id >= 0:
+                producers.appended(header, base, end, now_ms)
         self.log_end = end
 
     def _remove_replaced(self, end: int) -> None:

@@ -153,11 +153,7 @@ class Segment:
             offset, size, timestamp = batches[0]
             self.note(offset, size, timestamp, pieces)
         else:
-            joined = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-            at = 0
-            for offset, size, timestamp in batches:
-                self.note(offset, size, timestamp, (joined[at : at + size],))
-                at += size
+            self._note_all(batches, memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces)))
         self.end_offset = end_offset
 
     def adopt(self, contents: Sequence[Bytes], intervals: Sequence[Interval]) -> None:
@@ -184,6 +180,29 @@ class Segment:
         first, position, so_far, _, latest = self._open
         self._open = Interval(first, position, so_far + size, crc, latest if latest > max_timestamp else max_timestamp)
         self.size += size
+
+    def _note_all(self, batches: Sequence[tuple[int, int, int]], data: memoryview) -> None:
+        """Add several batches, as `note` does, with one computation of the checksum for those of an interval."""
+        begin = at = 0
+        first, position, so_far, crc, latest = self._open
+        for offset, size, timestamp in batches:
+            if so_far and so_far + size > self._interval_bytes:
+                self._extend(Interval(first, position, so_far, crc32c(data[begin:at], crc), latest))
+                self.close_interval()
+                begin, so_far = at, 0
+            if not so_far:
+                if self.first_timestamp < 0:
+                    self.first_timestamp = timestamp
+                first, position, crc, latest = offset - self.base_offset, self.size, 0, -1
+            so_far += size
+            at += size
+            if timestamp > latest:
+                latest = timestamp
+        self._extend(Interval(first, position, so_far, crc32c(data[begin:at], crc), latest))
+
+    def _extend(self, interval: Interval) -> None:
+        """Replace the open interval by one that has more batches."""
+        self._open, self.size = interval, interval.end
 
     def note_damage(self, size: int) -> None:
         """Add `size` bytes that are not batches: an interval whose checksum is always wrong, so never served."""

@@ -116,8 +116,9 @@ def _add_up(runs: Iterator[tuple[int, RunTotals]], minutes: float | None, tally:
     """Add up runs until one fails or the time is over, at least one, and print progress. Return the last seed."""
     print_s = time.monotonic() + PROGRESS_S
     end_s = math.inf if minutes is None else time.monotonic() + minutes * MINUTE_S
-    seed = -1
+    last = -1
     for seed, totals in runs:
+        last = seed
         tally.add(totals)
         now_s = time.monotonic()
         if tally.found or now_s > end_s:
@@ -126,7 +127,7 @@ def _add_up(runs: Iterator[tuple[int, RunTotals]], minutes: float | None, tally:
             print_s = now_s + PROGRESS_S
             done = f"{tally.seeds} seeds, {tally.simulated_s:.0f} simulated seconds, {tally.speed:.0f} a second"
             typer.echo(done, err=True)
-    return seed
+    return last
 
 
 def _only(plan: Plan, numbers: str | None) -> Sequence[ScheduledFault]:

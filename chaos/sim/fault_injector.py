@@ -32,7 +32,7 @@ from typing import assert_never
 from cordwood.chaos.checks.unavailable import number_of
 from cordwood.chaos.report.summary import Span
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
-from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
+from cordwood.chaos.sim.disk import UNLIMITED_BYTES
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import SimulatedHost
 from cordwood.chaos.sim.plan import COORDINATORS

@@ -421,3 +421,26 @@ def test_threads_remember_no_places() -> None:
     assert len(positions) == before
     assert log.log.slice(3, 1 << 20, 5, wait=False) is not None
     assert 5 in positions
+
+
+@pytest.mark.parametrize("taken_alone", [0, 1, 5])
+def test_batches_that_arrive_together_leave_the_same_files_as_one_after_the_other(taken_alone: int) -> None:
+    leader = LogFixture()
+    for number in range(40):
+        leader.leader_epoch = number // 15
+        leader.send(number // 4, f"value {number}" * (number % 7), producer=number % 4)
+    for number in range(8):
+        leader.send(number, "in a transaction", producer=20, transactional=True)
+    leader.commit(producer=20)
+    leader.append(*MANY)
+
+    def files(batches_at_first: int) -> dict[str, bytes]:
+        follower = LogFixture()
+        for _ in range(batches_at_first):
+            follower.take_stamped(leader.read(follower.end, 1))
+        while follower.end < leader.end:
+            follower.take_stamped(leader.read(follower.end))
+        follower.flush().checkpoint().close()
+        return {path: follower.disk.content(path) for path in follower.disk.files()}
+
+    assert files(taken_alone) == files(leader.end)
