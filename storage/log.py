@@ -147,8 +147,8 @@ class Log:
         markers = markers_in(data, batches) if attributes & CONTROL else NO_MARKERS
         view, start = memoryview(data), 0
         # The usual case: all of them fit into one segment.
-        is_one = len(data) <= self.config.segment_bytes
-        for group in (batches,) if is_one else in_groups(batches, self.config.segment_bytes):
+        is_one_group = len(data) <= self.config.segment_bytes
+        for group in (batches,) if is_one_group else in_groups(batches, self.config.segment_bytes):
             rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
             size, last = sum([size for _, size, _ in rows]), group[-1]
             # Each segment that is rolled for these batches may have gaps.

@@ -57,6 +57,8 @@ def is_replaced(path: Path) -> bool:
         return False
     others = [file for file in _segments(path.parent) if file.base_offset <= mine.base_offset and file != mine]
     newer = [file for file in others if file.generation > mine.generation]
+    if any(file.base_offset == mine.base_offset for file in newer):
+        return True
     return any(header.end > mine.base_offset for file in newer for header, _ in _batches_of(path.parent, file))
 
 

@@ -44,7 +44,7 @@ ACTIONS = {
     "recovery-cut": "a job in a broker's thread that opens logs is interrupted at a disk call, and the event loop runs",
     "scrub-cut": "a job that scrubs",
     "truncation-cut": "a job that prepares truncations",
-    "maintenance-cut": "a job that removes files or learns of old segments",
+    "maintenance-cut": "a job that removes files",
     "cleaner-cut": "a job that compacts a log",
     "other-job-cut": "any other job: reads, checkpoints, repairs, metadata",
     "transaction-committed": "a client gets the answer that its transaction is committed",

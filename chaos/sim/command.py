@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -43,9 +43,7 @@ Recorded = Annotated[
 
 def sim(
     seed: Seed = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="A..B", help="The range of seeds to run, one after the other.")
-    ] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="A..B", help="The range of seeds to run.")] = None,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="The time after which no further seed is started.")
     ] = None,
@@ -66,10 +64,11 @@ def sim(
     asked = {"seeds": seed or seeds or "1..", **({} if minutes is None else {"minutes": minutes}), "seconds": seconds}
     record = begun(recorded, SIM, asked)
     place, tally = _place(report), RunTotals()
-    last = _add_up(run_seeds(chosen, seconds, jobs), minutes, tally)
+    last = _add_up(run_seeds(_until_over(chosen, minutes), seconds, jobs), tally)
     if tally.found or place is not None:
-        # Equal seeds give equal runs.
         run = run_seed(last, seconds)
+        if run.trace_hash != tally.hashes[-1]:
+            raise Failure(f"seed {last} gives another run the second time; the first one had {tally.found}.")
         if tally.found:
             _tell_failure(run)
         _write_report(run, tally, place, _again(run.plan))
@@ -112,19 +111,26 @@ def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
     return range(int(first), int(last) + 1)
 
 
-def _add_up(runs: Iterator[tuple[int, RunTotals]], minutes: float | None, tally: RunTotals) -> int:
-    """Add up runs until one fails or the time is over, at least one, and print progress. Return the last seed."""
-    print_s = time.monotonic() + PROGRESS_S
+def _until_over(seeds: Sequence[int], minutes: float | None) -> Iterator[int]:
+    """Yield seeds, at least one, until the time is over."""
     end_s = math.inf if minutes is None else time.monotonic() + minutes * MINUTE_S
-    last = -1
+    for seed in seeds:
+        yield seed
+        if time.monotonic() > end_s:
+            return
+
+
+def _add_up(runs: Iterable[tuple[int, RunTotals]], tally: RunTotals) -> int:
+    """Add up runs until one fails, and print progress. Return the last seed."""
+    last, began_s, print_s = -1, time.monotonic(), PROGRESS_S
     for seed, totals in runs:
         last = seed
         tally.add(totals)
-        now_s = time.monotonic()
-        if tally.found or now_s > end_s:
+        tally.wall_s = time.monotonic() - began_s
+        if tally.found:
             break
-        if now_s > print_s:
-            print_s = now_s + PROGRESS_S
+        if tally.wall_s > print_s:
+            print_s = tally.wall_s + PROGRESS_S
             done = f"{tally.seeds} seeds, {tally.simulated_s:.0f} simulated seconds, {tally.speed:.0f} a second"
             typer.echo(done, err=True)
     return last

@@ -41,9 +41,10 @@ from cordwood.chaos.sim.store_faults import StoreFault
 from cordwood.chaos.sim.store_faults import strike as strike_store
 from cordwood.chaos.sim.world import World
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from cordwood.storage.segment_files import SegmentFile, segment_file, segment_path
 
 HURT_S = 45.0
-"""The time after which a flipped bit is found and repaired. Only then may another disk lose data."""
+"""The time after which a flipped bit or a loss is found and repaired. Only then may another disk lose data."""
 TRUSTED_S = 5.0
 """The time after which a replaced disk counts as good, once its broker is in sync and its voter counts."""
 CLOCK_JUMP_S = 600.0
@@ -79,7 +80,7 @@ class _Injury:
 
     since_s: float
     is_trusted: bool
-    """Whether the disk is good once its broker is in sync. A flipped bit may remain after that."""
+    """Whether the disk is good once its broker is in sync. A flipped bit or a loss may remain after that."""
 
 
 class FaultInjector:
@@ -370,8 +371,13 @@ class FaultInjector:
             *LOSSES,
         ):
             self._forget_healed()
-            may_lose = not self._injuries and self._world.is_redundant() and host.is_running
-            return may_lose and (kind not in LOSSES or bool(_closed_segments(self._written(host))))
+            is_spared = self._world.is_redundant() and host.is_running
+            if kind not in LOSSES:
+                return is_spared and not self._injuries
+            # Of a disk that may be damaged still, too: no other one is.
+            return (
+                is_spared and self._injuries.keys() <= {host.broker_id} and bool(_closed_segments(self._written(host)))
+            )
         if kind is FaultKind.POWER_CUT:
             return host.broker_id not in self._distrusted
         return True
@@ -421,9 +427,15 @@ def _place(host: SimulatedHost, dice: random.Random) -> tuple[str, str]:
 
 
 def _closed_segments(paths: Iterable[str]) -> list[str]:
-    """Return the segments of topics that have a later segment in the same log."""
-    of_log: dict[str, list[str]] = {}
-    for path in sorted(paths):
-        if path.endswith(".log") and "/topics/" in path:
-            of_log.setdefault(path.rpartition("/")[0], []).append(path)
-    return [path for segments in of_log.values() for path in segments[:-1]]
+    """Return the segments of topics that have a later segment in the same log, each in its newest generation."""
+    of_log: dict[str, dict[int, SegmentFile]] = {}
+    for path in paths:
+        file = segment_file(path)
+        if file is not None and path.endswith(".log") and "/topics/" in path:
+            of_base = of_log.setdefault(path.rpartition("/")[0], {})
+            of_base[file.base_offset] = max(file, of_base.get(file.base_offset, file))
+    return [
+        segment_path(directory, *of_base[base])
+        for directory, of_base in sorted(of_log.items())
+        for base in sorted(of_base)[:-1]
+    ]

@@ -25,7 +25,7 @@ FAULTS = (*(kind.value for kind in FaultKind), OFFLINE, LYING_DISK, *(kind.value
 
 @dataclass(slots=True)
 class RunTotals:
-    """The totals over the runs of several seeds. `wall_s` is real time."""
+    """The totals over the runs of several seeds. `wall_s` is real time, of runs in parallel less than their sum."""
 
     found: list[tuple[int, Anomaly]] = field(default_factory=list)
     """The findings, each with its seed."""

@@ -37,7 +37,7 @@ class FaultKind(Enum):
 APART = (FaultKind.WRITE_ERROR, FaultKind.SECOND_PROCESS)
 """Kinds with a mix of their own: the other faults of a seed do not depend on them."""
 LOSSES = (FaultKind.FILE_MISSING, FaultKind.FILE_SHORTENED, FaultKind.FILE_ZEROED, FaultKind.READ_ERROR)
-"""Kinds that lose a part of a closed segment, with a mix of their own, too."""
+"""Kinds that lose a closed segment, or a part of it, with a mix of their own, too."""
 LOSSES_SHARE = 0.25
 """The share of runs with losses."""
 

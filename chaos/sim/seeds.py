@@ -17,7 +17,8 @@ AHEAD = 2
 def run_seeds(seeds: Iterable[int], seconds: float, jobs: int) -> Generator[tuple[int, RunTotals], None, None]:
     """Yield each seed with the totals of its run, in the order of the seeds.
 
-    After the last one that is taken, no further run is begun, and those that were begun are waited for.
+    After the last one that is taken no further seed is begun. Those that processes have, at most AHEAD each, are
+    waited for.
     """
     if jobs == 1:
         for seed in seeds:
