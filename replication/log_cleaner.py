@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import structlog
 
+from cordwood.replication.checkpoints import TRUNCATION_POLL_S
 from cordwood.replication.dirtiness import Dirtiness, dirtiest, dirtiness_of, must_be_sealed
 from cordwood.replication.log_directory import STAGING
-from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, TRUNCATION_POLL_S, LogMaintenance
+from cordwood.replication.log_maintenance import PARTITIONS_PER_TURN, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished, report
@@ -91,7 +92,8 @@ class LogCleaner:
         coordinated: Mapping[str, Callable[[Bytes], Bytes]] = EMPTY,
     ) -> None:
         """`coordinated` are the topics that coordinators read whole, each with the `counted` of its rounds."""
-        self._replicas, self._log_maintenance, self._wall_clock = replicas, log_maintenance, wall_clock
+        self._replicas, self._wall_clock = replicas, wall_clock
+        self._checkpoints, self._file_removal = log_maintenance.checkpoints, log_maintenance.file_removal
         self._limits, self._rng, self._coordinated = limits, rng, coordinated
         self._now = asyncio.get_running_loop().time
         self._cleaning: set[Partition] = set()
@@ -212,7 +214,7 @@ class LogCleaner:
         """Compact a log once. Return False if that was not possible, or was interrupted."""
         log, directory, epoch = partition.log, partition.directory, partition.leader_epoch
         # The round reads only segments that the manifest on disk lists.
-        await self._log_maintenance.checkpoint(partition)
+        await self._checkpoints.write(partition)
         path = f"{directory.path}/{STAGING}/compaction-{partition.topic_id}-{partition.index}"
         await directory.run_blocking(log.disk.make_directories, path)
         one_round = self._round(partition, path)
@@ -232,7 +234,7 @@ class LogCleaner:
                     await self._keep_to_the_rate(step)
                 elif one_round.swap(step):
                     delay_s = COORDINATED_DELETE_DELAY_S if partition.topic in self._coordinated else None
-                    await self._log_maintenance.commit_swap(partition, step.old, delay_s)
+                    await self._file_removal.commit_swap(partition, step.old, delay_s)
                 else:
                     return False
             is_complete = one_round.finish()

@@ -27,7 +27,7 @@ STAGING = "repair"
 ARCHIVE_CACHE = "archive-cache"
 """Records that were read from the archive. The cache is empty when a broker starts."""
 LEFTOVERS = "leftovers"
-"""What earlier runs have left in the directories above. `LogMaintenance` removes it while the broker runs."""
+"""What earlier runs have left in the directories above. `FileRemoval` removes it while the broker runs."""
 METADATA = "metadata"
 """Where the first log directory of a broker keeps the cluster's metadata."""
 PROBE = f"{STAGING}/room"
@@ -94,7 +94,7 @@ class LogDirectory:
             self._failed(self)
 
     def set_aside(self, path: str) -> None:
-        """Rename a file or a tree, however large, to where `LogMaintenance` removes it. Raises OSError.
+        """Rename a file or a tree, however large, to where `FileRemoval` removes it. Raises OSError.
 
         Files that are made at `path` later are not touched.
         """
@@ -164,6 +164,12 @@ class LogDirectory:
         if isinstance(failure, DiskFailed):
             self.fail(error)
         return failure
+
+    def report_not_done(self, what: str, error: OSError | StorageError) -> None:
+        """Log a failed background task, and take the directory offline if it is broken."""
+        failure = self.write_failed(error)
+        log = _events.error if isinstance(failure, DiskFailed) else _events.warning
+        log("housekeeping.not_done", what=what, directory=self.path, error=str(failure))
 
     def free_bytes(self) -> int | None:
         """Return the free bytes of the file system; None if they are unknown."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from cordwood.replication.checkpoints import Checkpoints
 from cordwood.replication.log_directory import MARKS_FILE
-from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.truncation import Truncation, full_truncation, truncation_to
 from cordwood.storage import quarantine, scrub
@@ -43,7 +43,7 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     return is_damaged
 
 
-async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenance) -> None:
+async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> None:
     """Rewrite a file beside the segments: an index, a checkpoint, or the log's entry in the flushed-offsets file.
 
     Raises OutOfResources, DamagedLog, DiskFailed.
@@ -51,11 +51,11 @@ async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenan
     segment = scrub.segment_with(partition.log, path)
     if segment is None and path != partition.directory.flushed_offsets.file.path:
         partition.log.epochs.changes_lost()
-        await log_maintenance.checkpoint(partition)
+        await checkpoints.write(partition)
         return
     if segment is not None and path == segment.aborted.path:
         await _rebuild_aborted(partition, segment)
-        await log_maintenance.checkpoint(partition)
+        await checkpoints.write(partition)
         return
     try:
         if segment is None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from cordwood.replication.checkpoints import TRUNCATION_POLL_S
+from cordwood.replication.file_removal import FileRemoval
 from cordwood.replication.flusher import AGAIN_AFTER_S
 from cordwood.replication.log_directory import MOVES, LogDirectory
-from cordwood.replication.log_maintenance import TRUNCATION_POLL_S, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, finished
@@ -54,7 +55,7 @@ class ReplicaMoves:
     def __init__(
         self,
         replicas: Replicas,
-        log_maintenance: LogMaintenance,
+        file_removal: FileRemoval,
         unrecord: Callable[[Partition], Awaitable[None]],
         record: Callable[[], None],
         bytes_per_second: Callable[[], float],
@@ -67,7 +68,7 @@ class ReplicaMoves:
         """
         self.is_available = is_available
         """Returns whether replicas may move: `unrecord` needs a newer metadata.version than the first."""
-        self._replicas, self._log_maintenance = replicas, log_maintenance
+        self._replicas, self._file_removal = replicas, file_removal
         self._unrecord, self._record, self._bytes_per_second = unrecord, record, bytes_per_second
         self._moves: dict[Partition, DirectoryMove] = {}
         self._running: set[LogDirectory] = set()
@@ -97,7 +98,7 @@ class ReplicaMoves:
                 else:
                     self.move(partition, directory)
         while self._replicas.superseded:
-            self._log_maintenance.remove_copy(*self._replicas.superseded.pop())
+            self._file_removal.remove_copy(*self._replicas.superseded.pop())
 
     def move(self, partition: Partition, target: LogDirectory) -> None:
         """Move a replica to another log directory, or leave it where it is: the last call counts."""
@@ -190,7 +191,7 @@ class ReplicaMoves:
 
     def _has_left_copies(self, partition: Partition) -> bool:
         others = [other for other in self._replicas.directories if other is not partition.directory]
-        return any(self._log_maintenance.has_left_copy(other, partition) for other in others if not other.is_offline)
+        return any(self._file_removal.has_left_copy(other, partition) for other in others if not other.is_offline)
 
     async def _reach(self, move: DirectoryMove, goal: Goal) -> None:
         steps = move.copy.steps(goal)
@@ -244,7 +245,7 @@ class ReplicaMoves:
             log.discard, partition.flush_mark = target.discard, flush_mark
             self._replicas.moved(partition, target)
             await self._commit(partition, target, place)
-            self._log_maintenance.remove_copy(source, partition, old)
+            self._file_removal.remove_copy(source, partition, old)
             _events.info("replica.moved", topic=partition.topic, partition=partition.index,
                          source=source.path, directory=target.path)  # fmt: skip
             return True

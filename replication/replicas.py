@@ -284,7 +284,7 @@ class Replicas:
         return partition
 
     def forget(self, partition: Partition) -> None:
-        """End the role of a removed partition; `LogMaintenance.remove` then deletes its files."""
+        """End the role of a removed partition; `FileRemoval.remove` then deletes its files."""
         self._homes.pop((partition.topic_id, partition.index), None)
         self.unrecorded.pop(partition, None)
         partition.directory.partition_count -= 1

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import structlog
 
+from cordwood.replication.checkpoints import TRUNCATION_POLL_S
 from cordwood.replication.log_directory import STAGING
-from cordwood.replication.log_maintenance import TRUNCATION_POLL_S
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
 from cordwood.storage.disk import sync_directory

@@ -53,7 +53,7 @@ _RULES = (
     Stage.of("handler, the rest", "ProduceHandler.", "FetchHandler.", "DelayedFetch.", "Dispatcher."),
     Stage.of("socket receive", "Connection.", "ReceiveBuffer.", "uv__read", "uv__stream_io"),
     Stage.of("flush (completion)", "AioSyncer.", "Flusher."),
-    Stage.of("housekeeping", "LogMaintenance.", "Scrubber.", "Repairs."),
+    Stage.of("housekeeping", "LogMaintenance.", "Checkpoints.", "FileRemoval.", "Scrubber.", "Repairs."),
     Stage.of("event loop", "Loop__run", "uv_run", "run_forever", "Runner.run"),
 )  # fmt: skip
 """Stages that run under others come first: a send, for example, runs under a completed flush or a receive."""

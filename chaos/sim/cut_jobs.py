@@ -23,7 +23,7 @@ KINDS = {
     "cordwood.replication.recovery": "recovery-cut",
     "cordwood.replication.scrubber": "scrub-cut",
     "cordwood.replication.truncation": "truncation-cut",
-    "cordwood.replication.log_maintenance": "maintenance-cut",
+    "cordwood.replication.file_removal": "maintenance-cut",
     "cordwood.replication.log_cleaner": "cleaner-cut",
 }
 """By the module of a job's function: the name under which its interruptions are counted."""

@@ -225,7 +225,7 @@ class ReplicaBroker:
             lag_max_s=LAG_MAX_S,
             wants_isr_change=self.isr_changes.want,
             found_damage=lambda partition, damage: self.repairs.found(partition, damage),
-            start_moved=lambda partition: self.log_maintenance.checkpoint_soon(partition),
+            start_moved=lambda partition: self.log_maintenance.checkpoints.write_soon(partition),
             partition_failed=lambda partition: self.repairs.failed(partition),
         )
         self.replicas = Replicas([directory], context)
@@ -258,7 +258,7 @@ class ReplicaBroker:
         self.scrubber = Scrubber(self.replicas, SCRUB_BYTES_PER_SECOND, _nothing, _must_be_decodable)
         settings = _settings(broker_id)
         self.assignments = Assignments(
-            self.replicas, self.log_maintenance, self.repairs.follow, settings, lambda: NOW_MS
+            self.replicas, self.log_maintenance.file_removal, self.repairs.follow, settings, lambda: NOW_MS
         )
 
     def register(self) -> None:

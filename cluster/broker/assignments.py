@@ -22,7 +22,7 @@ from cordwood.cluster.metadata.elections import commit_size
 from cordwood.cluster.metadata.image import MIN_ISR, BrokerImage, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.cluster.tiering.archived_topics import COORDINATED, is_archived
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.log_maintenance import LogMaintenance
+from cordwood.replication.file_removal import FileRemoval
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.replicas import Replicas
@@ -50,7 +50,7 @@ class Assignments:
     def __init__(
         self,
         replicas: Replicas,
-        log_maintenance: LogMaintenance,
+        file_removal: FileRemoval,
         follow_leader: Callable[[Partition, int], None],
         settings: Settings,
         wall_clock: Callable[[], int],
@@ -60,7 +60,7 @@ class Assignments:
 
         `on_caught_up` is called when the last queued partition has its role.
         """
-        self._replicas, self._log_maintenance, self._follow_leader = replicas, log_maintenance, follow_leader
+        self._replicas, self._file_removal, self._follow_leader = replicas, file_removal, follow_leader
         self._settings, self._wall_clock, self._on_caught_up = settings, wall_clock, on_caught_up
         self._image, self._pins = Image(), Pins(replicas)
         self._configured: tuple[object, object] = None, None
@@ -103,7 +103,7 @@ class Assignments:
         self._replicas.release_recovered()
         if not image.passed_over:
             found = self._replicas.found()
-            self._log_maintenance.remove_orphans([row for row in found if not self._is_assigned(row[1], row[2], image)])
+            self._file_removal.remove_orphans([row for row in found if not self._is_assigned(row[1], row[2], image)])
 
     def follow(self, old: Image, new: Image) -> None:
         """Apply a metadata change to the replicas. Raise nothing: a failed disk costs replicas, never the metadata."""
@@ -311,7 +311,7 @@ class Assignments:
 
     def _remove(self, partitions: list[Partition]) -> None:
         try:
-            self._log_maintenance.remove(partitions)
+            self._file_removal.remove(partitions)
         except OSError as error:
             # The files that are left are orphans at the next start.
             _events.error("topic.not_removed", topic=partitions[0].topic, error=str(error))

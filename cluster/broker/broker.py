@@ -184,7 +184,7 @@ class Broker:
         self._lifecycle.start()
         await self._lifecycle.unfenced()
         await self._server.serve()
-        self._log_maintenance.remove_leftovers()
+        self._log_maintenance.file_removal.remove_leftovers()
         self._watchdog.start()
         return bound
 
@@ -334,7 +334,7 @@ class Broker:
             lag_max_s=lag_max_s,
             wants_isr_change=self._isr_changes.want,
             found_damage=lambda partition, damage: self._repairs.found(partition, damage),
-            start_moved=lambda partition: self._log_maintenance.checkpoint_soon(partition),
+            start_moved=lambda partition: self._log_maintenance.checkpoints.write_soon(partition),
             partition_failed=lambda partition: self._repairs.failed(partition),
             open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
             archive=self._archiving.view,
@@ -362,25 +362,25 @@ class Broker:
                 peers.dial_s,
             )
 
-        self._truncations = truncations = Truncations()
-        self._archived_leaders = ArchivedLeaders(truncations, self._roles_taken)
+        self._truncations = Truncations()
+        self._archived_leaders = ArchivedLeaders(self._truncations, self._roles_taken)
         self._leader_connections = LeaderConnections(leader_connection)
-        self._log_maintenance = maintenance = log_maintenance_of(settings, self._replicas, self._wall_clock)
-        self._directories = DirectoryCare(quorum, settings, self._replicas, maintenance)
-        self._log_cleaner = log_cleaner_of(settings, quorum, self._replicas, maintenance, self._wall_clock, self._rng)
+        self._log_maintenance = care = log_maintenance_of(settings, self._replicas, self._wall_clock)
+        self._directories = DirectoryCare(quorum, settings, self._replicas, care.file_removal)
+        self._log_cleaner = log_cleaner_of(settings, quorum, self._replicas, care, self._wall_clock, self._rng)
         self._repairs = Repairs(
             quorum,
             settings.node_id,
             self._replicas,
             self._leader_connections,
-            maintenance,
-            truncations,
+            care,
+            self._truncations,
             lambda: self._assignments.open_more(quorum.image),
             self._damage,
             lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial, peers.dial_s),
         )
         self._assignments = Assignments(
-            self._replicas, self._log_maintenance, self._repairs.follow, settings, self._wall_clock, self._roles_taken
+            self._replicas, care.file_removal, self._repairs.follow, settings, self._wall_clock, self._roles_taken
         )
         self._scrubber = scrubber_of(settings, self._replicas, self._scrub_the_rest, self._reports.undecodable)
 
@@ -433,7 +433,6 @@ class Broker:
             transactions=self._transactions,
             verifier=self._verifier,
             producer_ids=self._producer_ids,
-            log_maintenance=self._log_maintenance,
             run_blocking=self._run_blocking,
             turns=self._turns,
             decoding=self._decoding,

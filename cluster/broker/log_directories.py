@@ -12,9 +12,9 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.cordons import cordoned_directories
 from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.replication.file_removal import FileRemoval
 from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.replica_moves import ReplicaMoves
 from cordwood.replication.replicas import LeftOut, Replicas
 from cordwood.replication.waiters import EndOfTickScheduler
@@ -62,13 +62,13 @@ def open_directories(
 class DirectoryCare:
     """The log directories of a broker that has several of them. With one directory it does nothing."""
 
-    def __init__(self, quorum: Quorum, settings: Settings, replicas: Replicas, log_maintenance: LogMaintenance) -> None:
+    def __init__(self, quorum: Quorum, settings: Settings, replicas: Replicas, file_removal: FileRemoval) -> None:
         self._quorum, self._me, self._replicas = quorum, BrokerId(settings.node_id), replicas
         self._settings = settings
         self._homes = ReplicaHomes(quorum, settings.node_id, replicas)
         self._moves = ReplicaMoves(
             replicas,
-            log_maintenance,
+            file_removal,
             self._homes.unrecord,
             self._homes.record,
             self._bytes_per_second,

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cordwood.cluster.telemetry.client_telemetry import ClientTelemetry
     from cordwood.cluster.tiering.reads import ArchiveReads
     from cordwood.cluster.transactions.coordinator import TransactionCoordinator
-    from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
     from cordwood.replication.tasks import RunBlocking
 
@@ -79,7 +78,6 @@ class Services:
     transactions: "TransactionCoordinator"
     verifier: "TransactionVerifier"
     producer_ids: "ProducerIds"
-    log_maintenance: "LogMaintenance"
     run_blocking: "RunBlocking"
     turns: "Turns"
     decoding: "DecodeQueue"

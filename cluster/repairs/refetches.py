@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from cordwood.cluster.repairs.damage import DamageRegister
-from cordwood.replication.log_maintenance import LogMaintenance
+from cordwood.replication.file_removal import FileRemoval
 from cordwood.replication.log_repair import quarantine_segment, remove_foreign_segment
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
@@ -45,13 +45,13 @@ class Refetches:
         self,
         sources_of: Callable[[Partition], Sequence[int]],
         reader: Callable[[], RangeReader],
-        log_maintenance: LogMaintenance,
+        file_removal: FileRemoval,
         register: DamageRegister,
         give_up: Callable[[Partition, DamagedLog], None],
         tasks: Tasks,
     ) -> None:
         """`sources_of` returns the brokers to fetch from. `give_up` takes damage that cannot be repaired in place."""
-        self._sources_of, self._reader, self._log_maintenance = sources_of, reader, log_maintenance
+        self._sources_of, self._reader, self._file_removal = sources_of, reader, file_removal
         self._register, self._give_up, self._tasks = register, give_up, tasks
         self._pending: dict[Partition, _Pending] = {}
         self._running: set[Partition] = set()
@@ -137,7 +137,7 @@ class Refetches:
             return True
         if not await refetch(partition, segment, sources, reader):
             return False
-        await self._log_maintenance.commit_swap(partition, [segment])
+        await self._file_removal.commit_swap(partition, [segment])
         _events.info("segment.refetched", path=damage.path)
         return True
 

@@ -66,11 +66,8 @@ class Repairs:
     ) -> None:
         """`open_more` retries to open the replicas that could not be opened."""
         self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
-        self._leader_connections, self._log_maintenance, self._truncations = (
-            leader_connections,
-            log_maintenance,
-            truncations,
-        )
+        self._leader_connections, self._truncations = leader_connections, truncations
+        self._checkpoints = log_maintenance.checkpoints
         self._open_more, self._register = open_more, register
         self._has_begun = self._has_lost_disk = False
         self._pending_repairs: dict[Partition, _PendingRepair] = {}
@@ -78,7 +75,9 @@ class Repairs:
         self._returning: dict[Partition, list[DamagedLog]] = {}
         self._failed: set[Partition] = set()
         self._tasks = Tasks()
-        self._refetches = Refetches(self._sources_of, reader, log_maintenance, register, self._to_repair, self._tasks)
+        self._refetches = Refetches(
+            self._sources_of, reader, log_maintenance.file_removal, register, self._to_repair, self._tasks
+        )
         self._repairing: asyncio.Task[None] | None = None
 
     def found(self, partition: Partition, damage: DamagedLog) -> None:
@@ -315,7 +314,7 @@ class Repairs:
 
     async def _rewrite(self, partition: Partition, damage: DamagedLog) -> None:
         try:
-            await rewrite(partition, damage.path, self._log_maintenance)
+            await rewrite(partition, damage.path, self._checkpoints)
         except DamagedLog as worse:
             # The file is written again with its segment, whose damage may be known already.
             self._damaged(partition, damage)

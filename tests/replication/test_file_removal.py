@@ -65,7 +65,7 @@ def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, 
         log_maintenance = housekeeping_of(broker)
         (removed,) = broker.replicas.remove("t")
         broker.replicas.forget(removed)
-        log_maintenance.remove([removed])
+        log_maintenance.file_removal.remove([removed])
         await asyncio.sleep(delay_s - A_MOMENT_S)
         assert broker.disk.exists(partition.log.directory)
         # The removal waits for the sync that is under way.
@@ -85,7 +85,7 @@ def test_a_replica_that_comes_back_before_its_files_are_removed_continues_with_t
         broker.syncer.let_go()
         removed = broker.replicas.remove_one("t", 0)
         assert removed is partition
-        log_maintenance.remove([removed])
+        log_maintenance.file_removal.remove([removed])
         assert broker.partition().log.log_end == partition.log.log_end
         await asyncio.sleep(2 * BROKERS_DELAY_S)
         assert broker.disk.exists(partition.log.directory)
@@ -115,7 +115,7 @@ def test_a_replica_that_is_added_while_a_thread_removes_its_former_files_keeps_i
         log_maintenance = housekeeping_of(broker)
         removed = broker.replicas.remove_one("t", 0)
         assert removed is not None
-        log_maintenance.remove([removed])
+        log_maintenance.file_removal.remove([removed])
         thread.meanwhile = broker.partition
         await asyncio.sleep(2 * BROKERS_DELAY_S)
         assert thread.meanwhile is None
@@ -138,7 +138,7 @@ def test_a_replica_that_is_added_while_its_orphaned_files_are_removed_keeps_its_
         broker.restart()
         log_maintenance = housekeeping_of(broker)
         thread.meanwhile = broker.partition
-        log_maintenance.remove_orphans(broker.replicas.found())
+        log_maintenance.file_removal.remove_orphans(broker.replicas.found())
         await broker.turn()
         assert thread.meanwhile is None
         assert broker.partition().log.damage == []
@@ -155,7 +155,7 @@ def test_a_replica_that_is_added_before_its_orphaned_files_are_removed_continues
         await broker.produce_and_flush("former")
         broker.restart()
         log_maintenance = housekeeping_of(broker)
-        log_maintenance.remove_orphans(broker.replicas.found())
+        log_maintenance.file_removal.remove_orphans(broker.replicas.found())
         await broker.produce_and_flush("new")
         assert broker.values_after_a_power_cut() == ["former", "new"]
         await log_maintenance.stop()
@@ -181,7 +181,7 @@ def test_an_orphan_that_cannot_be_removed_keeps_no_other() -> None:
 
         orphans = broker.replicas.found()
         broker.disk.list_directory = list_others  # type: ignore[method-assign]
-        log_maintenance.remove_orphans(orphans)
+        log_maintenance.file_removal.remove_orphans(orphans)
         await asyncio.sleep(A_MOMENT_S)
         assert broker.replicas.found() == []
         assert list_directory("/data0/topics") == [str(UUID(int=2))], "the next start finds it"
@@ -198,7 +198,7 @@ def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None
                 await asyncio.sleep(A_MOMENT_S)
                 broker.syncer.let_go()
             log_maintenance = housekeeping_of(broker)
-            await log_maintenance.checkpoint(partition)
+            await log_maintenance.checkpoints.write(partition)
             assert partition.log.state().segments, "there is something to miss"
             broker.disk.faults.die_after(changes)
             with contextlib.suppress(Died):

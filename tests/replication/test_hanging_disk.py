@@ -36,7 +36,7 @@ def test_checkpoints_go_on() -> None:
         broker, hanging, served = await with_a_hanging_disk()
         log_maintenance = housekeeping_of(broker)
         for partition in (hanging, served):
-            log_maintenance.checkpoint_soon(partition)
+            log_maintenance.checkpoints.write_soon(partition)
         await asyncio.sleep(1)
         assert (hanging.log.recovery_point, served.log.recovery_point) == (0, 3)
 

@@ -97,11 +97,11 @@ def test_a_checkpoint_without_descriptors_is_written_later(part: str) -> None:
         partition = broker.partition()
         broker.disk.faults.refuse_opens(part)
         with pytest.raises(OutOfResources):
-            await log_maintenance.checkpoint(partition)
+            await log_maintenance.checkpoints.write(partition)
         assert partition in partition.directory.uncheckpointed
         assert partition.log.recovery_point == 0
         broker.disk.faults.heal()
-        await log_maintenance.checkpoint(partition)
+        await log_maintenance.checkpoints.write(partition)
         assert partition not in partition.directory.uncheckpointed
         broker.restart()
         assert broker.partition().log.recovery_point == 1
@@ -128,7 +128,7 @@ def test_retention_without_descriptors_is_done_later() -> None:
 def test_retention_reads_indexes_only_for_an_age_that_no_manifest_has(retention_ms: int, is_read: bool) -> None:
     async def scenario(broker: ReplicaFixture) -> None:
         await broker.produce_and_flush(LARGE, LARGE, LARGE, LARGE, LARGE)
-        await housekeeping_of(broker).checkpoint(broker.partition())
+        await housekeeping_of(broker).checkpoints.write(broker.partition())
         log = broker.partition().log
         kept, path = log.state(), f"{log.directory}/{state.RECOVERY_FILE}"
         head = state.HEAD.pack(kept.log_start, kept.recovery_point)

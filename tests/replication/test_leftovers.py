@@ -14,8 +14,9 @@ from virtual_time import run
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import run as run_simulated
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.replication.file_removal import LEFTOVERS_PAUSE_S, REMOVE_AGAIN_S
 from cordwood.replication.log_directory import ARCHIVE_CACHE, LEFTOVERS, STAGING
-from cordwood.replication.log_maintenance import LEFTOVERS_PAUSE_S, REMOVE_AGAIN_S, Intervals, LogMaintenance
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.replica_moves import ReplicaMoves
 from cordwood.storage.disk import removal
 from cordwood.storage.real_disk import RealDisk
@@ -51,7 +52,7 @@ def test_a_start_removes_nothing_and_the_rest_is_removed_with_pauses() -> None:
         assert files_below(broker.disk, HOME) >= 2 * FILES
         assert not files_below(broker.disk, f"{HOME}/{STAGING}"), "a rebuilt segment must not find files there"
         maintenance = maintenance_of(broker)
-        maintenance.remove_leftovers()
+        maintenance.file_removal.remove_leftovers()
         await asyncio.sleep(FILES * LEFTOVERS_PAUSE_S)
         assert 0 < files_below(broker.disk, f"{HOME}/{LEFTOVERS}") < 2 * FILES
         await asyncio.sleep(FILES * LEFTOVERS_PAUSE_S + 1)
@@ -70,7 +71,7 @@ def test_leftovers_of_several_starts_are_removed() -> None:
         assert len(broker.disk.list_directory(f"{HOME}/{LEFTOVERS}")) == 3
         broker.disk.faults.refuse_opens(f"{LEFTOVERS}/2", code=errno.EMFILE)
         maintenance = maintenance_of(broker)
-        maintenance.remove_leftovers()
+        maintenance.file_removal.remove_leftovers()
         await asyncio.sleep(REMOVE_AGAIN_S - 1)
         assert "2" in broker.disk.list_directory(f"{HOME}/{LEFTOVERS}"), "resources are lacking"
         broker.disk.faults.heal()
@@ -108,11 +109,13 @@ def test_an_unfinished_copy_that_is_not_wanted_any_more_is_set_aside() -> None:
         copy = broker.directories[1].move_path(UUID(int=9), 0)
         leave_tree(broker.disk, copy)
         maintenance = maintenance_of(broker)
-        moves = ReplicaMoves(broker.replicas, maintenance, nothing, lambda: None, lambda: 1e9, lambda: True)
+        moves = ReplicaMoves(
+            broker.replicas, maintenance.file_removal, nothing, lambda: None, lambda: 1e9, lambda: True
+        )
         moves.resume()
         assert not broker.disk.exists(copy)
         assert files_below(broker.disk, f"/data1/{LEFTOVERS}") == FILES
-        maintenance.remove_leftovers()
+        maintenance.file_removal.remove_leftovers()
         await asyncio.sleep(2 * FILES * LEFTOVERS_PAUSE_S)
         assert not files_below(broker.disk, f"/data1/{LEFTOVERS}")
         await moves.close()

@@ -12,9 +12,9 @@ from replica_fixture import ME
 from virtual_time import run
 
 from cordwood.replication.assignment import Assignment
+from cordwood.replication.file_removal import REMOVE_AGAIN_S
 from cordwood.replication.log_cleaner import COORDINATED_ROLL_BYTES
 from cordwood.replication.log_directory import STAGING
-from cordwood.replication.log_maintenance import REMOVE_AGAIN_S
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.pins import NOT_PINNED, Pin
@@ -71,7 +71,7 @@ def test_what_is_replaced_goes_after_the_delay_and_a_restart_finds_what_was_comp
         assert len(broker.files()) == len(broker.partition().log.segments)
         assert not set(files[:-1]) & set(broker.files())
         assert not [path for path in broker.disk.files() if f"/{STAGING}/" in path]
-        await broker.log_maintenance.checkpoint(broker.partition())
+        await broker.log_maintenance.checkpoints.write(broker.partition())
         broker.restart()
         assert broker.contents() == after
         broker.start_cleaner()

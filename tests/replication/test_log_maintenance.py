@@ -9,7 +9,8 @@ from virtual_time import run
 
 from cordwood.cluster.broker.log_care import close_logs
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.log_maintenance import CHECKPOINT_AGE_S, REMOVE_AGAIN_S
+from cordwood.replication.checkpoints import CHECKPOINT_AGE_S
+from cordwood.replication.file_removal import REMOVE_AGAIN_S
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.flushed_offsets import FlushedOffset
 
@@ -86,7 +87,7 @@ def test_a_marker_that_is_committed_in_memory_alone_is_in_no_checkpoint() -> Non
         broker.let_go()
         decide(partition, commit=True)
         assert (partition.last_stable_offset, partition.log.flushed_end) == (2, 1)
-        await housekeeping_of(broker).checkpoint(partition)
+        await housekeeping_of(broker).checkpoints.write(partition)
         assert broker.values_after_a_power_cut() == ["a"]
         assert broker.partition().log.producers.transactions.ongoing == 1
         assert broker.partition().last_stable_offset == 0
@@ -111,7 +112,7 @@ def test_the_files_of_removed_segments_stay_until_a_manifest_without_them_is_wri
     async def story(broker: ReplicaFixture) -> None:
         await broker.produce_and_flush(*"abcdef")
         log_maintenance, log = housekeeping_of(broker), broker.partition().log
-        await log_maintenance.checkpoint(broker.partition())
+        await log_maintenance.checkpoints.write(broker.partition())
         before = segments_on(broker)
         broker.disk.faults.refuse_opens("recovery")
         await log_maintenance.retain(broker.directories[0])

@@ -6,15 +6,8 @@ from collections.abc import Callable
 from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
-from cordwood.replication.log_maintenance import (
-    CHECKPOINT_AGE_S,
-    CHECKPOINT_BYTES,
-    CHECKPOINTS_PER_ROUND,
-    EXPIRY_INTERVAL_S,
-    PARTITIONS_PER_EXPIRY,
-    Intervals,
-    LogMaintenance,
-)
+from cordwood.replication.checkpoints import CHECKPOINT_AGE_S, CHECKPOINT_BYTES, CHECKPOINTS_PER_ROUND
+from cordwood.replication.log_maintenance import EXPIRY_INTERVAL_S, PARTITIONS_PER_EXPIRY, Intervals, LogMaintenance
 from cordwood.replication.scrubber import FILE_BYTES, PARTITIONS_PER_STEP, PASS_S, Scrubber
 
 MANY = 3 * CHECKPOINTS_PER_ROUND

@@ -82,7 +82,7 @@ class MovingBroker:
         self.maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(1.0, delete_delay_s, 10.0))
         self.unrecorded: list[Partition] = []
         self.moves = ReplicaMoves(
-            self.replicas, self.maintenance, self._unrecord, lambda: None, lambda: rate, lambda: True
+            self.replicas, self.maintenance.file_removal, self._unrecord, lambda: None, lambda: rate, lambda: True
         )
         self.replicas.moves = self.moves
         self.acknowledged: list[str] = []
@@ -335,7 +335,7 @@ def test_a_replica_that_comes_anew_is_not_removed_with_what_a_former_one_left() 
         await broker.settled()
         removed = broker.replicas.remove_one("t", 0)
         assert removed is not None
-        broker.maintenance.remove([removed])
+        broker.maintenance.file_removal.remove([removed])
         partition = broker.open(2)
         assert partition.directory is broker.directories[0]
         await broker.load(10, "after")

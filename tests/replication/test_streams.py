@@ -181,7 +181,7 @@ def test_a_follower_reports_its_log_start_once_that_is_on_its_disk() -> None:
         broker.let_go()
         await asyncio.sleep(0.2)
         assert reported(broker) == []
-        await housekeeping_of(broker).checkpoint(partition)
+        await housekeeping_of(broker).checkpoints.write(partition)
         await asyncio.sleep(0.2)
         assert reported(broker) == [Start(row.stream, 1)]
         await broker.leader_connection.close()

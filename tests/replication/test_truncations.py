@@ -364,11 +364,11 @@ def test_a_checkpoint_does_not_come_between_a_truncation_and_what_is_written_for
         broker = ReplicaFixture(run_blocking=Threads().run)
         await broker.produce_and_flush("a", "b")
         partition, log_maintenance = broker.partition(), housekeeping_of(broker)
-        await log_maintenance.checkpoint(partition)
+        await log_maintenance.checkpoints.write(partition)
         partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
         truncating = asyncio.ensure_future(Truncations().truncate(truncation_to(partition, 1, lambda: True)))
         await asyncio.sleep(0.005)
-        checkpointing = asyncio.ensure_future(log_maintenance.checkpoint(partition))
+        checkpointing = asyncio.ensure_future(log_maintenance.checkpoints.write(partition))
         await asyncio.sleep(1)
         broker.let_go()
         assert await truncating

@@ -137,7 +137,7 @@ class AdminFixture:
         replicas = Replicas(directories, surroundings_of(self.settings.node_id, end_of_tick))
         log_maintenance = LogMaintenance(replicas, lambda: NOW_MS, Intervals(1e9, 0, 10))
         assignments = Assignments(
-            replicas, log_maintenance, no_leader_connections().follow, self.settings, lambda: NOW_MS
+            replicas, log_maintenance.file_removal, no_leader_connections().follow, self.settings, lambda: NOW_MS
         )
         self.voter.subscribe(assignments.follow)
         self.services.replicas = replicas

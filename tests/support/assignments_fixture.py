@@ -58,7 +58,7 @@ class AssignmentsFixture:
         self.log_maintenance = LogMaintenance(self.replicas, lambda: START_MS, Intervals(1e9, 0, 10))
         self.assignments = Assignments(
             self.replicas,
-            self.log_maintenance,
+            self.log_maintenance.file_removal,
             follow_leader or no_leader_connections().follow,
             Settings(node_id=ONE),
             lambda: START_MS,

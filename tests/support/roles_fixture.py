@@ -85,7 +85,7 @@ class RolesFixture(LeaderFixture):
     async def save(self, index: int = 0) -> None:
         """Run `sync`, then checkpoint a log."""
         await self.sync()
-        await self._log_maintenance.checkpoint(self.held(index))
+        await self._log_maintenance.checkpoints.write(self.held(index))
         await self.turn()
 
     def held(self, index: int = 0) -> Partition:

@@ -14,7 +14,7 @@ MUTANTS = (
     ),
     Mutant(
         "files-go-before-the-manifest",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "        while not is_manifest_written:\n",
         "        while False:\n",
         "A file is removed after a manifest without it is on disk (disk rule 8).",
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "replaced-files-go-before-the-checkpoint",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "        while not is_committed:\n",
         "        while False:\n",
         "The files that the log cleaner has replaced are removed after a checkpoint has committed that (disk rule 8).",
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoints-do-not-wait-for-truncations",
-        "replication/log_maintenance.py",
+        "replication/checkpoints.py",
         "            while partition.is_checkpoint_locked:\n",
         "            while False:\n",
         "No checkpoint is written between the preparation of a truncation and the truncation (disk rule 7).",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "marks-are-never-synced",
-        "replication/log_maintenance.py",
+        "replication/checkpoints.py",
         (
             "            if written:\n"
             "                await directory.run_blocking(directory.flushed_offsets.file.sync)\n"
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "moved-back-replicas-are-removed",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "lambda: self._is_home(directory, topic_id, index))\n",
         "lambda: False)\n",
         "Files are not removed where their replica has come back since.",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "files-are-removed-where-they-are",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "                return (directory.stage_removal(path),)\n",
         "                return (path,)\n",
         "The files of a removed replica are renamed in the step that asks whether it is there again.",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "orphans-keep-their-flush-marks",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "        self._replicas.forget_home(topic_id, index)\n"
         "        await self._remove_all(directory, directory.disk.remove_tree, staged)\n",
         "        await self._remove_all(directory, directory.disk.remove_tree, staged)\n"

@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "former-copies-come-back",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "                await directory.run_blocking(directory.sync_topic, partition.topic_id)\n",
         "",
         "The mark of a copy is removed after the removal of the former one is on disk (disk rule 9).",
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "an-empty-log-leaves-no-copy",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "        return (directory, *place) in self._left_copies or directory",
         "        return directory",
         "A replica moves back once the files of its former place are removed (disk rule 9).",
@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "the-flush-mark-of-a-new-replica-goes-with-a-former-one",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "            if not self._is_home(directory, *place):\n",
         "            if True:\n",
         "What a moved replica has left takes no flush mark of a replica with it that has come since.",

@@ -267,14 +267,14 @@ MUTANTS = (
     Mutant(
         "leftovers-stay",
         "cluster/broker/broker.py",
-        "        self._log_maintenance.remove_leftovers()\n",
+        "        self._log_maintenance.file_removal.remove_leftovers()\n",
         "",
         "What earlier runs have left is removed once the broker is ready.",
         "Removed replicas of each crash stay on the disk.",
     ),
     Mutant(
         "one-orphan-keeps-the-others",
-        "replication/log_maintenance.py",
+        "replication/file_removal.py",
         "                # The next start finds the rest of it.\n",
         "                raise\n",
         "An orphan whose directory cannot be read leaves the removal of the others alone.",

@@ -74,7 +74,7 @@ class NodeFixture:
         log_maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(300, 60, 10))
         assignments = Assignments(
             self.replicas,
-            log_maintenance,
+            log_maintenance.file_removal,
             no_leader_connections().follow,
             self.settings,
             lambda: NOW_MS,

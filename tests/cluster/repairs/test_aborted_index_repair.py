@@ -21,7 +21,7 @@ def test_an_aborted_index_is_found_again_in_the_batches(harm: str) -> None:
         await cluster.settled()
         broker = next(broker for broker in cluster.ids if broker != cluster.leader())
         replica = cluster.replica(broker)
-        await cluster.running[broker].log_maintenance.checkpoint(replica)
+        await cluster.running[broker].log_maintenance.checkpoints.write(replica)
         expected = replica.log.aborted(0, replica.log.log_end)
         assert len(expected) == 20
         assert expected == leader.log.aborted(0, leader.log.log_end)

@@ -121,7 +121,7 @@ def test_a_file_that_can_be_rebuilt_costs_no_isr_membership(name: str) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
-        await cluster.running[broker].log_maintenance.checkpoint(cluster.replica(broker))
+        await cluster.running[broker].log_maintenance.checkpoints.write(cluster.replica(broker))
         before = cluster.image()
         path = "/data/flushed" if name == "flushed" else files(cluster, broker, name)[0]
         flip(cluster, broker, path, 20)
@@ -154,7 +154,7 @@ def test_a_repair_that_ends_unexpectedly_is_tried_again_and_meanwhile_the_replic
         await filled(cluster)
         broker = a_follower(cluster)
         # From here on only repairs sync the flushed-offset marks.
-        await cluster.running[broker].log_maintenance.checkpoint(cluster.replica(broker))
+        await cluster.running[broker].log_maintenance.checkpoints.write(cluster.replica(broker))
         await cluster.kill(broker)
         lose_tail(cluster, broker)
         cluster.start(broker)
@@ -349,7 +349,7 @@ def test_a_missing_segment_is_refetched_and_nothing_else_moves(
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         for each in cluster.ids:
-            await cluster.running[each].log_maintenance.checkpoint(cluster.replica(each))
+            await cluster.running[each].log_maintenance.checkpoints.write(cluster.replica(each))
         broker = cluster.leader() if role == "leader" else a_follower(cluster)
         before = sizes(cluster, broker)
         if not while_running:

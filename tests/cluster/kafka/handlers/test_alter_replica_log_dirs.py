@@ -39,7 +39,9 @@ def moves(admin: AdminFixture, directories: list[LogDirectory]) -> ReplicaMoves:
         await asyncio.sleep(0)
 
     maintenance = LogMaintenance(replicas, lambda: NOW_MS, Intervals(1e9, 0, 10))
-    replicas.moves = ReplicaMoves(replicas, maintenance, unrecord, lambda: None, lambda: RATE, lambda: True)
+    replicas.moves = ReplicaMoves(
+        replicas, maintenance.file_removal, unrecord, lambda: None, lambda: RATE, lambda: True
+    )
     return replicas.moves
 
 
