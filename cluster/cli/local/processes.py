@@ -193,11 +193,21 @@ def stop(running: Mapping[int, tuple[LocalBroker, int]]) -> Iterator[str]:
 
 
 def _has_ended_by(member: LocalBroker, pid: int, deadline: float) -> bool:
-    while is_running(member, pid):
+    while is_running(member, pid) or _is_exiting(pid):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_S)
     return True
+
+
+def _is_exiting(pid: int) -> bool:
+    """Return whether a process has given back its memory, and perhaps not its files and ports yet."""
+    process = Path(f"/proc/{pid}")
+    try:
+        state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" and not (process / "cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
