@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import get_args
 from uuid import UUID
 
 import pytest
@@ -9,12 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metadata_scenario import DISKS, TOPIC, MetadataScenario
 
+from cordwood.archive.manifest import ArchivedSegment, Upload
 from cordwood.cluster.metadata.acls import Acl, AclOperation, AclResource, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.archive_commands import (
+    BeginUpload,
+    CommitUpload,
+    ForgetArchived,
+    GiveUpUploads,
+    RemoveArchived,
+)
+from cordwood.cluster.metadata.client_quotas import AlterClientQuotas, QuotaAlteration
 from cordwood.cluster.metadata.command_codec import encode
 from cordwood.cluster.metadata.commands import (
+    AddVoter,
     AllocateProducerIds,
     AlterConfigs,
     AlterPartitions,
+    AlterScramCredentials,
+    AssignReplicasToDirs,
     BeginControlledShutdown,
     BrokerId,
     Command,
@@ -30,13 +43,23 @@ from cordwood.cluster.metadata.commands import (
     FenceBroker,
     FormatCluster,
     IsrChange,
+    PutDelegationToken,
     ReassignPartition,
     RegisterBroker,
+    RemoveDelegationTokens,
+    RemoveVoter,
     ReportUnflushed,
     ResourceType,
+    ScramDeletion,
+    ScramUpsertion,
     UnfenceBroker,
     UnregisterBroker,
+    UpdateVoter,
 )
+from cordwood.cluster.metadata.credentials import ScramMechanism
+from cordwood.cluster.metadata.cuts import CreateCut, CutPartition, DropCut
+from cordwood.cluster.metadata.directory_changes import UNKNOWN
+from cordwood.cluster.metadata.features import METADATA_VERSION, NEWEST_LEVEL, SUPPORTED, UpdateFeatures
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.raft import entry
 from cordwood.cluster.metadata.raft.machine import Machine
@@ -49,10 +72,12 @@ ACL = Acl(
 )
 NEW = UUID(int=5)
 BARRIER = entry.encode(b"nothing!", 0, b"")
+ARCHIVED_IN = 4
+"""Leader epoch of the commands of the archive."""
 
 
 def commands() -> list[Command]:
-    """Return commands of every kind, each undone by a later one, so that a repetition would show."""
+    """Return commands of every kind, each undone by a later one if one can, so that a repetition would show."""
     story = MetadataScenario(4).create(1, 2, 3, min_isr=2)
     epochs = {broker: story.broker(broker).epoch for broker in (1, 2, 3, 4)}
     keys = (ConfigChange("retention.ms", None, "1"),), (ConfigChange("retention.ms", "1", None),)
@@ -69,17 +94,65 @@ def commands() -> list[Command]:
         DeleteAcls((NEW,)),
         ReassignPartition(TOPIC, 0, (ONE, TWO, FOUR)),
         ReassignPartition(TOPIC, 0, None),
+        DropReplicas(TWO, epochs[2], ((TOPIC, 0),), is_gone=False),
+        AlterPartitions(ONE, epochs[1], (IsrChange(TOPIC, 0, 1, 3, isr),)),
+        ReportUnflushed(THREE, epochs[3], ((TOPIC, 0),)),
+        AlterPartitions(ONE, epochs[1], (IsrChange(TOPIC, 0, 2, 5, isr),)),
+        FenceBroker(ONE, epochs[1]),
+        UnfenceBroker(ONE, epochs[1]),
+        AlterPartitions(TWO, epochs[2], (IsrChange(TOPIC, 0, 3, 7, isr),)),
+        ElectLeaders(Election.PREFERRED, ((TOPIC, 0),)),
         BeginControlledShutdown(THREE, epochs[3]),
         FenceBroker(THREE, epochs[3]),
-        UnfenceBroker(THREE, epochs[3]),
-        DropReplicas(TWO, epochs[2], ((TOPIC, 0),), is_gone=False),
-        ReportUnflushed(THREE, epochs[3], ((TOPIC, 0),)),
-        AlterPartitions(ONE, epochs[1], (IsrChange(TOPIC, 0, 1, 4, isr),)),
-        AlterPartitions(ONE, epochs[1], (IsrChange(TOPIC, 0, 2, 5, isr),)),
-        ElectLeaders(Election.PREFERRED, ((TOPIC, 0),)),
+        UpdateFeatures(((METADATA_VERSION, NEWEST_LEVEL),), tuple(epochs.items())),
+        *of_access(),
+        *of_archive(),
+        *of_voters(),
+        CreateCut("cut", 5, -1, (CutPartition(TOPIC, 0, 0, 9),)),
+        DropCut("cut", 5),
+        AssignReplicasToDirs(ONE, epochs[1], ((TOPIC, 0, DISKS[0]),)),
+        AssignReplicasToDirs(ONE, epochs[1], ((TOPIC, 0, UNKNOWN),)),
         FenceBroker(FOUR, epochs[4]),
         UnregisterBroker(FOUR),
-        RegisterBroker(FOUR, UUID(int=9), (), None, DISKS),
+        RegisterBroker(FOUR, UUID(int=9), (), None, DISKS, levels=SUPPORTED),
+    ]
+
+
+def of_access() -> list[Command]:
+    """Return the commands of credentials, delegation tokens and quotas."""
+    mechanism = ScramMechanism.SCRAM_SHA_256
+    credential = ScramUpsertion("a", mechanism, b"salt", b"stored", b"server", 4096)
+    quota = QuotaAlteration((("user", "a"),), "producer_byte_rate", 1.0)
+    return [
+        AlterScramCredentials((credential,)),
+        AlterScramCredentials((), (ScramDeletion("a", mechanism),)),
+        PutDelegationToken("token", "User:a", "User:a", (), 1, 9, 5),
+        RemoveDelegationTokens((("token", 5),)),
+        AlterClientQuotas((quota,)),
+        AlterClientQuotas((replace(quota, value=None),)),
+    ]
+
+
+def of_archive() -> list[Command]:
+    """Return the commands of the archive: of two uploads one is committed and removed, the other one is abandoned."""
+    first, second = UUID(int=6), UUID(int=7)
+    segment = ArchivedSegment(first, 0, 0, 7, 100, 0, 10, 0, 1, ARCHIVED_IN)
+    return [
+        BeginUpload(TOPIC, 0, ARCHIVED_IN, (Upload(first, 0, 7, 0), Upload(second, 7, 9, 0))),
+        CommitUpload(TOPIC, 0, ARCHIVED_IN, (segment,), (), 1),
+        GiveUpUploads(TOPIC, 0, ARCHIVED_IN, (second,)),
+        RemoveArchived(TOPIC, 0, ARCHIVED_IN, 7, 9, 1),
+        ForgetArchived(TOPIC, 0, (first, second)),
+    ]
+
+
+def of_voters() -> list[Command]:
+    """Return the commands of the metadata quorum, with all voters, as its leader completes them."""
+    first, second, moved = (ONE, DISKS[0], "host-1", 1), (TWO, DISKS[0], "host-2", 1), (TWO, DISKS[0], "host-2", 2)
+    return [
+        AddVoter(*second, (first, second)),
+        UpdateVoter(*moved, (first, moved)),
+        RemoveVoter(*moved[:2], (first,)),
     ]
 
 
@@ -99,7 +172,15 @@ def applied(machine: Machine, entries: list[bytes]) -> Image:
 
 
 def test_every_kind_of_command_is_in_the_story() -> None:
-    assert {command.KIND for command in commands()} == set(range(1, 19))
+    assert {type(command) for command in commands()} == set(get_args(Command))
+
+
+def test_every_command_of_the_story_changes_something() -> None:
+    story = MetadataScenario(4).create(1, 2, 3, min_isr=2)
+    for command in commands():
+        before = story.image
+        after = story.apply(command).image
+        assert replace(before, index=after.index) != after, command
 
 
 def test_an_entry_of_an_earlier_version_means_what_it_meant() -> None:
