@@ -16,6 +16,8 @@ from cordwood.cluster.kafka.handlers import (
     list_groups,
 )
 
+NAMED_OFTEN = 3000
+
 
 @pytest.fixture
 def broker() -> Iterator[GroupsFixture]:
@@ -154,6 +156,14 @@ def test_a_group_is_described(broker: GroupsFixture, version: int) -> None:
         assert described.authorized_operations == 0b1101_0100_1000
     assert (unknown.group_state, unknown.members) == ("Dead", ())
     assert unknown.error_code is (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none)
+
+
+def test_a_group_that_is_named_thousands_of_times_is_described_once(broker: GroupsFixture) -> None:
+    broker.member()
+    once, often = (broker.ask(describe_groups, 6, groups=(GROUP, "nobody's") * count) for count in (1, NAMED_OFTEN))
+    assert [group.group_id for group in often.groups] == [GROUP, "nobody's"]
+    # Equal messages have the same number of bytes.
+    assert often == once
 
 
 def test_a_group_between_two_generations_is_described_without_metadata(broker: GroupsFixture) -> None:

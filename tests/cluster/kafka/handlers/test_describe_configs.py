@@ -15,6 +15,7 @@ from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigCha
 TOPIC, BROKER = 2, 4
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_ALL, STATIC, DEFAULT = 1, 2, 3, 4, 5
 INT, LONG, LIST = 3, 5, 7
+NAMED_OFTEN = 3000
 
 
 @pytest.fixture
@@ -75,6 +76,15 @@ def test_the_advertised_listeners_are_those_that_clients_get(admin: AdminFixture
 def test_a_filter_leaves_the_keys_that_it_names(admin: AdminFixture) -> None:
     assert set(rows_of(describe(admin, TOPIC, "flights", keys=("retention.ms", "no.such")))) == {"retention.ms"}
     assert len(rows_of(describe(admin, TOPIC, "flights", keys=()))) == len(TOPIC_CONFIGS)
+
+
+def test_a_resource_that_is_named_thousands_of_times_is_described_once(admin: AdminFixture) -> None:
+    named = {"resource_type": TOPIC, "resource_name": "flights", "configuration_keys": None}
+    options = {"include_synonyms": True, "include_documentation": True}
+    once, often = (admin.ask(describe_configs, 4, resources=[named] * count, **options) for count in (1, NAMED_OFTEN))
+    assert len(often.results) == 1
+    # Equal messages have the same number of bytes.
+    assert often == once
 
 
 def test_documentation_comes_on_demand(admin: AdminFixture) -> None:
