@@ -1,7 +1,10 @@
 """Fetched batches are decoded in portions, bounded in records and bytes, as their reader takes them."""
 
+import asyncio
 import random
 import tracemalloc
+from collections.abc import Callable
+from typing import Any
 
 import cramjam
 import pytest
@@ -9,19 +12,26 @@ from raw_batches import NOW_MS, body_of, bomb, raw_batch, zero_deltas
 
 from cordwood.cluster.http.records.portions import (
     CONTENT_BYTES_MAX,
+    LIGHT_BYTES_MAX,
     LOOKED_AT_MAX,
     RECORD_BYTES_MAX,
     RECORDS_MAX,
     USUAL_RECORD_BYTES,
     Portion,
     Portions,
+    next_portion,
+    next_usual,
 )
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.memory import Memory
 from cordwood.storage.batch import CONTROL, TRANSACTIONAL, Compression
+from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import FRONT_BYTES, LargeRecord, Record, RecordCursor, encode
 
 ALL = range(1 << 63)
 BOMB_RECORDS = 300_000
+VALUE_BYTES = 1 << 20
 
 
 def batch(*values: bytes, base: int = 0, key: bytes | None = None, attributes: int = 0) -> bytes:
@@ -54,6 +64,64 @@ def test_a_reader_of_one_record_takes_no_memory_for_the_rest() -> None:
     tracemalloc.stop()
     assert (offsets(portion), portion.end) == ([0], 1)
     assert peak_bytes < 100_000
+
+
+def test_a_batch_is_read_as_far_as_one_may_unpack_and_the_rest_is_stepped_over() -> None:
+    count = UNPACKED_BYTES_MAX // VALUE_BYTES + 1
+    body = body_of([Record(0, NOW_MS, None, bytes(VALUE_BYTES))] * count)
+    batches = raw_batch(bytes(cramjam.zstd.compress(body)), count, Compression.ZSTD)
+    del body
+    tracemalloc.start()
+    first = Portions(batches, ALL, None, records_max=1).next()
+    assert (offsets(first), first.end) == ([0], 1)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    assert peak_bytes < 8 * VALUE_BYTES
+    last = Portions(batches, range(count - 1, count), None, records_max=1).next()
+    assert "decompresses to more than 64 MiB" in (last.damage or "")
+    assert (offsets(last), last.end) == ([], count)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 2 * UNPACKED_BYTES_MAX
+
+
+class HeldThread:
+    """The decode queue's thread, which takes work once it is let go."""
+
+    def __init__(self) -> None:
+        self.is_free = asyncio.Event()
+        self.decoding = DecodeQueue(self._run_blocking, Memory.unlimited().decoding)
+
+    async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        await self.is_free.wait()
+        return function(*arguments)
+
+
+async def everything_else() -> None:
+    """Let the event loop run all that waits for no thread."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("take", [next_usual, next_portion])
+@pytest.mark.parametrize(
+    ("batches", "goes_beside"),
+    [
+        (bomb(BOMB_RECORDS), True),
+        (batch(b"v" * LIGHT_BYTES_MAX), True),
+        (batch(b"v"), False),
+    ],
+    ids=["compressed", "large", "light"],
+)
+def test_what_may_take_long_to_decode_is_decoded_beside_the_loop(take: Any, batches: bytes, goes_beside: bool) -> None:
+    async def scenario() -> None:
+        thread, portions = HeldThread(), Portions(batches, ALL, None, records_max=1)
+        taking = asyncio.ensure_future(take(portions, thread.decoding))
+        await everything_else()
+        assert taking.done() is not goes_beside
+        thread.is_free.set()
+        assert offsets(await taking) == [0]
+
+    asyncio.run(scenario())
 
 
 def test_aborted_transactions_are_left_out_and_passed_over() -> None:

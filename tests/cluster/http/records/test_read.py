@@ -4,11 +4,17 @@ import http.client
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from broker_fixture import RunningBroker, wait_until
 from confluent_kafka import Producer
 from http_client import EVENTS, HttpClient
+from kio.schema.errors import ErrorCode
+from kio.schema.produce.v8.request import PartitionProduceData, ProduceRequest, TopicProduceData
+from raw_batches import bomb
+
+from cordwood.chaos.live.flood.raw_connection import ask
 
 SENT_PER_S, SENT_S = 10_000, 3
 
@@ -154,6 +160,17 @@ def test_a_reader_that_takes_nothing_costs_no_memory(api: HttpClient, served: Ru
     assert api.get("/v1/cluster").status == 200
     for connection in stuck:
         connection.close()
+
+
+def test_one_record_of_a_batch_of_a_million_costs_no_memory(api: HttpClient, served: RunningBroker) -> None:
+    api.make_topic("packed", configs={"retention.ms": "-1"})
+    data = PartitionProduceData(index=0, records=bomb())
+    topic = TopicProduceData(name="packed", partition_data=(data,))
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout=timedelta(seconds=10), topic_data=(topic,))
+    assert ask(served.bootstrap, request).responses[0].partition_responses[0].error_code is ErrorCode.none
+    before = resident_bytes(served)
+    assert api.values("packed", "limit=1") == ["v"]
+    assert resident_bytes(served) - before < 32 << 20, "it is more than 100 MB in records"
 
 
 def test_a_stream_has_no_head_to_be_asked_for(api: HttpClient, letters: str) -> None:

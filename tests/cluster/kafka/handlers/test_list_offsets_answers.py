@@ -1,5 +1,7 @@
 """ListOffsets by raw frames: only committed offsets from the log start on, of a leader that knows them."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +12,7 @@ from replica_fixture import ME, NOW_MS
 from roles_fixture import stamped
 
 from cordwood.cluster.kafka.handlers import list_offsets as handler
+from cordwood.storage.batch import Compression
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode
 
@@ -145,6 +148,29 @@ def test_by_time_neither_what_is_deleted_nor_what_is_not_committed_is_found() ->
         assert await ask(broker, NOW_MS) == (ErrorCode.none, 3, NOW_MS + 60, 1)
         partition.leader.delete_records(4)
         assert await ask(broker, NOW_MS) == await ask(broker, MAX_TIMESTAMP) == NOTHING
+
+    tell(story)
+
+
+@pytest.mark.parametrize("place", [NOW_MS + 1, MAX_TIMESTAMP])
+def test_a_batch_is_searched_beside_the_loop(place: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        thread_is_free = asyncio.Event()
+
+        async def beside(function: Callable[..., Any], *arguments: Any) -> Any:
+            await thread_is_free.wait()
+            return function(*arguments)
+
+        records = [Record(0, NOW_MS + time, b"k", b"v") for time in range(2)]
+        broker.elect().directory.run_blocking = beside
+        append(broker, encode(records, compression=Compression.ZSTD))
+        await broker.sync()
+        asking = asyncio.ensure_future(ask(broker, place))
+        assert (await ask(broker, LATEST)).offset == 2
+        await broker.sync()
+        assert not asking.done(), "the batch was decoded in the loop"
+        thread_is_free.set()
+        assert await asking == (ErrorCode.none, 1, NOW_MS + 1, 1)
 
     tell(story)
 
