@@ -12,8 +12,10 @@ from cordwood.cluster.cli.serve import first_users_of
 
 
 def test_sigterm_is_a_clean_end_and_everything_is_there_afterwards(broker: RunningBroker) -> None:
-    cordwood("topic", "create", "t", bootstrap=broker.bootstrap)
-    cordwood("produce", "t", stdin=b"kept\n", bootstrap=broker.bootstrap)
+    created = cordwood("topic", "create", "t", bootstrap=broker.bootstrap)
+    assert created.exit_code == ExitCode.OK, created.text
+    produced = cordwood("produce", "t", stdin=b"kept\n", bootstrap=broker.bootstrap)
+    assert produced.exit_code == ExitCode.OK, produced.text
     assert broker.terminate() == ExitCode.OK
     broker.restart()
     assert cordwood("consume", "t", bootstrap=broker.bootstrap).lines == [b"kept"]
