@@ -56,10 +56,9 @@ BOUNDS = {
     "bit-flip": Bound(12, False, "A leader that finds damage resigns; clients get an error at once."),
     "wipe": Bound(5, False, "As a kill."),
     "write-error": Bound(12, False, "The log directory is offline, and others lead its partitions."),
-    "file-missing": Bound(12, False, "As a flipped bit."),
-    "file-shortened": Bound(12, False, "As a flipped bit."),
-    "file-zeroed": Bound(12, False, "As a flipped bit."),
-    "read-error": Bound(12, False, "As a flipped bit."),
+    **dict.fromkeys(
+        ("file-missing", "file-shortened", "file-zeroed", "read-error"), Bound(12, False, "As a flipped bit.")
+    ),
 }
 """Bounds by fault name. A fault that is not listed has no bound."""
 NUMBERS = {name: number for number, name in enumerate(BOUNDS)}

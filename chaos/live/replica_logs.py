@@ -55,11 +55,12 @@ def is_replaced(path: Path) -> bool:
     mine = segment_file(path.name)
     if mine is None:
         return False
-    others = [file for file in _segments(path.parent) if file.base_offset <= mine.base_offset and file != mine]
-    newer = [file for file in others if file.generation > mine.generation]
-    if any(file.base_offset == mine.base_offset for file in newer):
-        return True
-    return any(header.end > mine.base_offset for file in newer for header, _ in _batches_of(path.parent, file))
+    for file in _segments(path.parent):
+        if file.generation > mine.generation and file.base_offset <= mine.base_offset:
+            batches = _batches_of(path.parent, file)
+            if file.base_offset == mine.base_offset or any(header.end > mine.base_offset for header, _ in batches):
+                return True
+    return False
 
 
 def raw_batches(directory: Path) -> Iterator[RawBatch]:

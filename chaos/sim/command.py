@@ -91,7 +91,8 @@ def replay(
     plan, place = plan_of(seed, seconds), _place(report)
     began_s = time.monotonic()
     run = run_plan(plan, _only(plan, faults))
-    tally = RunTotals.of(run, time.monotonic() - began_s)
+    tally = RunTotals.of(run)
+    tally.wall_s = time.monotonic() - began_s
     typer.echo(run_summary.described(plan))
     for line in run.events:
         typer.echo(line)

@@ -124,10 +124,8 @@ class FaultInjector:
             self._world.later(store_fault.at_s, partial(self._strike_store, store_fault))
         for fault in faults:
             await asyncio.sleep(max(0.0, began_s + fault.at_s - self._world.now_s))
-            if fault.kind in LOSSES:
-                self._strike_within(fault, self._world.now_s + PATIENCE_S)
-            else:
-                self.strike(fault)
+            patience_s = PATIENCE_S if fault.kind in LOSSES else 0.0
+            self._strike_within(fault, self._world.now_s + patience_s)
             self._world.look()
 
     def _strike_within(self, fault: ScheduledFault, until_s: float) -> None:

@@ -25,7 +25,7 @@ FAULTS = (*(kind.value for kind in FaultKind), OFFLINE, LYING_DISK, *(kind.value
 
 @dataclass(slots=True)
 class RunTotals:
-    """The totals over the runs of several seeds. `wall_s` is real time, of runs in parallel less than their sum."""
+    """The totals over the runs of several seeds. `wall_s` is real time, which the caller measures."""
 
     found: list[tuple[int, Anomaly]] = field(default_factory=list)
     """The findings, each with its seed."""
@@ -58,7 +58,7 @@ class RunTotals:
         return count_by_kind(anomaly for _, anomaly in self.found)
 
     @classmethod
-    def of(cls, run: SimulatedRun, wall_s: float) -> "RunTotals":
+    def of(cls, run: SimulatedRun) -> "RunTotals":
         """Return the totals of one run."""
         return cls(
             found=[(run.plan.seed, anomaly) for anomaly in run.findings],
@@ -68,7 +68,6 @@ class RunTotals:
             acknowledged=run.acknowledged,
             read=run.read,
             simulated_s=run.simulated_s,
-            wall_s=wall_s,
         )
 
     def add(self, other: "RunTotals") -> None:
@@ -79,7 +78,6 @@ class RunTotals:
         self.acknowledged += other.acknowledged
         self.read += other.read
         self.simulated_s += other.simulated_s
-        self.wall_s += other.wall_s
 
 
 def sentence(tally: RunTotals) -> str:

@@ -1,7 +1,6 @@
 """Runs of several seeds: in their order, each in one of several processes."""
 
 import multiprocessing
-import time
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -24,23 +23,19 @@ def run_seeds(seeds: Iterable[int], seconds: float, jobs: int) -> Generator[tupl
         for seed in seeds:
             yield seed, _totals(seed, seconds)
         return
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        left = iter(seeds)
-        begun: deque[tuple[int, Future[RunTotals]]] = deque()
-        try:
-            while True:
-                for seed in islice(left, AHEAD * jobs - len(begun)):
-                    begun.append((seed, pool.submit(_totals, seed, seconds)))
-                if not begun:
-                    return
-                seed, totals = begun.popleft()
-                yield seed, totals.result()
-        finally:
-            for _, future in begun:
-                future.cancel()
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    left = iter(seeds)
+    begun: deque[tuple[int, Future[RunTotals]]] = deque()
+    try:
+        while True:
+            begun += [(seed, pool.submit(_totals, seed, seconds)) for seed in islice(left, AHEAD * jobs - len(begun))]
+            if not begun:
+                return
+            seed, totals = begun.popleft()
+            yield seed, totals.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _totals(seed: int, seconds: float) -> RunTotals:
-    began_s = time.monotonic()
-    run = run_seed(seed, seconds)
-    return RunTotals.of(run, time.monotonic() - began_s)
+    return RunTotals.of(run_seed(seed, seconds))

@@ -1,27 +1,60 @@
 """Losses of closed segments in simulated clusters: each strikes, and is repaired from other replicas."""
 
+import asyncio
+import contextlib
 import random
 from dataclasses import replace
 
 import pytest
 
+from cordwood.chaos.sim import loop as simulated
+from cordwood.chaos.sim.fault_injector import FaultInjector
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.run import run_plan
 from cordwood.chaos.sim.schedule import LOSSES, FaultKind, ScheduledFault, TargetChoice, drawn_losses
+from cordwood.chaos.sim.undisturbed import undisturbed
+from cordwood.chaos.sim.world import World
 
-WITHOUT_LOSSES = plan_of(1, 10.0)
+DRAWN = plan_of(1, 10.0)
 PLAN = replace(
-    WITHOUT_LOSSES,
+    DRAWN,
     brokers=3,
     voters=3,
     partitions=2,
     clock_rates=(1.0,) * 3,
-    settings={**WITHOUT_LOSSES.settings, "log_segment_bytes": 4096},
+    settings={**DRAWN.settings, "log_segment_bytes": 4096},
     consumer_members=(),
     share_members=(),
     chores=(),
     faults=(),
 )
+
+
+@pytest.mark.parametrize("kind", LOSSES, ids=lambda kind: kind.value)
+def test_a_loss_harms_one_file_of_a_log(kind: FaultKind) -> None:
+    async def scenario() -> tuple[set[str], set[str]]:
+        world = await World(PLAN).begin()
+        await asyncio.sleep(3.0)
+        before = readable(world)
+        assert FaultInjector(world).strike(ScheduledFault(3.0, kind, TargetChoice.LEADER, 0.0, 1))
+        return set(before), {path for path, content in before.items() if readable(world).get(path) != content}
+
+    with undisturbed():
+        files, harmed = simulated.run(scenario())
+    (path,) = harmed
+    assert path.endswith(".log")
+    assert any(other > path for other in files if other.startswith(path.rpartition("/")[0]) and other.endswith(".log"))
+
+
+def readable(world: World) -> dict[str, bytes]:
+    """Return all files of all hosts, without those that cannot be read."""
+    found = {}
+    for host in world.hosts.values():
+        for path in host.disk.files():
+            with contextlib.suppress(OSError):
+                host.disk.faults.check_read(path, 0, 1 << 62)
+                found[f"{host.name}:{path}"] = host.disk.content(path)
+    return found
 
 
 @pytest.mark.parametrize("kind", LOSSES, ids=lambda kind: kind.value)

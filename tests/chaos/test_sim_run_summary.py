@@ -17,7 +17,8 @@ def test_runs_are_added_up(runs: list[SimulatedRun]) -> None:
     tally = RunTotals()
     for run in runs:
         assert run.faults
-        tally.add(RunTotals.of(run, wall_s=0.5))
+        tally.add(RunTotals.of(run))
+    tally.wall_s = 1.0
     reported = summary(tally, last_seed=34)
     assert reported["simulated_seconds"] == pytest.approx(sum(run.simulated_s for run in runs))
     assert (reported["seeds"], reported["wall_seconds"]) == (2, 1.0)
@@ -34,7 +35,7 @@ def test_runs_are_added_up(runs: list[SimulatedRun]) -> None:
 
 def test_one_run_has_its_own_hash(runs: list[SimulatedRun]) -> None:
     tally = RunTotals()
-    tally.add(RunTotals.of(runs[0], wall_s=1.0))
+    tally.add(RunTotals.of(runs[0]))
     assert tally.trace_hash == runs[0].trace_hash
 
 
