@@ -28,6 +28,8 @@ _events = structlog.get_logger("coordination")
 
 LOADS_AT_ONCE_MAX = 4
 """Largest number of shards that are loaded at a time. Each holds what was read last, and its own newest values."""
+LOAD_AGAIN_S = 5.0
+"""Time after which a damaged partition is loaded anew: its damage may be repaired by then."""
 
 
 class ShardStore(Generic[_ShardT]):
@@ -165,9 +167,16 @@ class ShardStore(Generic[_ShardT]):
         _events.error("coordination.not_loaded", topic=self._topic.name, partition=shard.partition, error=str(error))
         if isinstance(error, StorageError):
             shard.readiness = Readiness.DAMAGED
+            self._tasks.spawn(self._load_again(shard))
         else:
             # The next request for a key of this partition retries.
             self._let_go(shard)
+
+    async def _load_again(self, shard: _ShardT) -> None:
+        await asyncio.sleep(LOAD_AGAIN_S)
+        if self.holds(shard):
+            self._let_go(shard)
+            self._follow(shard.partition)
 
 
 async def load(topic: InternalTopic, shard: CoordinatorShard, end: int, turns: Turns) -> None:

@@ -61,6 +61,15 @@ MUTANTS = (
         Scenario.GROUPS,
     ),
     Mutant(
+        "a-damaged-shard-is-never-loaded-again",
+        "cluster/coordination/shard_store.py",
+        "            self._tasks.spawn(self._load_again(shard))\n",
+        "",
+        "A coordinator whose partition was damaged serves it once the damage is repaired.",
+        "Groups of a repaired partition have no coordinator until the next election.",
+        Scenario.GROUPS,
+    ),
+    Mutant(
         "groups-are-served-before-they-are-committed",
         "cluster/coordination/shard_store.py",
         "            await self._topic.committed(shard.leadership, end)\n            async with self._loads:\n",

@@ -9,6 +9,7 @@ from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
 from virtual_time import run
 
+from cordwood.cluster.coordination.shard_store import LOAD_AGAIN_S
 from cordwood.cluster.coordination.topic import PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.context import GroupContext
@@ -115,6 +116,21 @@ def test_a_damaged_partition_is_not_guessed_at() -> None:
         groups.topic.damaged.add(groups.partition)
         await groups.restart()
         assert groups.code_of(groups.offsets) is ErrorCode.coordinator_not_available
+
+    run(story())
+
+
+def test_a_damaged_partition_is_served_once_it_is_repaired() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.commit(5)
+        groups.topic.damaged.add(groups.partition)
+        await groups.restart()
+        await asyncio.sleep(2 * LOAD_AGAIN_S)
+        assert groups.code_of(groups.offsets) is ErrorCode.coordinator_not_available
+        groups.topic.damaged.clear()
+        await asyncio.sleep(2 * LOAD_AGAIN_S)
+        assert groups.offsets() == {("flights", 0): 5}
 
     run(story())
 
