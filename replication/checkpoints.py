@@ -13,9 +13,12 @@ from cordwood.storage.state import write_checkpoint
 CHECKPOINT_INTERVAL_S = 1.0
 CHECKPOINT_AGE_S = 10.0
 CHECKPOINT_BYTES = 64 << 20
-"""A log is checkpointed after so many new bytes, or CHECKPOINT_AGE_S after the last time: a restart reads no more."""
+"""A log is checkpointed after so many new bytes, or CHECKPOINT_AGE_S after the last time: a restart reads no more.
+
+Sooner if a segment was closed: recovery takes damage to it for a torn write until a manifest lists it (disk rule 10).
+"""
 CHECKPOINTS_PER_ROUND = 20
-"""Logs checkpointed by age in one round: thousands of logs take turns, and a restart reads a little more of each."""
+"""Logs that take turns in one round, of thousands: a restart reads a little more of each. The largest do not wait."""
 TRUNCATION_POLL_S = 0.01
 
 
@@ -120,8 +123,9 @@ class Checkpoints:
             written = 0
             for partition in list(directory.uncheckpointed):
                 since = self._dirty_since.setdefault(partition, now)
-                is_old = now - since >= CHECKPOINT_AGE_S and written < CHECKPOINTS_PER_ROUND
-                if is_old or partition.log.uncheckpointed_bytes >= CHECKPOINT_BYTES:
+                is_due = now - since >= CHECKPOINT_AGE_S or partition.log.has_unlisted_segments
+                takes_its_turn = is_due and written < CHECKPOINTS_PER_ROUND
+                if takes_its_turn or partition.log.uncheckpointed_bytes >= CHECKPOINT_BYTES:
                     with partition.contained():
                         await self.write(partition)
                     self._dirty_since.pop(partition, None)

@@ -145,6 +145,10 @@ class Replicas:
             partition = Partition(place, log, directory, self._context)
             if mark is None or mark.end_offset < log.flushed_end:
                 partition.note_flushed()
+            if log.recovery_point < log.log_end and not log.damage:
+                # What a crash left beyond the checkpoint is on disk now, and the synced mark does not say so (disk
+                # rule 10). A damaged log is repaired first.
+                directory.uncheckpointed[partition] = None
         except (OSError, StorageError) as error:
             self._offline.add((place.topic, place.partition))
             raise PartitionRefused(Refusal.OFFLINE) from self._homes[key].write_failed(error)

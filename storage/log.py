@@ -103,6 +103,11 @@ class Log:
         """First offset that this disk has: records from the log start offset up to here are only in the archive."""
         return max(self.log_start, self.segments[0].base_offset) if self.segments else self.log_end
 
+    @property
+    def has_unlisted_segments(self) -> bool:
+        """Whether a sealed segment is in no manifest on disk yet."""
+        return len(self.segments) > 1 and self.segments[-2].end_offset > self.listed_end
+
     def append(
         self,
         batch: Bytes,

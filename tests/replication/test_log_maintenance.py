@@ -9,7 +9,7 @@ from virtual_time import run
 
 from cordwood.cluster.broker.log_care import close_logs
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.checkpoints import CHECKPOINT_AGE_S
+from cordwood.replication.checkpoints import CHECKPOINT_AGE_S, CHECKPOINT_INTERVAL_S
 from cordwood.replication.file_removal import REMOVE_AGAIN_S
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.flushed_offsets import FlushedOffset
@@ -26,11 +26,11 @@ def tell(story: Story, config: LogConfig | None = None) -> None:
     run(scenario())
 
 
-async def kept_for_a_while(broker: ReplicaFixture) -> None:
-    """Let the background tasks run as long as it takes until every log that is due has been checkpointed."""
+async def kept_for_a_while(broker: ReplicaFixture, seconds: float = A_WHILE_S) -> None:
+    """Let the background tasks run; by default until every log that is due has been checkpointed."""
     log_maintenance = housekeeping_of(broker)
     log_maintenance.start()
-    await asyncio.sleep(A_WHILE_S)
+    await asyncio.sleep(seconds)
     await log_maintenance.stop()
 
 
@@ -41,6 +41,38 @@ def test_a_power_cut_finds_the_checkpoint_and_the_mark_of_what_was_flushed_a_whi
         assert broker.values_after_a_power_cut() == ["a", "b"]
         assert broker.partition().log.recovery_point == 2
         assert broker.directories[0].flushed_offsets.get(TOPIC_ID, 0) == FlushedOffset(2, 0)
+
+    tell(story)
+
+
+def ends_after_a_lost_write_and_a_power_cut(broker: ReplicaFixture) -> tuple[int, bool]:
+    """Shorten the first segment and cut the power. Return the log's end, and whether recovery found damage."""
+    first = broker.partition().log.segments[0]
+    broker.disk.shorten(first.path, first.size // 2)
+    broker.disk.power_cut(keep=0)
+    broker.restart()
+    log = broker.partition().log
+    return log.log_end, bool(log.damage)
+
+
+def test_damage_to_a_closed_segment_is_not_taken_for_a_torn_write() -> None:
+    """Without a manifest that lists it, recovery would remove it from there on, with all segments after it."""
+
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush(*"abcdef")
+        await kept_for_a_while(broker, 1.5 * CHECKPOINT_INTERVAL_S)
+        assert ends_after_a_lost_write_and_a_power_cut(broker) == (6, True)
+
+    tell(story, LogConfig(segment_bytes=200))
+
+
+def test_a_log_that_was_recovered_is_checkpointed_before_anything_is_appended() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush("a", "b")
+        broker.restart()
+        assert broker.partition().log.log_end == 2
+        await kept_for_a_while(broker)
+        assert ends_after_a_lost_write_and_a_power_cut(broker) == (2, True)
 
     tell(story)
 
