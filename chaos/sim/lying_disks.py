@@ -14,6 +14,7 @@ from cordwood.chaos.sim.liveness import Unhealed, come_together
 from cordwood.chaos.sim.plan import Plan, plan_of
 from cordwood.chaos.sim.undisturbed import undisturbed
 from cordwood.chaos.sim.world import World
+from cordwood.replication.log_directory import MARKS_FILE, TOPICS
 
 LYING_DISK = "lying-disk"
 """The name of the fault in reports."""
@@ -69,7 +70,9 @@ async def _scenario(plan: Plan, is_lying: bool) -> World:
     world = await World(plan).begin()
     if is_lying:
         for host in world.hosts.values():
-            host.disk.faults.lie_about_syncs("/topics/")
+            # Recovery would find by a flush mark what is lost, and nothing would be led.
+            for path in (f"/{TOPICS}/", f"/{MARKS_FILE}"):
+                host.disk.faults.lie_about_syncs(path)
     await asyncio.sleep(LIES_S)
     for host in world.hosts.values():
         host.power_cut(keep=0)

@@ -42,6 +42,8 @@ In the worst case each is its own run. A batch of the log that has more of them 
 """
 COUNT_MAX = 0x7FFF
 """The largest delivery count, an int16."""
+UNKNOWN_START = -1
+"""Stored start offset after a write that failed."""
 
 _AFTER = {
     AcknowledgementType.GAP: RecordState.ARCHIVED,
@@ -146,6 +148,12 @@ class SharePartition:
         """Runs with a target that is in no write yet; those that a log start offset has passed may be among them."""
         self._in_write: list[Run] = []
         """The runs of the write that is under way, with the same exception."""
+        self.is_writing = False
+        """Whether a write is under way: there is one at a time."""
+        self._stored_start = start_offset
+        """Start offset of the last write, or of the stored state."""
+        self._is_start_due = False
+        """Whether the start offset is to be written, although no record changes."""
         self._done_count = 0
         """The records of all runs that are done."""
         self._first_available = start_offset
@@ -164,14 +172,9 @@ class SharePartition:
         return self._runs
 
     @property
-    def is_writing(self) -> bool:
-        """Whether a write is under way: there is one at a time."""
-        return bool(self._in_write)
-
-    @property
     def must_write(self) -> bool:
         """Whether changes wait for a write."""
-        return bool(self._unwritten)
+        return bool(self._unwritten) or self._is_start_due
 
     def next_fetch_offset(self) -> int | None:
         """Return the first offset that a member may acquire; None if the group has as many records as it may have."""
@@ -230,6 +233,7 @@ class SharePartition:
                 break
             position = max(position, batch.end)
         self._tidy(fetched_from, seen_until)
+        self._look_at_start()
         return [AcquiredBatch(run.start, run.end, run.delivery_count) for run in taken]
 
     def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], now: float) -> int:
@@ -289,7 +293,11 @@ class SharePartition:
             start = end
 
     def expire(self, now: float, most: int = RUNS_AT_ONCE) -> int:
-        """Release records whose locks have ended (share rule 5), in at most so many runs. Return how many there are."""
+        """Release records whose locks have ended (share rule 5), in at most so many runs. Return how many there are.
+
+        A start offset whose write failed is to be written again.
+        """
+        self._look_at_start()
         return self._release(islice((run for run in self._locked() if run.deadline <= now), most))
 
     def release_member(self, member: str, most: int = RUNS_AT_ONCE) -> int:
@@ -325,11 +333,12 @@ class SharePartition:
 
         If they are more than `batches_max` state batches, the rest is to be written next.
         """
-        assert not self._in_write, "one write at a time"
+        assert not self.is_writing, "one write at a time"
         written = self._in_write = self._take_unwritten()
-        if not written:
+        if not written and not self._is_start_due:
             return None
-        start = self._start_after_write()
+        self.is_writing, self._is_start_due = True, False
+        start = self._stored_start = self._start_after_write()
         batches: list[StateBatch] = []
         complete = self._done_count + self.start_offset - start
         for number, run in enumerate(written):
@@ -385,6 +394,7 @@ class SharePartition:
         self._done_count += counts[RecordState.ACKNOWLEDGED] + counts[RecordState.ARCHIVED]
         if written:
             self._tidy(written[0].start, written[-1].end)
+        self._look_at_start()
         return WriteOutcome(
             counts[RecordState.ACKNOWLEDGED],
             counts[RecordState.AVAILABLE],
@@ -395,6 +405,7 @@ class SharePartition:
 
     def failed(self) -> None:
         """Withdraw the changes of the write. Locks go on as they were (share rule 2)."""
+        self._stored_start = UNKNOWN_START
         for run in self._end_write():
             run.target, run.is_rejected = None, False
             if run.state is RecordState.AVAILABLE:
@@ -402,7 +413,8 @@ class SharePartition:
 
     def _end_write(self) -> list[Run]:
         """End the write. Return its runs in the order of their offsets."""
-        assert self._in_write, "a write is under way"
+        assert self.is_writing, "a write is under way"
+        self.is_writing = False
         written, self._in_write = [run for run in self._in_write if run.end > self.start_offset], []
         for run in written:
             run.is_in_write = False
@@ -502,7 +514,7 @@ class SharePartition:
     def _pass_over(self, start: int, end: int) -> None:
         """Archive available records of offsets that the log has not, or that are delivered to no one.
 
-        Nothing is written: the next leader comes to the same result.
+        These runs are not written: the next leader comes to the same result.
         """
         if start < self.end_offset:
             for run in self._carved(max(start, self.start_offset), min(end, self.end_offset)):
@@ -539,6 +551,11 @@ class SharePartition:
     def _index_of(self, offset: int) -> int:
         """Return the index of the run that contains a known offset."""
         return max(bisect_right(self._runs, offset, key=lambda run: run.start) - 1, 0)
+
+    def _look_at_start(self) -> None:
+        """Have the start offset written if it is past the stored one: what was passed over is in no other write."""
+        if not self.is_writing:
+            self._is_start_due = self.start_offset > self._stored_start
 
     def _tidy(self, start: int, end: int) -> None:
         """Move the start offset over records that are done, and join neighbours between these two offsets."""

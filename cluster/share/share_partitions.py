@@ -333,6 +333,7 @@ class SharePartitions:
         self._refresh(led)
         if expired := led.state.expire(now):
             self.measures.expired_locks += expired
+        if led.state.must_write:
             self._write_soon(led)
         return led.state.next_deadline()
 

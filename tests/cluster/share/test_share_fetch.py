@@ -498,6 +498,21 @@ def test_aborted_records_are_not_delivered_with_read_committed() -> None:
     with_members(story, share_isolation_level="read_committed")
 
 
+def test_a_group_at_the_end_of_a_transactional_topic_has_no_lag() -> None:
+    """The marker after the last record is passed over, and that is stored."""
+
+    async def story(group: ShareFixture) -> None:
+        group.append_in_transaction(7, "a")
+        worker = group.member()
+        assert (await worker.fetch()).values == [b"a"]
+        assert await worker.acknowledge(0, 0) is E.none
+        group.end_transaction(7, is_commit=True)
+        assert (await worker.fetch(wait_s=0.5)).values == []
+        assert (await group.stored()).start_offset == 2
+
+    with_members(story)
+
+
 def test_what_a_producer_commits_after_an_aborted_transaction_is_delivered() -> None:
     async def story(group: ShareFixture) -> None:
         for sequence, (value, is_commit) in enumerate((("aborted", False), ("committed", True))):

@@ -76,3 +76,48 @@ def test_a_renewal_never_shortens_a_lock() -> None:
     state.rules = ShareRules(lock_s=1.0)
     acknowledge(state, "a", 0, 3, RENEW)
     assert state.next_deadline() == 10.0
+
+
+def pass_over(state: SharePartition, start: int, end: int) -> None:
+    """Pass over a control batch: nothing of it is delivered."""
+    assert state.acquire("a", start, [LogBatch(start, end, is_passed_over=True)], 1, 0.0) == []
+
+
+def test_a_start_offset_that_has_passed_over_markers_is_written() -> None:
+    """Otherwise the next leader, and DescribeShareGroupOffsets, find the former one for as long as nothing happens."""
+    state = SharePartition(7)
+    assert not state.must_write
+    pass_over(state, 7, 8)
+    assert written(state) == StateWrite(8, (), 0)
+    assert not state.must_write
+
+
+def test_markers_among_records_cost_no_write_of_their_own() -> None:
+    state = SharePartition(0)
+    acquire(state, "a", 0, 2)
+    pass_over(state, 2, 3)
+    assert not state.must_write, "the start offset waits for the records"
+    acknowledge(state, "a", 0, 2)
+    assert written(state).start_offset == 3
+    assert not state.must_write
+
+
+def test_markers_that_are_passed_over_during_a_write_are_in_the_next_one() -> None:
+    state = SharePartition(0)
+    acquire(state, "a", 0, 2)
+    acknowledge(state, "a", 0, 2)
+    write = state.begin_write()
+    assert write is not None
+    pass_over(state, 2, 3)
+    state.committed()
+    assert (write.start_offset, written(state).start_offset) == (2, 3)
+
+
+def test_a_start_offset_whose_write_has_failed_is_written_again_at_the_next_look_at_locks() -> None:
+    state = SharePartition(0)
+    pass_over(state, 0, 1)
+    assert state.begin_write() is not None
+    state.failed()
+    assert not state.must_write, "not at once: the share coordinator may be away"
+    state.expire(1.0)
+    assert written(state).start_offset == 1
