@@ -17,7 +17,7 @@ from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import truncation_at_damage
 from cordwood.replication.partition import Partition
 from cordwood.replication.truncation import PRODUCERS_ON_LOOP_MAX, Truncations, truncation_to
-from cordwood.storage.batch import check, stamp
+from cordwood.storage.batch import check, headers, stamp
 from cordwood.storage.errors import LostTail, TruncationUnsynced
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.producers import Producers
@@ -355,6 +355,27 @@ def test_a_log_that_begins_after_the_end_of_its_truncation_by_now_stays_as_it_is
         assert (partition.log.log_start, partition.log.log_end, partition.is_offline) == (2, 3, False)
         broker.restart()
         assert broker.directories[0].flushed_offsets.get(TOPIC_ID, 0) == FlushedOffset(3, 0)
+
+    run(scenario())
+
+
+def test_the_mark_of_a_log_that_was_truncated_before_a_gap_is_that_of_its_new_end() -> None:
+    """Before the truncation it is lower: the log could end anywhere before the gap."""
+
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        partition = broker.partition()
+        data = stamped("a", 3, 1) + stamped("b", 7, 1)
+        partition.log.append_stamped(data, headers(data), NOW_MS)
+        broker.flusher.touch(partition)
+        await broker.turn()
+        broker.let_go()
+        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+        truncating = asyncio.ensure_future(Truncations().truncate(truncation_to(partition, 7, lambda: True)))
+        await asyncio.sleep(1)
+        broker.restart()
+        assert broker.directories[0].flushed_offsets.get(TOPIC_ID, 0) == FlushedOffset(partition.log.log_end, 1)
+        truncating.cancel()
 
     run(scenario())
 
