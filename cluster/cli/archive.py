@@ -9,11 +9,12 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import typer
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import AsJson
+from cordwood.cluster.cli.options import REPLICAS_MAX, AsJson
 from cordwood.cluster.cli.output import note, print_json, print_json_line, print_rows
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ Voters = Annotated[
     ),
 ]
 ReplicationFactor = Annotated[
-    int | None, typer.Option("--replication-factor", min=1, help="Of all topics, instead of their own.")
+    int | None,
+    typer.Option("--replication-factor", min=1, max=REPLICAS_MAX, help="Of all topics, instead of their own."),
 ]
 AcceptLoss = Annotated[
     bool, typer.Option("--accept-loss", help="Let the brokers start although records cannot be restored.")
@@ -263,6 +265,9 @@ async def _opened(url: str, credentials: Path | None, cluster_id: str) -> tuple[
     from cordwood.archive.commits import read_clusters
     from cordwood.archive.obstore_store import credentials_in, open_store
 
+    # Opened for a broker, a directory is made if it is missing.
+    if url.startswith("file://") and not Path(unquote(urlsplit(url).path)).is_dir():
+        raise Failure(f"{url} has no archive.")
     store = open_store(url, {} if credentials is None else credentials_in(str(credentials)))
     known = await read_clusters(store)
     if cluster_id in known:

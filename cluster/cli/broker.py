@@ -7,7 +7,7 @@ import typer
 from cordwood.cluster.cli.balance import DEFAULT_THROTTLE, Execute, Journal, ShowAll, Throttle
 from cordwood.cluster.cli.client import Target, admin_client, answer, blocking_connection, target_of
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, INT32_MAX, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note, print_rows, size_text
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List, cordon, drain and remove brokers.")
 
-BrokerIds = Annotated[list[int], typer.Argument(metavar="ID", min=0, help="The broker's node.id.")]
+BrokerIds = Annotated[list[int], typer.Argument(metavar="ID", min=0, max=INT32_MAX, help="The broker's node.id.")]
+LIST_TIMEOUT_S = 20
 CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
 
 
@@ -165,6 +166,12 @@ def _set_cordons(target: Target, ids: list[int], *, is_cordoned: bool) -> None:
         operation = AlterConfigOpType.SET if is_cordoned else AlterConfigOpType.DELETE
         value = ALL_DIRECTORIES if is_cordoned else None
         entries = [ConfigEntry(CORDONED, value, incremental_operation=operation)]
+        # Only the broker itself takes its configs.
+        running = sorted(admin.list_topics(timeout=LIST_TIMEOUT_S).brokers)
+        for each in ids:
+            if each not in running:
+                known = ", ".join(map(str, running))
+                raise Failure(f"broker {each} does not run, only {known}: see `cordwood broker list`.")
         for each in ids:
             resource = ConfigResource(ResourceType.BROKER, str(each), incremental_configs=entries)
             answer(admin.incremental_alter_configs([resource])[resource])

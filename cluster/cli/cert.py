@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.security.certificates import CertifiedKey
 
 CA_KEY, CA_CERTIFICATE = "ca.key", "ca.crt"
-CA_DAYS, DAYS = 3650, 397
+CA_DAYS, DAYS, DAYS_MAX = 3650, 397, 100 * 365
 
 app = typer.Typer(no_args_is_help=True, help="Make certificates for TLS.")
 
@@ -31,7 +31,7 @@ CaDirectory = Annotated[
 def ca(
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where to write ca.key and ca.crt.")],
     name: Annotated[str, typer.Option(help="The common name of the CA.")] = "Cordwood CA",
-    days: Annotated[int, typer.Option(min=1, help="How long the CA is valid.")] = CA_DAYS,
+    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How long the CA is valid.")] = CA_DAYS,
 ) -> None:
     """Make a CA. Keep its key on one machine that no client can reach: with it one can issue certificates."""
     write_ca(directory, name, days)
@@ -52,7 +52,7 @@ def issue(
         typer.Option("--host", metavar="NAME", help="A name or address that clients connect to; may be repeated."),
     ] = None,
     client: Annotated[bool, typer.Option("--client", help="A client's certificate, which no server can use.")] = False,
-    days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = DAYS,
+    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How long the certificate is valid.")] = DAYS,
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing files: a rotation.")] = False,
 ) -> None:
     """Issue a certificate. NAME.pem has key and certificate together, for ssl.keystore.location of a broker."""

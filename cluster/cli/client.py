@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -40,7 +41,8 @@ def _parse_server(server: str) -> tuple[str, int]:
     host, colon, port = server.rpartition(":")
     if not colon or server.endswith("]"):
         host, port = server, str(DEFAULT_PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    is_port = port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536
+    if not host or "/" in host or not is_port:
         raise Failure(f"--bootstrap-server {server!r} is not an address: give host:port.", ExitCode.USAGE)
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -111,7 +113,7 @@ def _why_not_authenticated(address: tuple[str, int], security: ClientSecurity) -
         raise Failure(f"--command-config: {mistake}.", ExitCode.USAGE) from None
     except (NotAuthenticated, TlsFailed) as error:
         raise Failure(f"{error} (--command-config).") from None
-    except ConnectionError as error:
+    except (ConnectionError, ssl.SSLEOFError) as error:
         wanted = "security.protocol" if security.sasl is None else "security.protocol and sasl.mechanism"
         return f"{where} closed the connection: check {wanted} in --command-config ({error})"
     except OSError as error:

@@ -6,7 +6,7 @@ import typer
 
 from cordwood.cluster.cli.client import target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, INT32_MAX, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json
 
 app = typer.Typer(no_args_is_help=True, help="Check the cluster as a whole.")
@@ -20,7 +20,8 @@ def cluster() -> None:
 @app.command(name="can-stop")
 def can_stop(
     brokers: Annotated[
-        list[int] | None, typer.Argument(metavar="ID", min=0, help="The node.id of each broker to stop together.")
+        list[int] | None,
+        typer.Argument(metavar="ID", min=0, max=INT32_MAX, help="The node.id of each broker to stop together."),
     ] = None,
     host: Annotated[
         str | None, typer.Option("--host", metavar="NAME", help="All brokers of this host, which is their broker.rack.")

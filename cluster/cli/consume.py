@@ -18,7 +18,7 @@ from cordwood.cluster.cli.client import (
     target_of,
 )
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, INT32_MAX, INT64_MAX, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note
 from cordwood.cluster.operations.isolation import IsolationLevel
 from cordwood.storage.types import TopicPartition
@@ -49,7 +49,8 @@ Start = Annotated[
     ),
 ]
 Partition = Annotated[
-    list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only this partition; may be repeated.")
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, max=INT32_MAX, help="Read only this partition; may be repeated."),
 ]
 Follow = Annotated[
     bool,
@@ -73,7 +74,9 @@ Isolation = Annotated[
         ),
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")]
+Limit = Annotated[
+    int | None, typer.Option("--max", "-n", min=1, max=INT64_MAX, help="Stop after this number of records.")
+]
 KeySeparator = Annotated[
     str | None, typer.Option("--key-separator", "-K", help="Print the key and this separator before each value.")
 ]

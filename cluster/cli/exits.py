@@ -30,6 +30,11 @@ class Failure(Exception):
         self.exit_code = exit_code
 
 
+def reason_of(error: Exception) -> str:
+    """Return why a file cannot be read or written, without the path and the number of the error."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 @contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
     """Handle SIGTERM as Ctrl-C, so that a command cleans up."""

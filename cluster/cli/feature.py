@@ -6,7 +6,7 @@ import typer
 
 from cordwood.cluster.cli.client import address_text, blocking_connection, target_of
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, INT16_MAX, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_rows
 from cordwood.cluster.metadata.features import METADATA_VERSION, OF_FIRST_RELEASE, Levels
 
@@ -53,7 +53,9 @@ def upgrade(
     level: Annotated[
         int | None,
         typer.Option(
-            min=1, help="The metadata.version to finalize; the default is the newest of the broker that is asked."
+            min=1,
+            max=INT16_MAX,
+            help="The metadata.version to finalize; the default is the newest of the broker that is asked.",
         ),
     ] = None,
     dry_run: Annotated[

@@ -9,6 +9,11 @@ from cordwood.cluster.cli.exits import ExitCode, Failure
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 
+INT16_MAX, INT32_MAX, INT64_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
+"""The largest numbers of Kafka's messages. Every number on the command line has a limit: beyond it, a client raises."""
+PARTITIONS_MAX, REPLICAS_MAX = 100_000, 10_000
+"""librdkafka's limits for the partitions and replicas of a topic."""
+
 BootstrapServers = Annotated[
     str,
     typer.Option(

@@ -9,7 +9,7 @@ import typer
 
 from cordwood.cluster.cli.client import Target, admin_client, answer, failure_of, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, INT32_MAX, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note, print_json, print_rows, size_text
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 def elect(
     topic: Topic,
     partitions: Annotated[
-        list[int] | None, typer.Argument(metavar="PARTITION", min=0, help="The default is all partitions of the topic.")
+        list[int] | None,
+        typer.Argument(metavar="PARTITION", min=0, max=INT32_MAX, help="The default is all partitions of the topic."),
     ] = None,
     unclean: Annotated[
         bool,
@@ -78,7 +79,7 @@ def elect(
 @app.command()
 def move(
     topic: Topic,
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, max=INT32_MAX)],
     to: Annotated[
         str | None,
         typer.Option(
@@ -115,8 +116,10 @@ def move(
 @app.command(name="move-dir")
 def move_dir(
     topic: Topic,
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
-    broker: Annotated[int, typer.Option("--broker", metavar="ID", min=0, help="The broker that has the replica.")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, max=INT32_MAX)],
+    broker: Annotated[
+        int, typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="The broker that has the replica.")
+    ],
     to: Annotated[str, typer.Option("--to", metavar="DIRECTORY", help="One of the broker's log.dirs.")],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the replica is moved.")] = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
@@ -229,9 +232,10 @@ def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", target
 def _broker_ids(text: str) -> list[int]:
     """Parse `1,2,3`. Raises Failure with exit code 2."""
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+    ids = [int(word) for word in words if word.isdecimal() and len(word) <= len(str(INT32_MAX))]
+    if len(set(ids)) < len(words) or max(ids) > INT32_MAX:
         raise Failure(f"--to {text!r}: give the numbers of different brokers, such as 1,2,3.", ExitCode.USAGE)
-    return list(map(int, words))
+    return ids
 
 
 def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list[int] | None) -> None:
@@ -252,7 +256,12 @@ def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list
 
 def _move_to_directory(admin: "KafkaAdminClient", topic: str, partition: int, broker: int, directory: str) -> None:
     """Ask the broker to move its replica. Raises Failure if it refuses."""
-    [error] = admin.alter_replica_log_dirs({(topic, partition, broker): directory}).values()
+    from kafka.errors import UnknownBrokerIdError
+
+    try:
+        [error] = admin.alter_replica_log_dirs({(topic, partition, broker): directory}).values()
+    except UnknownBrokerIdError:
+        raise Failure(f"broker {broker} does not run: see `cordwood broker list`.") from None
     if error.errno:
         reason = _MOVE_DIR_REFUSALS.get(error.__name__, error.__name__)
         raise Failure(f"{topic}-{partition} on broker {broker} was not moved: {reason}.", ExitCode.FAILED)

@@ -55,8 +55,9 @@ def read_journal(path: Path) -> list[ReplicaMove]:
         ]
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}.", ExitCode.USAGE) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path} is not a file of moves: {error!r}.", ExitCode.USAGE) from None
+    except (ValueError, KeyError, TypeError):
+        sentence = f"{path} is not a file of moves: give the file that `cordwood balance --execute` named."
+        raise Failure(sentence, ExitCode.USAGE) from None
 
 
 def way_back(admin: "KafkaAdminClient", moves: Sequence[ReplicaMove]) -> tuple[list[ReplicaMove], list[str]]:

@@ -7,7 +7,7 @@ import typer
 
 from cordwood.cluster.cli.client import Target, address_text, blocking_connection, parse_servers, target_of
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, INT32_MAX, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ ALL_INTERFACES = ("", "0.0.0.0", "::")
 
 app = typer.Typer(no_args_is_help=True, help="Show, add, remove and replace the voters of the metadata quorum.")
 
-Broker = Annotated[int, typer.Argument(metavar="ID", help="The id of a broker.")]
+Broker = Annotated[int, typer.Argument(metavar="ID", min=0, max=INT32_MAX, help="The id of a broker.")]
 QuorumAddress = Annotated[
     str | None,
     typer.Option(
@@ -74,8 +74,10 @@ def remove(broker: Broker, servers: BootstrapServers = DEFAULT_SERVERS, command_
 
 @app.command(name="replace")
 def replace_voter(
-    old: Annotated[int, typer.Argument(metavar="OLD", help="The voter to remove, dead or alive.")],
-    new: Annotated[int, typer.Argument(metavar="NEW", help="The running broker to add.")],
+    old: Annotated[
+        int, typer.Argument(metavar="OLD", min=0, max=INT32_MAX, help="The voter to remove, dead or alive.")
+    ],
+    new: Annotated[int, typer.Argument(metavar="NEW", min=0, max=INT32_MAX, help="The running broker to add.")],
     address: QuorumAddress = None,
     timeout_s: Patience = 30.0,
     servers: BootstrapServers = DEFAULT_SERVERS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cluster.cli import unused_libraries
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, reason_of
 
 if TYPE_CHECKING:
     import ssl
@@ -81,7 +81,7 @@ def first_users_of(texts: list[str]) -> "tuple[ScramUpsertion, ...]":
         try:
             lines += [line for line in Path(text[1:]).read_text(encoding="utf-8").splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"cannot read the users in {text[1:]}: {error}.", ExitCode.USAGE) from None
+            raise Failure(f"cannot read the users in {text[1:]}: {reason_of(error)}.", ExitCode.USAGE) from None
     try:
         return first_users(lines, os.urandom)
     except UserMistake as mistake:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cordwood.client.blocking import BlockingConnection
 
 HOUR_MS = 3_600_000
+HOURS_MAX = 100 * 365 * 24
 BROKERS_PERIOD_MS = -1
 """In a request: the period of the broker's settings. In an expiry: at once."""
 HEADINGS = ["TOKEN ID", "OWNER", "REQUESTER", "RENEWERS", "ISSUED", "EXPIRES", "LATEST EXPIRY"]
@@ -38,7 +39,9 @@ def create(
     ] = None,
     hours: Annotated[
         int | None,
-        typer.Option("--max-hours", min=1, help="The longest life of the token; the brokers' limit if omitted."),
+        typer.Option(
+            "--max-hours", min=1, max=HOURS_MAX, help="The longest life of the token; the brokers' limit if omitted."
+        ),
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
@@ -107,7 +110,10 @@ def list_tokens(
 def renew(
     token_id: TokenId,
     hours: Annotated[
-        int | None, typer.Option("--hours", min=1, help="The time to add from now; the brokers' default if omitted.")
+        int | None,
+        typer.Option(
+            "--hours", min=1, max=HOURS_MAX, help="The time to add from now; the brokers' default if omitted."
+        ),
     ] = None,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
@@ -128,7 +134,8 @@ def renew(
 def expire(
     token_id: TokenId,
     hours: Annotated[
-        int | None, typer.Option("--in-hours", min=1, help="The time until the token expires; at once if omitted.")
+        int | None,
+        typer.Option("--in-hours", min=1, max=HOURS_MAX, help="The time until the token expires; at once if omitted."),
     ] = None,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,

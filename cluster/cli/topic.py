@@ -7,7 +7,16 @@ import typer
 
 from cordwood.cluster.cli.client import admin_client, answer, no_such_topic, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig, Unset, configs_of
+from cordwood.cluster.cli.options import (
+    DEFAULT_SERVERS,
+    PARTITIONS_MAX,
+    REPLICAS_MAX,
+    AsJson,
+    BootstrapServers,
+    CommandConfig,
+    Unset,
+    configs_of,
+)
 from cordwood.cluster.cli.output import print_json, print_rows, print_table
 
 if TYPE_CHECKING:
@@ -37,7 +46,11 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, help="Number of partitions; the default is the broker's num.partitions."
+            "--partitions",
+            "-p",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="Number of partitions; the default is the broker's num.partitions.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -46,6 +59,7 @@ def create(
             "--replication-factor",
             "-r",
             min=1,
+            max=REPLICAS_MAX,
             help="Number of replicas; the default is the broker's default.replication.factor.",
         ),
     ] = None,
@@ -121,7 +135,11 @@ def alter(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, help="The new number of partitions, which must be larger than the current one."
+            "--partitions",
+            "-p",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="The new number of partitions, which must be larger than the current one.",
         ),
     ] = None,
     config: ConfigOptions = None,

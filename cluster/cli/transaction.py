@@ -21,7 +21,15 @@ from cordwood.cluster.cli.open_transactions import (
     searched,
     write_abort_marker,
 )
-from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
+from cordwood.cluster.cli.options import (
+    DEFAULT_SERVERS,
+    INT16_MAX,
+    INT32_MAX,
+    INT64_MAX,
+    AsJson,
+    BootstrapServers,
+    CommandConfig,
+)
 from cordwood.cluster.cli.output import print_json, print_rows, print_table
 from cordwood.cluster.operations.hanging_transactions import (
     CoordinatedTransaction,
@@ -47,7 +55,7 @@ app = typer.Typer(
 )
 
 OfTopic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
-OfPartition = Annotated[int, typer.Option("--partition", "-p", min=0, help="The partition.")]
+OfPartition = Annotated[int, typer.Option("--partition", "-p", min=0, max=INT32_MAX, help="The partition.")]
 
 
 @app.command(name="list")
@@ -58,12 +66,21 @@ def list_transactions(
     ] = None,
     producer_id: Annotated[
         list[int] | None,
-        typer.Option("--producer-id", min=0, help="List only the transactions of this producer id; may be repeated."),
+        typer.Option(
+            "--producer-id",
+            min=0,
+            max=INT64_MAX,
+            help="List only the transactions of this producer id; may be repeated.",
+        ),
     ] = None,
     duration: Annotated[
         int | None,
         typer.Option(
-            "--duration", metavar="MS", min=0, help="List only transactions that are open for more milliseconds."
+            "--duration",
+            metavar="MS",
+            min=0,
+            max=INT64_MAX,
+            help="List only transactions that are open for more milliseconds.",
         ),
     ] = None,
     pattern: Annotated[
@@ -133,7 +150,8 @@ def describe_producers(
     topic: OfTopic,
     partition: OfPartition,
     broker: Annotated[
-        int | None, typer.Option("--broker", metavar="ID", min=0, help="Ask this replica instead of the leader.")
+        int | None,
+        typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="Ask this replica instead of the leader."),
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
@@ -170,15 +188,20 @@ def find_hanging(
             "--max-transaction-timeout",
             metavar="MINUTES",
             min=0,
+            max=INT32_MAX,
             help="The brokers' transaction.max.timeout.ms, in minutes: younger transactions do not hang.",
         ),
     ] = 15,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Search only this topic.")] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Search only this partition of --topic.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, max=INT32_MAX, help="Search only this partition of --topic."),
     ] = None,
     broker: Annotated[
-        int | None, typer.Option("--broker", metavar="ID", min=0, help="Search only partitions that this broker leads.")
+        int | None,
+        typer.Option(
+            "--broker", metavar="ID", min=0, max=INT32_MAX, help="Search only partitions that this broker leads."
+        ),
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
@@ -217,18 +240,22 @@ def abort(
     topic: OfTopic,
     partition: OfPartition,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, help="The transaction that begins at this offset.")
+        int | None,
+        typer.Option("--start-offset", min=0, max=INT64_MAX, help="The transaction that begins at this offset."),
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", min=0, help="The transaction of this producer.")
+        int | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="The transaction of this producer.")
     ] = None,
     producer_epoch: Annotated[
-        int | None, typer.Option("--producer-epoch", min=0, help="Only if the producer has this epoch.")
+        int | None, typer.Option("--producer-epoch", min=0, max=INT16_MAX, help="Only if the producer has this epoch.")
     ] = None,
     coordinator_epoch: Annotated[
         int | None,
         typer.Option(
-            "--coordinator-epoch", min=0, help="The epoch of the marker; the default is that of the last marker."
+            "--coordinator-epoch",
+            min=0,
+            max=INT32_MAX,
+            help="The epoch of the marker; the default is that of the last marker.",
         ),
     ] = None,
     force: Annotated[

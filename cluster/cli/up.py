@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cluster.cli.exits import ExitCode, Failure, sigterm_as_ctrl_c
+from cordwood.cluster.cli.options import INT16_MAX, INT32_MAX
 from cordwood.cluster.cli.output import note
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Brokers = Annotated[
         "--brokers",
         "-n",
         min=1,
+        max=INT16_MAX,
         help="Number of brokers; the default is 3 for a new cluster, or the number of an existing one.",
     ),
 ]
@@ -52,6 +54,7 @@ Voters = Annotated[
     int | None,
     typer.Option(
         "--voters",
+        max=5,
         help="Number of voters of the metadata quorum: 1, 3 or 5. The default is 3 if there are as many brokers.",
     ),
 ]
@@ -140,7 +143,13 @@ def down(
     data_dir: DataDir = Path("cordwood-cluster"),
     only: Annotated[
         list[int] | None,
-        typer.Option("--broker", metavar="ID", help="Stop this broker only; may be repeated. The default is all."),
+        typer.Option(
+            "--broker",
+            metavar="ID",
+            min=0,
+            max=INT32_MAX,
+            help="Stop this broker only; may be repeated. The default is all.",
+        ),
     ] = None,
 ) -> None:
     """Stop the brokers of a cluster that `cordwood up` started. Removes no file.

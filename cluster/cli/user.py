@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cordwood.cluster.cli.client import admin_client, answer, target_of
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, reason_of
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note, print_rows
 
@@ -160,7 +160,7 @@ def _password(file: str | None) -> str:
     try:
         text = sys.stdin.read() if file == STANDARD_INPUT else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"cannot read --password-file {file}: {error}.", ExitCode.USAGE) from None
+        raise Failure(f"cannot read --password-file {file}: {reason_of(error)}.", ExitCode.USAGE) from None
     password = next(iter(text.splitlines()), "")
     if not password:
         raise Failure(f"the first line of --password-file {file} is empty.", ExitCode.USAGE)

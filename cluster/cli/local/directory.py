@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, reason_of
 from cordwood.cluster.cli.local import layout
 from cordwood.cluster.config.listeners import listeners_of
 from cordwood.cluster.config.settings import Settings
@@ -106,7 +106,7 @@ class ClusterDirectory:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Failure(f"cannot read {self.path / CLUSTER_FILE}: {error}.", ExitCode.USAGE) from None
+            raise Failure(f"cannot read {self.path / CLUSTER_FILE}: {reason_of(error)}.", ExitCode.USAGE) from None
 
     def write_pids(self, members: Iterable[LocalBroker], pids: Mapping[int, int]) -> None:
         """Write `cluster.json`, with the brokers that have been started at least once."""
@@ -120,7 +120,7 @@ class ClusterDirectory:
         try:
             text = config.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"cannot read {config}: {error}.", ExitCode.USAGE) from None
+            raise Failure(f"cannot read {config}: {reason_of(error)}.", ExitCode.USAGE) from None
         return LocalBroker(config.parent, layout.parsed(text, origin=str(config)))
 
 

@@ -1,6 +1,7 @@
 """`cordwood partition`, `cordwood status` and `cordwood cluster` against one broker."""
 
 import json
+from pathlib import Path
 
 import pytest
 from broker_fixture import RunningBroker
@@ -60,6 +61,30 @@ def test_a_move_that_cannot_be_says_why(broker: RunningBroker, topic: str, words
     refused = in_process("partition", "move", topic, *words, bootstrap=broker.bootstrap)
     assert refused.exit_code == ExitCode.FAILED
     assert said in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["broker", "cordon", "9"],
+        ["broker", "uncordon", "9"],
+        ["partition", "move-dir", "t", "0", "--broker", "9", "--to", "x"],
+    ],
+    ids=" ".join,
+)
+def test_a_broker_that_does_not_run_is_named_at_once(broker: RunningBroker, words: list[str]) -> None:
+    refused = in_process(*words, bootstrap=broker.bootstrap)
+    assert refused.exit_code == ExitCode.FAILED
+    assert "broker 9 does not run" in refused.stderr
+    assert "cordwood broker list" in refused.stderr
+
+
+def test_tls_to_a_listener_without_it_names_the_setting(broker: RunningBroker, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SSL\n")
+    refused = in_process("topic", "list", "--command-config", str(config), bootstrap=broker.bootstrap)
+    assert refused.exit_code == ExitCode.UNREACHABLE
+    assert "check security.protocol in --command-config" in refused.stderr
 
 
 def test_status_shows_the_broker_and_its_partitions(broker: RunningBroker, topic: str) -> None:

@@ -1,16 +1,22 @@
 """The command line's reaction to mistakes: a one-sentence message and an exit code."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from broker_fixture import free_port
 from command import cordwood, in_process
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from cordwood import __version__
 from cordwood.cluster.cli.app import app
-from cordwood.cluster.cli.exits import ExitCode
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.options import INT64_MAX
+from cordwood.cluster.cli.plan_execution import read_journal
 
 COMMANDS = [
     ["topic", "list"],
@@ -93,6 +99,16 @@ def test_a_host_that_has_no_address_is_reported_in_words() -> None:
         (["transaction", "find-hanging", "--partition", "0"], "--topic"),
         (["transaction", "abort", "--topic", "t", "--partition", "0"], "--start-offset"),
         (["serf"], "serf"),
+        (["topic", "crate", "t"], "create"),
+        (["topic", "create", "t", "--partition", "3"], "--partitions"),
+        (["topic", "create", "t", "--partitions", "100001"], "100000"),
+        (["topic", "create", "t", "--replication-factor", "10001"], "10000"),
+        (["topic", "list", "-b", "http://127.0.0.1:9092"], "host:port"),
+        (["topic", "list", "-b", f"127.0.0.1:{'9' * 5000}"], "host:port"),
+        (["partition", "move", "t", "0", "--to", "1,99999999999"], "1,2,3"),
+        (["partition", "move", "t", "0", "--to", f"1,{'9' * 5000}"], "1,2,3"),
+        (["broker", "remove", "99999999999"], "ID"),
+        (["token", "create", "--max-hours", "99999999999"], "--max-hours"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -101,6 +117,41 @@ def test_wrong_usage_is_exit_2_and_says_what_would_be_right(words: list[str], sa
     assert outcome.exit_code == ExitCode.USAGE
     assert said in outcome.stderr
     assert "Traceback" not in outcome.output
+
+
+def numbers_of(group: TyperGroup, *path: str) -> Iterator[tuple[str, Any]]:
+    """Yield each whole number that the commands of a group take, as an option or an argument, with its command."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from numbers_of(command, *path, name)
+        else:
+            where = " ".join([*path, name])
+            yield from ((where, each) for each in command.params if "int" in str(each.type_descriptor.annotation))
+
+
+def test_every_number_has_an_upper_bound() -> None:
+    numbers = list(numbers_of(typer.main.get_command(app)))
+    assert len(numbers) > 40
+    assert [(where, number.opts) for where, number in numbers if not 0 < (number.max or 0) <= INT64_MAX] == []
+
+
+def test_a_file_that_cannot_be_read_is_named_without_the_number_of_the_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("no moves")
+    for words in (["up", "--data-dir", str(file)], ["serve", "--add-scram", f"@{tmp_path}"]):
+        outcome = CliRunner().invoke(app, words)
+        assert outcome.exit_code == ExitCode.USAGE
+        assert re.search(r"cannot read .*: (Is|Not) a directory\.", outcome.stderr)
+        assert "Errno" not in outcome.stderr
+
+
+def test_what_is_no_file_of_moves_is_not_taken_back(tmp_path: Path) -> None:
+    file = tmp_path / "moves.json"
+    file.write_text("none")
+    with pytest.raises(Failure) as refused:
+        read_journal(file)
+    assert refused.value.exit_code == ExitCode.USAGE
+    assert "cordwood balance --execute" in refused.value.sentence
 
 
 def test_all_mistakes_of_a_configuration_are_named_at_once(tmp_path: Path) -> None:
