@@ -1,4 +1,4 @@
-"""Transactions read from a log's batches: recorded as batches arrive, and found again where the records of them lack.
+"""Transactions read from a log's batches: recorded as batches arrive, and found again where that record is missing.
 
 A segment has the first offset that was undecided where it begins. Every transaction that a marker in the segment ends
 began at or above it, so that a scan from there on finds them all.

@@ -1,4 +1,4 @@
-"""Care of the logs as a broker's settings have it: maintenance, the log cleaner, and their end."""
+"""Background work on a broker's logs, as its settings have it: maintenance and the log cleaner."""
 
 import asyncio
 import random

@@ -1,14 +1,17 @@
-"""Facts in documentation pages match the code: file paths, default values, the folders of the map."""
+"""Facts in documentation pages match the code: file paths, defaults, metrics, levels, the folders of the map."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from cordwood import __version__
 from cordwood.cluster.config.settings import SETTINGS
+from cordwood.cluster.metadata.features import SUPPORTED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DEPLOYED = [ROOT / "deploy/prometheus/alerts.yml", ROOT / "deploy/grafana/cordwood.json"]
 FOLDERS = (
     "archive",
     "bench",
@@ -16,7 +19,6 @@ FOLDERS = (
     "client",
     "columnar",
     "cluster",
-    "columnar",
     "docs",
     "examples",
     "replication",
@@ -27,6 +29,7 @@ FOLDERS = (
 )
 PATH = re.compile(r"`(\w[\w/.-]*\.py)`")
 DEFAULT = re.compile(r"`([a-z][a-z0-9.]+\.[a-z]+)` \((\d+) (ms|s|min|KiB|MiB|GiB)\)")
+METRIC = re.compile(r"\bcordwood_[a-z0-9_]*[a-z0-9]\b")
 UNITS = {"ms": 1, "s": 1000, "min": 60_000, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -51,6 +54,28 @@ def test_every_default_that_a_page_states_is_that_of_the_code(page: Path) -> Non
 
 def test_a_default_is_recognised() -> None:
     assert DEFAULT.findall("`broker.session.timeout.ms` (2 s)") == [("broker.session.timeout.ms", "2", "s")]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *DEPLOYED], ids=lambda page: page.name)
+def test_every_metric_that_a_page_names_is_in_the_list_of_metrics(page: Path) -> None:
+    listed = set(METRIC.findall((ROOT / "docs" / "metrics.md").read_text()))
+    named = {re.sub("_(bucket|sum|count)$", "", name) for name in METRIC.findall(page.read_text())}
+    # A name that is cut off, such as cordwood_share_*, stands for a family.
+    assert [name for name in sorted(named) if not any(each.startswith(name) for each in listed)] == []
+
+
+def test_the_levels_of_this_release_are_those_of_the_code() -> None:
+    release = ".".join(__version__.split(".")[:2])
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d-]+) \|", (ROOT / "docs/operations/upgrade.md").read_text(), re.MULTILINE)
+    assert rows[-1] == (release, str(SUPPORTED))
+
+
+def test_the_page_of_the_console_has_every_view() -> None:
+    script = (ROOT / "cluster/http/console/static/main.js").read_text()
+    views = re.findall(r"^  (\w+): \{ all: ", script, re.MULTILINE)
+    headings = re.findall(r"^## (\w+)", (ROOT / "docs/console.md").read_text(), re.MULTILINE)
+    assert len(views) > 8
+    assert set(views) - {heading.lower() for heading in headings} == set()
 
 
 def test_the_map_has_every_folder() -> None:

@@ -91,3 +91,5 @@ def test_every_rule_names_what_keeps_and_what_proves_it() -> None:
             missing = [module for module in modules if not (ROOT / module).exists()]
             missing += [proof for proof in proofs if proof not in BY_NAME and not (ROOT / proof).exists()]
             assert not missing, f"{where} names {missing}"
+            broken = {BY_NAME[proof].file for proof in proofs if proof in BY_NAME}
+            assert broken <= set(modules), f"{where} is also kept in {broken - set(modules)}, by its mutants"

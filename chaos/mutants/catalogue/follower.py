@@ -121,7 +121,7 @@ MUTANTS = (
         "cluster/repairs/repairs.py",
         "        await self._propose([(replica.topic_id, replica.index) for replica in dispensable], is_gone=False)\n",
         "",
-        "A damaged replica leaves the ISR (rule 8).",
+        "A replica that lost its log end by damage leaves the ISR (rule 8).",
         "A damaged replica is never repaired.",
         Scenario.REPLICAS,
     ),

@@ -237,7 +237,7 @@ MUTANTS = (
         "replication/flusher.py",
         "            error = _first_error(pending, failed) if failed else None\n",
         "            error: OSError | None = None\n",
-        "A failed sync takes the log directory offline (rule 8).",
+        "A failed sync takes the log directory offline (disk rule 3).",
         "Records that the sync did not write are missing after a power loss.",
         Scenario.REPLICAS,
     ),
