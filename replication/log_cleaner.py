@@ -1,8 +1,8 @@
 """Log cleaner: compacts the logs of this broker in the background, the dirtiest first (ADR 39).
 
 Each replica is compacted by itself, in a thread of its log directory, at a limited rate. A round that a truncation, a
-new role or an error interrupts leaves the log as it was, but for the segments that have been replaced; another round
-begins there later.
+new role or an error interrupts leaves the log as it was, except for segments that it has already replaced. A later
+round continues from there.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Moves of replicas between the log directories of this broker (KIP-113, ADR 46).
 
-A copy is made below the log's end at a limited rate and catches up with it. Then the replica is not flushed for some
-syncs, and continues in the copy: appends go on, and their acknowledgements wait. A move survives a restart, which
-begins its copy again.
+A copy is made below the log's end at a limited rate and catches up with it. Flushes of the replica then pause for a few
+syncs, while the copy takes the log's place: appends go on, and their acknowledgements wait. A move survives a restart,
+which begins its copy again.
 """
 
 import asyncio

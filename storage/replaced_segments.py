@@ -1,6 +1,6 @@
 """Replaced segments of a log: rewritten ones have taken their place, and their files are still there.
 
-Slices that were given out read them, and a restart takes them until a manifest on disk lists the rewritten ones.
+Open slices still read them, and a restart uses them as long as no manifest on disk lists the rewritten ones.
 """
 
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,8 @@
 The old segment is kept until the new one is complete, verified and synced. Batches of other replicas are verified by
 their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs, which have to
 be those of the log for these offsets. Of a compacted log they may have gaps: the other replica has removed what this
-one may still have had. That replica must not have records that a tombstone has deleted which this log has lost
-(`lost_offsets.py`).
+one may still have had. That replica must not have records that were deleted by a tombstone which this log has
+lost (`lost_offsets.py`).
 """
 
 from collections.abc import Iterator

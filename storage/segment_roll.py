@@ -1,4 +1,4 @@
-"""Rolling of segments: when the active one is full, and which directories lead to a new one."""
+"""Segment roll: when the active segment is full, and which directory entries a new segment needs on disk."""
 
 from cordwood.storage.config import LogConfig
 from cordwood.storage.segment import Segment

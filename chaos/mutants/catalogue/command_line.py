@@ -1,0 +1,42 @@
+"""Mutants of the command line: wrong use is refused with a sentence that says what to do."""
+
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
+
+MUTANTS = (
+    Mutant(
+        "numbers-have-no-limit",
+        "cluster/cli/topic.py",
+        "            max=REPLICAS_MAX,\n",
+        "",
+        "Each number on the command line has the limit of the client or of the protocol.",
+        "A number that is too large ends a command with a traceback.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "brokers-that-do-not-run-are-asked",
+        "cluster/cli/broker.py",
+        "            if each not in running:\n",
+        "            if False:\n",
+        "The configs of a broker are changed only if it runs.",
+        "A wrong id is reported after 20 seconds, as a cluster that does not answer.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "urls-are-addresses",
+        "cluster/cli/client.py",
+        '    if not host or "/" in host or not is_port:\n',
+        "    if not host or not is_port:\n",
+        "A bootstrap server is a host and a port.",
+        "A URL is reported as a host without an address.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "reading-an-archive-makes-its-directory",
+        "cluster/cli/archive.py",
+        '    if url.startswith("file://") and not Path(unquote(urlsplit(url).path)).is_dir():\n',
+        "    if False:\n",
+        "Commands that read an archive leave the store as it is.",
+        "A mistyped path makes an empty directory.",
+        Scenario.BROKERS,
+    ),
+)
