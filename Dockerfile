@@ -1,4 +1,4 @@
-# One broker. compose.yaml runs three; docs/deploy.md says how they are told what to do.
+# One broker. compose.yaml runs three; docs/deploy.md describes their configuration.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /source
 RUN python3 -m venv /pip && python3 -m venv --without-pip /usr/local/cordwood

@@ -145,6 +145,13 @@ def test_a_file_that_cannot_be_read_is_named_without_the_number_of_the_error(tmp
         assert "Errno" not in outcome.stderr
 
 
+def test_an_archive_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(app, ["archive", "status", "--url", (tmp_path / "none").as_uri()])
+    assert outcome.exit_code == ExitCode.FAILED
+    assert "has no archive" in outcome.stderr
+    assert not (tmp_path / "none").exists()
+
+
 def test_what_is_no_file_of_moves_is_not_taken_back(tmp_path: Path) -> None:
     file = tmp_path / "moves.json"
     file.write_text("none")
