@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from cordwood.replication.log_directory import MOVES, LogDirectory
+from cordwood.replication.log_repair import has_lost_records
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.refusal import PartitionRefused, Refusal
@@ -145,10 +146,14 @@ class Replicas:
             partition = Partition(place, log, directory, self._context)
             if mark is None or mark.end_offset < log.flushed_end:
                 partition.note_flushed()
-            if log.recovery_point < log.log_end and not log.damage:
+            if log.recovery_point < log.log_end:
                 # What a crash left beyond the checkpoint is on disk now, and the synced mark does not say so (disk
-                # rule 10). A damaged log is repaired first.
-                directory.uncheckpointed[partition] = None
+                # rule 10).
+                if any(map(has_lost_records, log.damage)):
+                    # A checkpoint would hide that an unknown number of records is lost: they are repaired first.
+                    directory.flushed_offsets.file.sync()
+                else:
+                    directory.uncheckpointed[partition] = None
         except (OSError, StorageError) as error:
             self._offline.add((place.topic, place.partition))
             raise PartitionRefused(Refusal.OFFLINE) from self._homes[key].write_failed(error)

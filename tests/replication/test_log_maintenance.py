@@ -77,6 +77,34 @@ def test_a_log_that_was_recovered_is_checkpointed_before_anything_is_appended() 
     tell(story)
 
 
+def test_a_log_of_which_only_an_index_is_damaged_is_checkpointed_too() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush(*"abcdef")
+        broker.disk.flip(broker.partition().log.segments[0].index_path, 3, 0)
+        broker.restart()
+        assert broker.partition().log.damage != []
+        await kept_for_a_while(broker)
+        assert ends_after_a_lost_write_and_a_power_cut(broker) == (6, True)
+
+    tell(story, LogConfig(segment_bytes=200))
+
+
+def test_damage_that_a_start_has_found_is_no_torn_write_after_a_power_cut() -> None:
+    """A damaged log gets no checkpoint, and its mark may be only in memory."""
+
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush(*"abcdef")
+        first = broker.partition().log.segments[0]
+        broker.disk.zero(first.path, 0, first.size)
+        for _ in range(2):
+            broker.restart()
+            log = broker.partition().log
+            assert (log.log_end, bool(log.damage)) == (6, True)
+            broker.disk.power_cut(keep=0)
+
+    tell(story)
+
+
 def test_what_a_failed_replica_has_in_memory_is_never_checkpointed() -> None:
     """It may be wrong. This includes a group commit under way, retention, and the end of the broker."""
 
