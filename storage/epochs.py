@@ -89,4 +89,20 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, content: bytes) -> "LeaderEpochs":
-        return cls(tuple(EpochStart(LeaderEpoch(e), Offset(o)) for e, o in _ENTRY.iter_unpack(content)))
+        """Return the epochs of `encode`, or of `from_log_start`."""
+        entries = [EpochStart(LeaderEpoch(e), Offset(o)) for e, o in _ENTRY.iter_unpack(content)]
+        return cls(tuple([entry for entry in entries if entry.epoch != NO_EPOCH]))
+
+
+def from_log_start(encoded: bytes, log_start: int) -> bytes:
+    """Return encoded epochs that begin at the log start offset: with NO_EPOCH, if they do not reach down to it.
+
+    The first records are damaged then, or the log cleaner has removed them.
+    """
+    start = start_of(encoded)
+    return encoded if start is None or start <= log_start else _ENTRY.pack(NO_EPOCH, log_start) + encoded
+
+
+def start_of(encoded: bytes) -> int | None:
+    """Return the offset at which encoded epochs begin; None if there are none."""
+    return int(_ENTRY.unpack_from(encoded)[1]) if encoded else None

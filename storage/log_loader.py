@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from cordwood.storage.batch import TRANSACTIONAL, BatchHeader, peek
-from cordwood.storage.boundaries import offset_at
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
@@ -62,10 +61,10 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.producers, log.epochs, log.clean_end = recovered.producers, recovered.epochs, recovered.clean_end
     # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not.
     log.epochs.truncate_end(log.recovery_point)
-    if recovered.local_start <= log.log_start:
+    if recovered.local_start <= log.log_start and any(log.epochs):
         # A crash may have interrupted a checkpoint with a higher log start offset, after its epochs: they begin there
         # already.
-        log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
+        log.log_start = max(log.log_start, recovered.epochs_start)
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active)
     # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
@@ -122,8 +121,8 @@ class _Opening:
         for row in layout.sealed:
             segment = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
             log.segments.append(segment)
-            if (damage := loss_of(log.disk, segment.path, row.size)) is not None:
-                segment.is_lost = not log.disk.exists(segment.path)
+            if (damage := loss_of(log.disk, segment.path, row.size, row.end_offset - row.base_offset)) is not None:
+                segment.is_lost = not row.size or not log.disk.exists(segment.path)
                 log.damage.append(damage)
             log.listed_end = row.end_offset
         if layout.gap is not None:
@@ -136,13 +135,21 @@ class _Opening:
 
     def _append_lost(self, base: int, end: int, known: ActiveSegment | None = None) -> None:
         """Add a segment of which only the offsets are known, and perhaps its transactions."""
+        lost = self._reserve(base, end, known)
+        self._damaged(lost.path, 0, f"the records from offset {base} to {end} are missing", base, end)
+
+    def _reserve(self, base: int, end: int, known: ActiveSegment | None = None) -> Segment:
+        """Add and return a segment of lost offsets: later checkpoints list it, and so each start reports the loss."""
         log = self._log
+        if log.segments and log.segments[-1].base_offset == base:
+            # A file without any batch. Another segment of the same name takes its place.
+            log.segments.pop().release()
         transactions = known or ActiveSegment(log.producers.transactions.first_undecided(base))
         row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP, *transactions)
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True
         log.segments.append(lost)
-        self._damaged(lost.path, 0, f"the records from offset {base} to {end} are missing", base, end)
+        return lost
 
     def _damaged(self, path: str, position: int, what: str, offset: int, end: int) -> None:
         """Record damage from `offset` to `end`. In the replayed part, everything after the damage is lost too.
@@ -157,7 +164,9 @@ class _Opening:
         log = self._log
         interval = log.config.index_interval_bytes
         for file, following in zip_longest(files, [file.base_offset for file in files[1:]]):
-            if following is not None and following <= log.recovery_point:
+            # Gaps in the offsets of a rewritten segment are no loss: without a row of the manifest, only its last batch
+            # tells that its end is there.
+            if following is not None and following <= log.recovery_point and not file.generation:
                 log.segments.append(Segment.sealed(log.disk, log.directory, file, following, interval, log.opened))
                 if following == log.recovery_point:
                     self._load_aborted(log.segments[-1])
@@ -254,13 +263,24 @@ class _Opening:
         """Add producers and epochs of the indexed batches after the recovery point."""
         if segment.end_offset <= self._replay_from:
             return
-        try:
-            start = segment.locate(self._replay_from) if self._replay_from > segment.base_offset else 0
-            for position, header in segment.headers(start, segment.size):
-                self._note(segment, position, header)
-        except DamagedLog as damaged:
-            offset = offset_at(segment, damaged.position)
-            self._damaged(segment.path, damaged.position, damaged.what, offset, segment.end_offset)
+        index, stop = segment.index, segment.size
+        row = max(index.row_of_offset(self._replay_from - segment.base_offset), 0)
+        start = index.end_of_row(row - 1)
+        while start < segment.size:
+            try:
+                for position, header in segment.headers(start, stop):
+                    self._note(segment, position, header)
+                    start = position + header.size
+                stop = segment.size
+            except DamagedLog as damaged:
+                if damaged.position > start:
+                    stop = damaged.position
+                    continue
+                # The batches after it are sound: if no other replica is, the log goes on with them.
+                interval = index[index.row_of_position(start)]
+                offset = segment.base_offset + interval.offset
+                self._damaged(segment.path, interval.position, damaged.what, offset, segment.end_offset)
+                start, stop = interval.end, segment.size
 
     def _check_batch(self, segment: Segment, header: BatchHeader) -> None:
         """Check offset and leader epoch, which the batch's checksum does not cover. Raises CorruptBatch."""
@@ -301,6 +321,7 @@ class _Opening:
             if log.segments:
                 what = f"the records from offset {found} to {log.log_end} are missing"
                 log.damage.append(LostTail(log.segments[-1].path, log.segments[-1].size, what, found))
+                self._reserve(found, log.log_end)
             else:
                 _continue_after(log, log.log_end)
         log.must_roll |= log.log_end > found

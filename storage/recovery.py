@@ -74,8 +74,10 @@ def must_not_fall_back(header: BatchHeader, due: int) -> None:
 def scan_all(segment: "Segment") -> None:
     """Add every readable batch, and skip the damage between them."""
 
+    follows = must_not_fall_back if segment.generation else must_follow
+
     def check_batch(header: BatchHeader) -> None:
-        must_not_fall_back(header, segment.end_offset)
+        follows(header, segment.end_offset)
 
     while (tear := scan(segment, check_batch)) is not None and step_over(segment, tear):
         pass

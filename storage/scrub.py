@@ -96,7 +96,7 @@ def verify(view: LogView) -> Iterator[Proof]:
         yield from _verify_checkpoint(view.disk, path)
     yield from _foreign_segments(view)
     for segment in view.segments:
-        if segment.proofs is None and (loss := loss_of(view.disk, segment.path, segment.size)) is not None:
+        if segment.end_offset > view.local_start and (loss := _loss_of(view.disk, segment)) is not None:
             yield loss
             continue
         index, damage = _index_of(view.disk, segment)
@@ -119,7 +119,7 @@ def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
     if damage.path == segment.aborted.path:
         return segment.aborted.damage() is not None
     view = _segment_view(segment)
-    if view.proofs is None and loss_of(log.disk, view.path, view.size) is not None:
+    if _loss_of(log.disk, view) is not None:
         return damage.path == view.path
     index, index_damage = _index_of(log.disk, view)
     if damage.path == view.index_path:
@@ -153,6 +153,13 @@ def unpacked(log: Log, tried: Unpacked) -> None:
     segment = segment_with(log, tried.path)
     if segment is not None and segment.truncations == tried.truncations:
         segment.decoded_to = max(segment.decoded_to, tried.position)
+
+
+def _loss_of(disk: Disk, segment: SegmentView) -> DamagedLog | None:
+    """Return the damage of a sealed segment whose file is missing or too short; otherwise None."""
+    if segment.proofs is not None:
+        return None
+    return loss_of(disk, segment.path, segment.size, segment.end_offset - segment.base_offset)
 
 
 def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:

@@ -51,11 +51,14 @@ def strays_of(names: Sequence[str]) -> list[str]:
     return [name for name, file in rewritten if file not in there]
 
 
-def loss_of(disk: Disk, path: str, size: int) -> DamagedLog | None:
+def loss_of(disk: Disk, path: str, size: int, offsets: int) -> DamagedLog | None:
     """Return the damage if a sealed segment's file is missing or shorter than `size` bytes; otherwise None.
 
-    A longer file has preallocated space at its end that a power cut brought back. Raises OutOfResources, DiskFailed.
+    A segment of 0 bytes with offsets has lost all its records. A longer file has preallocated space at its end that a
+    power cut brought back. Raises OutOfResources, DiskFailed.
     """
+    if offsets and not size:
+        return DamagedLog(path, 0, f"{offsets} offsets have no records")
     try:
         file = disk.open(path)
     except FileNotFoundError:

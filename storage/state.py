@@ -3,7 +3,7 @@
 `recovery`: log start offset i64, recovery point i64 (everything below it was on disk, and the rest of the file is the
 state as of there), the manifest of the sealed segments (see `manifest.py`; none in version 1), the segment with the
 recovery point (from version 3 on), local log start offset i64 and clean end i64 (from version 4 on), idempotent
-producers. `leader-epochs`: each epoch with its start offset.
+producers. `leader-epochs`: each epoch with its start offset, from the log start offset on.
 """
 
 import struct
@@ -13,7 +13,7 @@ from cordwood.storage import checkpoint, manifest
 from cordwood.storage.aborted_index import UnsavedRows
 from cordwood.storage.checkpoint import Checkpoint
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.epochs import LeaderEpochs, from_log_start, start_of
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.manifest import Manifest, RowLayout
 from cordwood.storage.producers import Producers, ProducersSnapshot, before_transactions
@@ -87,6 +87,8 @@ class Recovered(NamedTuple):
     clean_end: int = 0
     is_lost: bool = False
     """Whether `recovery` is damaged, so that its content is unknown."""
+    epochs_start: int = 0
+    """Log start offset of the checkpoint that wrote the epochs, which may be a later one."""
 
 
 def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
@@ -179,7 +181,8 @@ def load(disk: Disk, directory: str) -> Recovered:
         return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, listed, local_start=local_start)
     decoded = LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
-    return Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
+    known = Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
+    return known._replace(epochs_start=start_of(epochs.payload) or 0)
 
 
 def _sync_names(disk: Disk, directory: str, state: LogState) -> None:
@@ -190,7 +193,7 @@ def _sync_names(disk: Disk, directory: str, state: LogState) -> None:
 
 def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
     if state.epochs is not None:
-        checkpoint.write(disk, f"{directory}/{EPOCHS_FILE}", state.epochs)
+        checkpoint.write(disk, f"{directory}/{EPOCHS_FILE}", from_log_start(state.epochs, state.log_start))
 
 
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:

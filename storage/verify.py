@@ -79,7 +79,7 @@ def _losses(disk: Disk, directory: str) -> Iterator[DamagedLog]:
         if row.end_offset > known.log_start:
             aborted = AbortedIndex(disk, path, row.base_offset, OpenSegments())
             aborted.listed(row.undecided, row.aborted)
-            damage = loss_of(disk, path, row.size), aborted.damage()
+            damage = loss_of(disk, path, row.size, row.end_offset - row.base_offset), aborted.damage()
             yield from filter(None, damage)
 
 
