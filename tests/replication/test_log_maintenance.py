@@ -84,6 +84,7 @@ def test_a_log_of_which_only_an_index_is_damaged_is_checkpointed_too() -> None:
         broker.restart()
         assert broker.partition().log.damage != []
         await kept_for_a_while(broker)
+        assert broker.partition().log.recovery_point == 6
         assert ends_after_a_lost_write_and_a_power_cut(broker) == (6, True)
 
     tell(story, LogConfig(segment_bytes=200))

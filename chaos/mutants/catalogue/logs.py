@@ -629,8 +629,8 @@ MUTANTS = (
     Mutant(
         "the-segment-before-the-recovery-point-is-read",
         "storage/log_loader.py",
-        "            if following is not None and following <= log.recovery_point:\n",
-        "            if following is not None and following < log.recovery_point:\n",
+        "            if following is not None and following <= log.recovery_point and not file.generation:\n",
+        "            if following is not None and following < log.recovery_point and not file.generation:\n",
         "A segment below the recovery point is taken as it is.",
         "A start takes longer.",
         Scenario.LOGS,
