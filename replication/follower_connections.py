@@ -18,11 +18,17 @@ from cordwood.replication.frames import (
     decode_reports,
     decode_starts,
     decode_suspect,
+    has_more_rows,
     key_of,
+    split,
 )
 from cordwood.replication.range_reads import RangeServer
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.steps import Steps
+
+ROWS_PER_STEP = 256
+"""Rows of a frame that are handled in one step of the event loop: some 2 ms."""
 
 CheckPeer = Callable[[Open], str | None]
 """Returns why a broker with this introduction may not follow; None if it may."""
@@ -46,19 +52,36 @@ class FollowerConnections:
         self._by_channel: dict[Channel, FollowerConnection] = {}
         self._by_broker: dict[int, Channel] = {}
 
-    def handle(self, channel: Channel, frame: memoryview) -> None:
-        """Handle one frame from a follower. Raises MalformedFrame."""
+    def handle(self, channel: Channel, frame: memoryview) -> Steps[None] | None:
+        """Handle one frame from a follower. Raises MalformedFrame.
+
+        A frame of many rows is handled by the steps that are returned. The channel's next frame has to wait for their
+        end, and the frame has to stay as it is.
+        """
         key = key_of(frame)
         if key is FrameKey.OPEN:
             self._open(channel, decode_open(frame))
-            return
-        if key is FrameKey.READ:
+        elif key is FrameKey.READ:
             self._read(channel, *decode_read(frame))
-            return
-        connection = self._by_channel.get(channel)
-        if connection is None:
+        elif channel not in self._by_channel:
             # A broker that was just refused: frames that it sent after its introduction still arrive.
             raise MalformedFrame("a broker that has not sent its introduction")
+        elif has_more_rows(frame, ROWS_PER_STEP):
+            return self._in_steps(channel, key, frame)
+        else:
+            self._take(self._by_channel[channel], key, frame)
+        return None
+
+    def _in_steps(self, channel: Channel, key: FrameKey, frame: memoryview) -> Steps[None]:
+        for part in split(frame, ROWS_PER_STEP):
+            connection = self._by_channel.get(channel)
+            if connection is None:
+                # It has ended meanwhile: its streams have, too, and no other may begin.
+                return
+            self._take(connection, key, part)
+            yield
+
+    def _take(self, connection: FollowerConnection, key: FrameKey, frame: memoryview) -> None:
         match key:
             case FrameKey.REPORT:
                 connection.reported(decode_reports(frame))

@@ -18,7 +18,7 @@ For repairs, any replica is asked on a connection of its own, one request after 
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -64,6 +64,13 @@ _REPORT = struct.Struct(">iqi")
 _START = _SUSPECT = struct.Struct(">iq")
 _PUSH = struct.Struct(">ibqqi")
 _READ = struct.Struct(">16siqi")
+_ROWS: Mapping[int, struct.Struct] = {
+    FrameKey.FOLLOW: _FOLLOW,
+    FrameKey.LEAVE: _LEAVE,
+    FrameKey.REPORT: _REPORT,
+    FrameKey.START: _START,
+}
+"""Rows of the frames of a follower that may have any number of them."""
 
 
 class MalformedFrame(Exception):
@@ -285,6 +292,23 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
     return found
 
 
+def has_more_rows(frame: memoryview, rows_max: int) -> bool:
+    """Return whether a frame of a follower has more rows than these, and can be split. Raises MalformedFrame."""
+    key, _, count = _head(frame)
+    return count > rows_max and key in _ROWS
+
+
+def split(frame: memoryview, rows_max: int) -> Iterator[memoryview]:
+    """Yield a frame of many rows as several frames of at most `rows_max` rows. Raises MalformedFrame."""
+    key, version, count = _head(frame)
+    row = _ROWS[key]
+    _check_length(frame, count, row)
+    size = rows_max * row.size
+    for start in range(_HEAD.size, len(frame), size):
+        rows = bytes(frame[start : start + size])
+        yield memoryview(_HEAD.pack(key, version, len(rows) // row.size) + rows)
+
+
 def key_of(frame: memoryview) -> FrameKey:
     """Return the key of a frame. Raises MalformedFrame."""
     key, version, _ = _head(frame)
@@ -311,6 +335,10 @@ def _frame(key: FrameKey, count: int, rows: bytes) -> bytes:
 
 def _rows(frame: memoryview, row: struct.Struct) -> list[tuple]:  # type: ignore[type-arg]
     _, _, count = _head(frame)
+    _check_length(frame, count, row)
+    return list(row.iter_unpack(frame[_HEAD.size :]))
+
+
+def _check_length(frame: memoryview, count: int, row: struct.Struct) -> None:
     if _HEAD.size + count * row.size != len(frame):
         raise MalformedFrame(f"{count} rows in a frame of {len(frame)} bytes")
-    return list(row.iter_unpack(frame[_HEAD.size :]))

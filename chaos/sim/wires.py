@@ -8,9 +8,10 @@ from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.frames import MalformedFrame
 from cordwood.storage.batch import CRC_COVERS_FROM, peek
 from cordwood.storage.errors import StorageError
+from cordwood.storage.steps import Steps, at_once
 
-Handle = Callable[[Channel, memoryview], None]
-Received = Callable[[memoryview], None]
+Handle = Callable[[Channel, memoryview], Steps[None] | None]
+Received = Callable[[memoryview], Steps[None] | None]
 
 LATENCY_MAX_S = 0.02
 ORDER_S = 1e-6
@@ -66,7 +67,8 @@ class Wire:
         while view and other.is_open:
             size = int.from_bytes(view[:4], "big")
             try:
-                other._received(view[4 : 4 + size])
+                if (steps := other._received(view[4 : 4 + size])) is not None:
+                    at_once(steps)
             except MalformedFrame:
                 other.close()
             view = view[4 + size :]

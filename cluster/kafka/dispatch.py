@@ -31,7 +31,7 @@ from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.security.authorizer import acts_as_broker
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
-from cordwood.replication.tasks import Tasks
+from cordwood.replication.tasks import Tasks, spread
 from cordwood.storage.steps import Steps
 
 CLIENT_ID_CHARS_LOGGED = 100
@@ -134,14 +134,32 @@ class Dispatcher:
         """Handle a frame that only brokers send. A follower proves its rights with its first one."""
         connection.answers.withdraw()
         if connection.is_broker:
-            self._follower_connections.handle(connection, frame)
+            self._follow(connection, frame)
         elif not acts_as_broker(self._services.authorizer, connection.identity):
             connection.close(f"{connection.identity.principal} is no broker: it may not do CLUSTER_ACTION")
         elif is_on_behalf(frame):
             connection.act_for(decode_on_behalf(frame))
         else:
-            self._follower_connections.handle(connection, frame)
+            self._follow(connection, frame)
             connection.is_broker = connection.is_open
+
+    def _follow(self, connection: Connection, frame: memoryview) -> None:
+        """Handle a frame of a follower: one of many rows in steps, before the connection's next frame."""
+        steps = self._follower_connections.handle(connection, frame)
+        if steps is not None:
+            connection.freeze()
+            self._tasks.spawn(self._follow_in_steps(connection, steps))
+
+    async def _follow_in_steps(self, connection: Connection, steps: Steps[None]) -> None:
+        try:
+            await spread(steps)
+        except MalformedFrame as malformed:
+            self._malformed(connection, None, malformed)
+        except Exception as error:
+            connection.close(f"a frame of a follower failed: {error!r}")
+            raise
+        finally:
+            connection.thaw(shrinks=True)
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -13,6 +13,7 @@ from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
+from cordwood.replication.follower_connections import ROWS_PER_STEP
 from cordwood.replication.frames import (
     FOLLOWED_MAX,
     OFFSET_MAX,
@@ -25,6 +26,7 @@ from cordwood.replication.frames import (
     Start,
     Suspect,
 )
+from cordwood.storage.steps import at_once
 
 BIG, INT_MAX = (1 << 63) - 1, (1 << 31) - 1
 STEPS = 50
@@ -168,6 +170,34 @@ def test_the_streams_of_a_follower_are_limited() -> None:
             broker.send(frames.encode_follow(rows))
         assert channel.is_open, "some have begun meanwhile, and were refused"
         broker.send(frames.encode_follow([row._replace(stream=-number) for number in range(1, 1000)]))
+        assert not channel.is_open
+
+    run(scenario())
+
+
+def test_a_frame_whose_connection_ends_before_its_last_step_begins_no_stream() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture()
+        partition = broker.lead(0)
+        rows = [FollowRequest(number, TOPIC_ID, 0, 1, 0, -1, 0) for number in range(3 * ROWS_PER_STEP)]
+        frame = memoryview(frames.encode_follow(rows))[4:]
+        steps = broker.follower_connections.handle(broker.channel, frame)
+        assert steps is not None
+        next(steps)
+        assert partition.leader.streams
+        broker.channel.close()
+        at_once(steps)
+        await asyncio.sleep(1)
+        assert not partition.leader.streams
+
+    run(scenario())
+
+
+def test_a_frame_of_many_rows_of_the_wrong_length_is_malformed() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture()
+        channel = broker.channel
+        broker.send(frames.encode_leave(range(ROWS_PER_STEP + 1))[:-1])
         assert not channel.is_open
 
     run(scenario())

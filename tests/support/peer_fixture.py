@@ -17,6 +17,7 @@ from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.throttle import Charge
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.config import LogConfig
+from cordwood.storage.steps import at_once
 
 FOLLOWER, LEADER = 2, 3
 HELLO = Open(FOLLOWER, UUID(int=9), 1, "a cluster")
@@ -79,7 +80,9 @@ class LeaderFixture(ReplicaFixture):
     def send(self, frame: bytes) -> None:
         """Deliver a frame from the follower. A malformed frame ends the connection, and the follower connects again."""
         try:
-            self.follower_connections.handle(self.channel, memoryview(frame)[4:])
+            steps = self.follower_connections.handle(self.channel, memoryview(frame)[4:])
+            if steps is not None:
+                at_once(steps)
         except MalformedFrame:
             self.channel.close()
             self.channel = RecordingChannel()

@@ -176,4 +176,20 @@ MUTANTS = (
         "A replica outside the ISR is copied at replica.catchup.max.bytes.per.second.",
         "Replicas that catch up take the network and the disks of those in sync.",
     ),
+    Mutant(
+        "large-frames-of-followers-hold-the-loop",
+        "replication/follower_connections.py",
+        "        elif has_more_rows(frame, ROWS_PER_STEP):\n",
+        "        elif False:\n",
+        "A frame of many rows is handled in steps (ADR 25).",
+        "A follower of ten thousand partitions holds its leader's event loop with one frame.",
+    ),
+    Mutant(
+        "frames-overtake-a-large-one",
+        "cluster/kafka/dispatch.py",
+        "            connection.freeze()\n            self._tasks.spawn(self._follow_in_steps",
+        "            self._tasks.spawn(self._follow_in_steps",
+        "The frames of a follower are handled in their order.",
+        "A stream that its follower has left begins, and holds a part of the follower's window.",
+    ),
 )
