@@ -462,4 +462,13 @@ MUTANTS = (
         "One message makes a broker dial a hundred thousand addresses.",
         Scenario.QUORUM,
     ),
+    Mutant(
+        "given-up-proposals-wait-for-a-leader",
+        "cluster/metadata/raft/proposal_forwarder.py",
+        "            unanswered = filter(self._machine.awaits, self._waiting)\n",
+        "            unanswered = self._waiting\n",
+        "A proposal is kept as long as its proposer waits for it.",
+        "The memory of a voter that is cut off grows with every proposal.",
+        Scenario.QUORUM,
+    ),
 )

@@ -103,6 +103,10 @@ class Machine:
         """Return the unanswered entries, in the order of their proposal."""
         return (entry for entry, _ in self._waiting.values())
 
+    def awaits(self, entry: bytes) -> bool:
+        """Return whether the entry was proposed here and is unanswered: its proposer has not given up."""
+        return entry[:TAG_BYTES] in self._waiting
+
     def apply(self, rows: Iterable[Row]) -> Steps[None]:
         """Apply committed entries, in steps. At their end, call the listeners once and answer the local proposers.
 

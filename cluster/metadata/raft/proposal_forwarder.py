@@ -36,6 +36,10 @@ class ProposalForwarder:
         self._sent_to: tuple[BrokerId, int] | None = None
         self._voter_proposals = VoterProposals(node, options.voters, self._decline)
 
+    def __len__(self) -> int:
+        """Return the number of entries that wait for the next `send`."""
+        return len(self._waiting)
+
     def submit(self, entry: bytes) -> None:
         """Take an entry of this voter. The machine keeps the entry until it is answered."""
         self._waiting.append(entry)
@@ -86,7 +90,9 @@ class ProposalForwarder:
                 appended, self._waiting = self._waiting, []
                 self._node.append(*appended)
         elif self._waiting:
-            self._waiting = [entry for entry in self._waiting if not self._transport.send(leader, Propose(entry))]
+            # A voter that is cut off keeps its leader for as long: only what still has a proposer is kept for it.
+            unanswered = filter(self._machine.awaits, self._waiting)
+            self._waiting = [entry for entry in unanswered if not self._transport.send(leader, Propose(entry))]
 
     def declined(self, message: Declined) -> None:
         """Answer a proposal that the leader has refused."""

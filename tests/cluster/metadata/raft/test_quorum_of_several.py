@@ -293,3 +293,21 @@ def test_an_image_is_packed_and_unpacked_beside_the_loop() -> None:
         assert {"encode", "unpacked", "write"} <= set(beside)
 
     run(story())
+
+
+def test_a_voter_that_is_cut_off_forgets_the_proposals_that_it_has_given_up() -> None:
+    async def story() -> None:
+        quorum = await formed()
+        alone = next(broker for broker, voter in quorum.quorums.items() if not voter.is_leader)
+        for other in quorum.quorums.keys() - {alone}:
+            quorum.network.cut(host(alone), host(other))
+        await quorum.wait(1)
+        voter = quorum.quorums[alone]
+        for _ in range(5):
+            given_up = [quorum._in_process(alone, voter.propose(setting("a", "1"))) for _ in range(20)]
+            outcomes = await asyncio.gather(*given_up, return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {QuorumUnavailable}
+        await quorum.wait(1)
+        assert len(voter._forwarding) == 0
+
+    run(story())
