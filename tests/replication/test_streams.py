@@ -14,8 +14,9 @@ from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.follower_connection import BEGUN_PER_STEP, PUSH_BYTES
 from cordwood.replication.frames import FlushReport, FollowRequest, PushKind, PushRow, Start
-from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S
+from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S, ASKED_PER_FRAME
 from cordwood.replication.partition import Partition
+from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode
 
@@ -240,3 +241,43 @@ async def _next_push(broker: LeaderFixture) -> list[PushRow]:
                 broker.send(frames.encode_reports([FlushReport(0, -1, size)]))
                 return rows
     return []
+
+
+def test_a_backlog_fills_the_window_without_a_report() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture()
+        fill(broker.lead(0), *("v" * (PUSH_BYTES // 2) for _ in range(8)))
+        broker.follow(0)
+        # No time passes, so that no high watermark is due.
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert sum(bool(row.size) for row in broker.rows()) == ANSWERS_ON_THE_WAY_MAX
+
+    run(scenario())
+
+
+def test_more_partitions_than_fit_into_a_request_are_requested_in_the_next_ones() -> None:
+    async def scenario() -> None:
+        broker, count = FollowerFixture(), ASKED_PER_FRAME + 10
+        for index in range(count):
+            broker.follow(index)
+        await asyncio.sleep(ANSWER_S / 2)
+        assert {row.partition for row in broker.asked()} == set(range(count))
+
+    run(scenario())
+
+
+def test_a_stream_that_is_left_returns_the_credit_of_what_is_not_flushed() -> None:
+    async def scenario() -> None:
+        broker, data = FollowerFixture(), stamped("v", 0, 1)
+        broker.follow(0)
+        await asyncio.sleep(0.1)
+        (row,) = broker.asked()
+        broker.answer(PushRow(row.stream, PushKind.DATA, 0, 0, len(data)), data=data)
+        broker.refuse(row)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        sent = [frame for frame in broker.channel.take() if frames.key_of(frame) is frames.FrameKey.REPORT]
+        assert sum(report.size for frame in sent for report in frames.decode_reports(frame)) == len(data)
+
+    run(scenario())

@@ -196,4 +196,28 @@ MUTANTS = (
         "A follower whose stream was damaged truncates at another offset than its leader.",
         Scenario.REPLICAS,
     ),
+    Mutant(
+        "a-second-push-waits-for-a-report",
+        "replication/follower_connection.py",
+        "            if directory.with_data and window.may_send():\n                self._soon()\n",
+        "            pass\n",
+        "A leader sends as long as the follower's window has room (ADR 12).",
+        "A follower that catches up has one push in flight, and its disk idles between two.",
+    ),
+    Mutant(
+        "partitions-beyond-one-request-are-not-requested",
+        "replication/leader_connection.py",
+        "            if self._asking:\n                self._soon()\n",
+        "",
+        "A follower requests every partition that it follows (rule 11).",
+        "After a restart, some replicas of many get no data until something else is to be sent.",
+    ),
+    Mutant(
+        "left-streams-return-no-credit",
+        "replication/leader_connection.py",
+        "            self._discard(following.stream, following.uncredited_bytes)\n",
+        "",
+        "Bytes of a stream that ends are returned to the leader's window.",
+        "Each refused stream shrinks the window, until a connection carries no data at all.",
+    ),
 )

@@ -336,3 +336,12 @@ def test_only_who_is_in_sync_is_given_leaders_back() -> None:
 def test_leaders_stay_where_that_is_wanted() -> None:
     voter = Voter(led_by_another(4, of=4), replace(RULES, is_rebalancing=False))
     assert voter.until(2 * RULES.rebalance_interval_s) == []
+
+
+def test_a_controller_waits_for_another_session_however_many_brokers_are_out_of_service() -> None:
+    voter = Voter(MetadataScenario(5).create(1, 2, 3, 4, 5))
+    voter.silent = {3, 4, 5}
+    voter.until(3 * SESSION_S)
+    assert [broker.is_fenced for broker in voter.cluster.image.brokers.values()] == [False, False, True, True, True]
+    voter.silent |= {1, 2}
+    assert voter.until(1.5 * SESSION_S) == []

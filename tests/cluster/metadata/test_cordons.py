@@ -1,6 +1,7 @@
 """Cordoned brokers: which they are, and that no new replica is placed on them."""
 
 import random
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -50,3 +51,9 @@ def test_too_few_open_brokers_are_said() -> None:
     with pytest.raises(Refused, match="1 more broker\\(s\\) are cordoned") as refusal:
         at_once(new_topic("t", image(broker_2="*"), config, random.Random(1), partitions=1, replication_factor=3))
     assert refusal.value.code.name == "invalid_replication_factor"
+
+
+def test_a_broker_that_registered_no_directories_is_not_cordoned() -> None:
+    here = image()
+    broker = replace(here.brokers[BrokerId(1)], log_dirs=())
+    assert not is_cordoned(here, broker)

@@ -15,8 +15,10 @@ from cordwood.cluster.metadata.commands import (
     BrokerId,
     DeleteTopic,
     DropReplicas,
+    Endpoint,
     IsrChange,
     ReassignPartition,
+    RegisterBroker,
     UnregisterBroker,
 )
 from cordwood.cluster.metadata.directory_changes import UNKNOWN
@@ -142,3 +144,12 @@ def test_a_cluster_of_the_first_level_has_no_records() -> None:
 def test_a_snapshot_has_the_records() -> None:
     image = mixed_with({0: A, 2: B}).image
     assert snapshot.decode(snapshot.encode(image)).directories == image.directories
+
+
+def test_a_registration_of_the_same_incarnation_replaces_the_directories_and_endpoints() -> None:
+    cluster = MetadataScenario()
+    known = cluster.broker(1)
+    endpoints, log_dirs = (Endpoint("PLAINTEXT", "elsewhere", 1),), (*known.log_dirs, "one more")
+    cluster.apply(RegisterBroker(known.id, known.incarnation, endpoints, "a", log_dirs, levels=known.levels))
+    again = cluster.broker(1)
+    assert (again.endpoints, again.rack, again.log_dirs, again.epoch) == (endpoints, "a", log_dirs, known.epoch)

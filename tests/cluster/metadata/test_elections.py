@@ -517,3 +517,17 @@ def test_who_lost_its_memory_waits_for_another_that_has_everything() -> None:
 
 def report_unflushed(cluster: MetadataScenario, broker: int) -> None:
     cluster.apply(ReportUnflushed(BrokerId(broker), cluster.broker(broker).epoch, ((TOPIC, 0),)))
+
+
+def test_a_leader_that_is_stopping_leads_on_when_its_last_follower_falls_silent() -> None:
+    one, two = BrokerId(1), BrokerId(2)
+    partition = PartitionImage((one, two), (one, two), one)
+    alone = elections.without(partition, two, lambda _: False, min_isr=1)
+    assert (alone.leader, alone.isr, alone.leader_epoch) == (one, (one,), partition.leader_epoch)
+
+
+def test_the_preferred_leader_keeps_the_eligible() -> None:
+    one, two, three = map(BrokerId, (1, 2, 3))
+    partition = PartitionImage((one, two, three), (one, two), two, elr=(three,))
+    elected = elections.preferred(partition, lambda _: True)
+    assert (elected.leader, elected.isr, elected.elr) == (one, (one, two), (three,))
