@@ -203,7 +203,7 @@ class FileRemoval:
     async def _remove_topic(self, directory: LogDirectory, topic_id: UUID) -> None:
         """Remove the directory of a topic, unless this broker has a replica of it again."""
         path = directory.topic_path(topic_id)
-        staged = await self._staged(directory, path, lambda: self._replicas.name_of(topic_id) is not None)
+        staged = await self._staged(directory, path, lambda: self._replicas.has_topic_id(topic_id))
         await self._remove_all(directory, directory.disk.remove_tree, staged)
 
     async def _staged(self, directory: LogDirectory, path: str, is_in_use: Callable[[], bool]) -> Sequence[str]:

@@ -44,6 +44,10 @@ class Replicas:
         """Replicas whose log directory the metadata may not have, where there are several."""
         self.is_cordoned: Callable[[LogDirectory], bool] = lambda _: False
         """Whether a log directory takes no new replicas, unless all are cordoned."""
+        self.is_elsewhere: Callable[[str, int], bool] = lambda *_: False
+        """Whether the metadata has a partition on other brokers only."""
+        self.name_elsewhere: Callable[[UUID], str | None] = lambda _: None
+        """Returns the name that the metadata has for a topic id."""
         self.preferred: dict[tuple[str, int], LogDirectory] = {}
         """Log directories for replicas that do not exist yet."""
         self.superseded: list[tuple[LogDirectory, Partition]] = []
@@ -237,8 +241,13 @@ class Replicas:
         home = self._homes.get((topic_id, index))
         return home is None or home.is_offline
 
+    def has_topic_id(self, topic_id: UUID) -> bool:
+        """As `has_topic`, by the topic's id."""
+        return topic_id in self._names
+
     def name_of(self, topic_id: UUID) -> str | None:
-        return self._names.get(topic_id)
+        """Return the name of a topic, also of one without a replica here; None if there is no such topic."""
+        return self._names.get(topic_id) or self.name_elsewhere(topic_id)
 
     def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
         """Return the partition if this broker leads it.
@@ -260,13 +269,18 @@ class Replicas:
         partitions = self._by_topic.get(topic)
         partition = None if partitions is None else partitions.get(index)
         if partition is None:
-            raise PartitionRefused(Refusal.OFFLINE if (topic, index) in self._offline else Refusal.UNKNOWN)
+            raise PartitionRefused(self._why_absent(topic, index))
         if partition.error is not None:
             raise PartitionRefused(Refusal.OFFLINE)
         if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
             is_old = leader_epoch < partition.leader_epoch
             raise PartitionRefused(Refusal.FENCED_EPOCH if is_old else Refusal.UNKNOWN_EPOCH)
         return partition
+
+    def _why_absent(self, topic: str, index: int) -> Refusal:
+        if (topic, index) in self._offline:
+            return Refusal.OFFLINE
+        return Refusal.NOT_LEADER if self.is_elsewhere(topic, index) else Refusal.UNKNOWN
 
     def remove(self, topic: str) -> list[Partition]:
         """Remove a deleted topic's partitions immediately. `forget` then ends their roles one by one."""

@@ -56,6 +56,7 @@ from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import leader_in
 from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
 from cordwood.cluster.kafka.marker_transport import MarkerTransport
+from cordwood.cluster.kafka.named_topics import topic_name
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.producer_ids import ProducerIds
 from cordwood.cluster.kafka.quorum_leader import ASKING_BROKER, QuorumLeader
@@ -341,6 +342,8 @@ class Broker:
             lead_after_archive=lambda partition: self._archived_leaders.add(partition),
         )
         self._replicas = Replicas(directories, context, left_out)
+        self._replicas.is_elsewhere = lambda topic, index: quorum.image.is_elsewhere(topic, index, settings.node_id)
+        self._replicas.name_elsewhere = lambda topic_id: topic_name(quorum.image, topic_id)
         is_rack_aware = settings.replica_selector_class == RACK_AWARE
         self._peer_directory = PeerDirectory(
             quorum, settings.node_id, inter_broker_listener(settings), self._incarnation, is_rack_aware=is_rack_aware

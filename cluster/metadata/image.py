@@ -176,6 +176,12 @@ class Image:
         known = self.topics_by_name.get(topic)
         return known is not None and 0 <= index < len(known.partitions)
 
+    def is_elsewhere(self, topic: str, index: int, broker_id: int) -> bool:
+        """Return whether a partition exists, without a replica on this broker."""
+        if not self.has_partition(topic, index):
+            return False
+        return broker_id not in self.topics_by_name[topic].partitions[index].replicas
+
     def is_alive(self, broker_id: BrokerId) -> bool:
         """Return whether the broker may lead and be in sync."""
         broker = self.brokers.get(broker_id)

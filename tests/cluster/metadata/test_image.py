@@ -287,3 +287,19 @@ def test_a_refused_command_takes_back_all_its_changes_of_topics() -> None:
     delta.undo()
     assert (delta.topic(FLIGHTS), delta.topic_named("flights")) == (before, before)
     assert (delta.topic(OTHER), delta.topic_named("other")) == (None, None)
+
+
+def test_a_partition_is_elsewhere_for_brokers_without_a_replica() -> None:
+    image = image_of(CreateTopic(FLIGHTS, "flights", ((ONE,), (ONE, TWO))))
+    found = {
+        (topic, index): (image.is_elsewhere(topic, index, ONE), image.is_elsewhere(topic, index, TWO))
+        for topic, index in (("flights", 0), ("flights", 1), ("flights", 2), ("flights", -1), ("none", 0))
+    }
+    nowhere = (False, False)
+    assert found == {
+        ("flights", 0): (False, True),
+        ("flights", 1): nowhere,
+        ("flights", 2): nowhere,
+        ("flights", -1): nowhere,
+        ("none", 0): nowhere,
+    }
