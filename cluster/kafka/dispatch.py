@@ -206,8 +206,8 @@ class Dispatcher:
         try:
             api = self._apis.get(key) or await self._load(key)
             request = await turns.run(api.decoding(head, frame))
-            if head.api_key == ApiKey.API_VERSIONS and request.client_software_name:
-                slot.connection.software = request.client_software_name, request.client_software_version
+            if head.api_key == ApiKey.API_VERSIONS and (software := api_versions.software_of(request, head.version)):
+                slot.connection.software = software
             response = await api.handle(request, call)
             if head.api_key in ACTS:
                 async for event in turns.each(events_of(ApiKey(head.api_key), request, response, call.identity)):

@@ -125,7 +125,7 @@ def _of_topics(named: Fields) -> Cases:
     of_config = {TOPIC_29: 1, CLUSTER_31: 1, GROUP_30: 1}
     return {
         ApiKey.METADATA: [Case({"topics": ({**named, "topic_id": None},)}, {TOPIC_29: 1})],
-        ApiKey.API_VERSIONS: [Case({})],
+        ApiKey.API_VERSIONS: [Case({"client_software_name": "x", "client_software_version": "1"})],
         ApiKey.CREATE_TOPICS: [
             Case({"topics": ({"name": "new", "num_partitions": 1, "replication_factor": 1},)}, {TOPIC_29: 1})
         ],

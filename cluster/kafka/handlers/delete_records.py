@@ -1,7 +1,8 @@
 """DeleteRecords (21): advances the log start offset; records below it are unreadable immediately (KIP-107).
 
 The response is sent once every in-sync replica has the new log start offset on disk, so that neither a restart nor a
-failover brings records back. All partitions of a request begin before the first is awaited.
+failover brings records back. All partitions of a request begin before the first is awaited. Internal topics are refused
+with INVALID_TOPIC_EXCEPTION.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import DELETE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import generated, rows
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.replication.leader_role import LeaderRole
 from cordwood.replication.refusal import PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
@@ -59,6 +61,9 @@ class Deletions:
         start: int = NO_OFFSET
         try:
             call.require(DELETE, TOPIC, topic)
+            if topic in INTERNAL_TOPICS:
+                # Of any cleanup.policy, as in Kafka: they have the state of groups and transactions.
+                raise Refused(ErrorCode.invalid_topic_exception)
             role = call.services.replicas.led(topic, wanted.partition_index).leader
             start = _delete(role, wanted.offset)
             leader = role

@@ -183,6 +183,10 @@ class FetchHandler:
             return self._sessions.create(connection, request.wanted, now_ms, has_ids=has_ids), False
         session = self._sessions.use(request.session_id, request.session_epoch, now_ms, has_ids=has_ids)
         self._sessions.change(session, request.wanted, request.forgotten)
+        if not session.partitions:
+            # As in Kafka, a session ends with its last partition; the response, without a session, tells the client.
+            self._sessions.end(session.id)
+            return None, False
         return session, True
 
 

@@ -10,9 +10,9 @@ from cordwood.cluster.kafka.handlers import api_versions as handler
 from cordwood.cluster.kafka.registry import served_apis
 
 
-def ask(admin: AdminFixture, version: int) -> Any:
+def ask(admin: AdminFixture, version: int, name: str = "client", of: str = "1.0-rc.2") -> Any:
     admin.services.served_apis = served_apis()
-    return admin.ask(handler, version)
+    return admin.ask(handler, version, client_software_name=name, client_software_version=of)
 
 
 @pytest.mark.parametrize("version", handler.KEY.versions)
@@ -42,3 +42,16 @@ def test_the_epoch_of_the_features_rises_with_the_metadata(admin: AdminFixture) 
     before = ask(admin, 4).finalized_features_epoch
     admin.fence(1)
     assert ask(admin, 4).finalized_features_epoch > before
+
+
+@pytest.mark.parametrize("text", ["", "a b", "-a", "a.", "a\n", "café", "a/1", "a" * 30_000 + "!"])
+@pytest.mark.parametrize("version", [3, 4])
+def test_names_of_software_have_kafkas_characters(admin: AdminFixture, version: int, text: str) -> None:
+    for answer in (ask(admin, version, name=text), ask(admin, version, of=text)):
+        assert (answer.error_code, answer.api_keys) == (ErrorCode.invalid_request, ())
+
+
+@pytest.mark.parametrize("text", ["a", "7", "apache-kafka-java", "librdkafka-2.6.1", "A--..--9"])
+def test_names_of_real_software_are_accepted(admin: AdminFixture, text: str) -> None:
+    for answer in (ask(admin, 4, name=text), ask(admin, 4, of=text)):
+        assert answer.error_code is ErrorCode.none

@@ -3,18 +3,23 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 from handlers_fixture import HandlersStory, Provocations, milliseconds, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
-from replica_fixture import ME
+from produce_requests import batch
+from replica_fixture import ME, NOW_MS
 from roles_fixture import TOPIC
 
 from cordwood.cluster.kafka.handlers import delete_records as handler
 from cordwood.cluster.kafka.handlers import fetch
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication import frames
+from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, Start
+from cordwood.replication.partition import TopicIdPartition
 from cordwood.storage.config import LogConfig
 
 HIGH_WATERMARK = -1
@@ -263,6 +268,20 @@ async def _only_compacted(broker: HandlersStory) -> ErrorCode:
     code = (await delete(broker, 1)).code
     assert broker.held().log.log_start == 0
     return code
+
+
+@PROVOKED.of(ErrorCode.invalid_topic_exception)
+async def _internal_topic_of_any_policy(broker: HandlersStory) -> ErrorCode:
+    broker.replicas.open(TopicIdPartition(CONSUMER_OFFSETS, 0, UUID(int=9)), LogConfig(deletable=True), NOW_MS)
+    partition = broker.replicas.get(CONSUMER_OFFSETS, 0)
+    assert partition is not None
+    partition.assigned(Assignment(ME, 1, 1, (ME,), frozenset({ME}), 1))
+    partition.append(batch(), NOW_MS)
+    await broker.sync()
+    answer = send(broker, (0, 1), topic=CONSUMER_OFFSETS)
+    await broker.turn()
+    assert partition.log.log_start == 0
+    return rows(await answer)[0].code
 
 
 @PROVOKED.of(ErrorCode.request_timed_out)

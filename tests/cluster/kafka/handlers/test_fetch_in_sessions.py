@@ -83,6 +83,25 @@ def test_a_session_forgets_what_its_client_no_longer_wants() -> None:
     tell(story)
 
 
+def test_a_session_ends_with_its_last_partition() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a")
+        session = Session(broker)
+        await session.fetch(wanted())
+        ended, epoch = session.id, session.epoch
+        assert await session.fetch(forgotten=[0]) == {}
+        assert (session.id, len(broker.sessions)) == (NO_SESSION, 0)
+        again = await fetch(broker, wanted(), session=(ended, epoch + 1))
+        assert again.error_code is ErrorCode.fetch_session_id_not_found
+        begun = Session(broker)
+        await begun.fetch(wanted())
+        added = await begun.fetch(wanted(index=1), forgotten=[0, 1])
+        assert (list(added), begun.id) == ([1], NO_SESSION), "what it names is answered once more"
+
+    tell(story)
+
+
 def test_in_a_session_the_leader_epoch_of_each_partition_is_checked_every_time() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect(epoch=5)
