@@ -396,4 +396,13 @@ MUTANTS = (
         "The offsets of an ended transaction belong to a group that does not exist.",
         Scenario.GROUPS,
     ),
+    Mutant(
+        "deadlines-move-one-by-one",
+        "cluster/groups/deadlines.py",
+        "            if moved > MOVED_MAX:\n",
+        "            if False:\n",
+        "Deadlines that moved together are moved by one rebuild of the heap.",
+        "A rebalance of a group of thousands of members holds the loop.",
+        Scenario.GROUPS,
+    ),
 )

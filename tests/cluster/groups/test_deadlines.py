@@ -1,9 +1,14 @@
 """Deadlines by key: the earliest is known, later ones cost nothing, and the heap stays as small as its keys."""
 
+import sys
+from typing import Any
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cluster.groups.deadlines import STALE_MAX, Deadlines
+from cordwood.cluster.groups import deadlines as module
+from cordwood.cluster.groups.deadlines import MOVED_MAX, STALE_MAX, Deadlines
 
 keys = st.integers(0, 5)
 times = st.integers(0, 20)
@@ -64,9 +69,36 @@ def test_the_heap_is_as_small_as_its_keys() -> None:
     assert len(known._entries) <= STALE_MAX + 2
 
 
+def test_deadlines_that_moved_together_cost_one_rebuild() -> None:
+    members = 5_000
+    known: Deadlines[int] = Deadlines()
+    for time in (10, 100_000):
+        for number in range(members):
+            known.put(number, time + number)
+    calls = 0
+
+    def count(_frame: object, event: str, _called: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    first = known.next()
+    sys.setprofile(None)
+    assert first == 100_000
+    assert calls < 20 * MOVED_MAX
+    assert list(known.take_due(200_000)) == list(range(members))
+    assert (known.next(), len(known._entries), len(known._entry_of)) == (None, 0, 0)
+
+
 @given(st.lists(st.one_of(st.tuples(st.just("put"), keys, times), st.tuples(st.just("take"), st.just(0), times)
     , st.tuples(st.just("remove"), keys, st.just(0))), max_size=200))  # fmt: skip
 def test_deadlines_are_those_of_a_plain_dict(steps: list[tuple[str, int, int]]) -> None:
+    for moved_max in (1, MOVED_MAX):
+        with patch.object(module, "MOVED_MAX", moved_max):
+            compare_with_a_dict(steps)
+
+
+def compare_with_a_dict(steps: list[tuple[str, int, int]]) -> None:
     known: Deadlines[int] = Deadlines()
     plain: dict[int, int] = {}
     for step, key, time in steps:
