@@ -306,6 +306,9 @@ class Broker:
 
         There is no suspension point in between, so that no metadata change is missed or applied twice.
         """
+        quorum, node_id = self._quorum, self._settings.node_id
+        self._replicas.is_elsewhere = lambda topic, index: quorum.image.is_elsewhere(topic, index, node_id)
+        self._replicas.name_elsewhere = lambda topic_id: topic_name(quorum.image, topic_id)
         self._assignments.begin(self._quorum.image)
         self._quorum.subscribe(self._assignments.follow)
         self._quorum.subscribe(self._repairs.on_metadata_change)
@@ -342,8 +345,6 @@ class Broker:
             lead_after_archive=lambda partition: self._archived_leaders.add(partition),
         )
         self._replicas = Replicas(directories, context, left_out)
-        self._replicas.is_elsewhere = lambda topic, index: quorum.image.is_elsewhere(topic, index, settings.node_id)
-        self._replicas.name_elsewhere = lambda topic_id: topic_name(quorum.image, topic_id)
         is_rack_aware = settings.replica_selector_class == RACK_AWARE
         self._peer_directory = PeerDirectory(
             quorum, settings.node_id, inter_broker_listener(settings), self._incarnation, is_rack_aware=is_rack_aware
