@@ -451,11 +451,14 @@ class EffectRunner:
             self.perform(shard, group)
 
     async def _discard(self, shard: Shard, group: AnyGroup, effect: Discard) -> None:
+        """Delete share states, once the group's record says so."""
         assert isinstance(group, ShareGroup), "only share groups have share states"
-        # The share coordinators delete the states of deleted topics themselves: a refusal loses nothing.
-        await self._states.delete(group.group_id, effect.partitions)
+        failed = effect.topic_ids
+        if (await self.written(group)) is ErrorCode.none:
+            refusals = await self._states.delete(group.group_id, effect.partitions)
+            failed = frozenset(topic_id for topic_id, _ in refusals)
         if shard.groups.get(group.group_id) is group:
-            group.discarded(effect.topic_ids)
+            group.discarded(effect.topic_ids, failed, self.now_ms())
             self.perform(shard, group)
 
     def _compute(self, shard: Shard, group: AnyGroup, compute: Compute) -> None:

@@ -86,7 +86,12 @@ class ShareGroups:
         if self._context.topics().by_id is not topics.by_id:
             # A topic that was deleted during the turns was not yet known to the group then.
             group.forget_topics()
-        await self._write(shard, group)
+        try:
+            await self._write(shard, group)
+        except Refused:
+            group.initialized((), list(wanted), self._effect_runner.now_ms())
+            self._effect_runner.perform(shard, group)
+            raise
         starts = {one: StateStart(epoch, offset) async for one, offset in self._turns.each(wanted.items())}
         refusals = await self._states.initialize(group_id, starts)
         done = [one async for one in self._turns.each(starts) if one not in refusals]
@@ -136,10 +141,16 @@ class ShareGroups:
         await self._effect_runner.settled(shard, group.group_id)
         self._check_empty(shard, group)
         partitions = await self._effect_runner.change(group, group.begin_discard(topics))
-        await self._write(shard, group)
+        topic_ids = [topic.id for topic in topics]
+        try:
+            await self._write(shard, group)
+        except Refused:
+            group.discarded(topic_ids, topic_ids, self._effect_runner.now_ms())
+            self._effect_runner.perform(shard, group)
+            raise
         refused = await self._states.delete(group.group_id, partitions)
         by_id = {topic_id: refusal for (topic_id, _), refusal in refused.items()}
-        group.discarded(topic.id for topic in topics if topic.id not in by_id)
+        group.discarded(topic_ids, by_id, self._effect_runner.now_ms())
         await self._write(shard, group)
         return {topic.name: by_id[topic.id] for topic in topics if topic.id in by_id}
 

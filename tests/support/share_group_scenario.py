@@ -132,7 +132,7 @@ class ShareGroupScenario:
                     self._finish(effect)
             case Discard(_, topic_ids):
                 self.discarded.append(effect)
-                self.group.discarded(topic_ids)
+                self.group.discarded(topic_ids, (), self.now_ms)
                 self.perform()
 
     def reload(self) -> None:

@@ -41,7 +41,7 @@ class Initialize:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The effect of deleting the share states of deleted topics; `ShareGroup.discarded` is called after it."""
+    """The effect of deleting the share states of topics; `ShareGroup.discarded` is called after it."""
 
     partitions: tuple[SharePartitionId, ...]
     topic_ids: frozenset[UUID]

@@ -7,8 +7,9 @@ the partition's leader locks single records.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
@@ -269,15 +270,24 @@ class ShareGroup(AnyGroup):
         yield from self._answer_waiting(now_ms)
         yield from self._append()
 
-    def discarded(self, topic_ids: Iterable[UUID]) -> None:
-        """Note that topics have no share states any more."""
-        self._events.append(self._handle_discarded(list(topic_ids)))
+    def discarded(self, topic_ids: Iterable[UUID], failed: Collection[UUID], now_ms: int) -> None:
+        """Note that topics have no share states any more, but for those in `failed`.
 
-    def _handle_discarded(self, topic_ids: Iterable[UUID]) -> Steps[None]:
+        A later heartbeat deletes the states of these again. The share coordinators do it for a topic that is deleted.
+        """
+        self._events.append(self._handle_discarded(list(topic_ids), failed, now_ms))
+
+    def _handle_discarded(self, topic_ids: Iterable[UUID], failed: Collection[UUID], now_ms: int) -> Steps[None]:
+        by_id = self._context.topics().by_id
         for portion in portions(topic_ids):
             for topic_id in portion:
-                self.states.deleted(topic_id)
+                if topic_id in failed and topic_id in by_id:
+                    self.states.not_deleted(topic_id, now_ms)
+                else:
+                    self.states.deleted(topic_id)
             yield
+        # Members may read these topics by now.
+        self._topics.is_stale = True
         self._change(ShareRecordType.STATE_PARTITIONS)
         yield from self._append()
 
@@ -319,7 +329,6 @@ class ShareGroup(AnyGroup):
             partitions += self.states.delete(topic.id, len(topic.partitions))
             yield
         self._change(ShareRecordType.STATE_PARTITIONS)
-        self._topics.is_stale = True
         self._events.append(self._append())
         return partitions
 
@@ -386,6 +395,8 @@ class ShareGroup(AnyGroup):
         topics = yield from self._topics.refresh()
         if self._topics.hash != known:
             self._bump()
+        if unfinished := (yield from self.states.delete_again(topics)):
+            self._effects.append(Discard(tuple(chain.from_iterable(unfinished.values())), frozenset(unfinished)))
         begun = yield from self.states.begin(topics)
         if begun:
             self._change(ShareRecordType.STATE_PARTITIONS)

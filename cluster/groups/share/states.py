@@ -19,7 +19,7 @@ RETRY_MS = 1_000
 class ShareStates:
     """The share states of one group, by partition."""
 
-    __slots__ = ("_deleting", "_initialized", "_initializing", "_names", "_running", "retry_at_ms")
+    __slots__ = ("_deleting", "_deleting_now", "_initialized", "_initializing", "_names", "_running", "retry_at_ms")
 
     def __init__(self, saved: StatePartitions | None = None) -> None:
         saved = saved or StatePartitions()
@@ -31,10 +31,12 @@ class ShareStates:
                 self._names[topic_id] = topic.name
                 sets[topic_id] = set(topic.partitions)
         self._deleting: set[UUID] = set(saved.deleting)
+        self._deleting_now: set[UUID] = set()
+        """Topics whose states are being deleted by this broker, now."""
         self._running: set[SharePartitionId] = set()
         """Partitions whose state is being initialized by this broker, now."""
         self.retry_at_ms = 0
-        """The time before which nothing is initialized again, after a failure."""
+        """The time before which nothing is initialized or deleted again, after a failure."""
 
     @property
     def is_empty(self) -> bool:
@@ -129,11 +131,35 @@ class ShareStates:
             indexes |= set(range(partition_count))
         elif indexes:
             self._deleting.add(topic_id)
+        self._deleting_now.add(topic_id)
         return [(topic_id, index) for index in sorted(indexes)]
+
+    def delete_again(self, topics: Iterable[TopicImage]) -> Steps[dict[UUID, list[SharePartitionId]]]:
+        """Return, by topic, the partitions whose states have to be deleted now, and note that they are.
+
+        Their deletion was begun, and has failed or ended with its coordinator: until it is done they cannot be
+        initialized. Those that have a new start offset since are left out.
+        """
+        found = {}
+        for portion in portions(topics):
+            for topic in portion:
+                if topic.id in self._deleting - self._deleting_now:
+                    kept = self._initializing.get(topic.id, set()) | self._initialized.get(topic.id, set())
+                    found[topic.id] = [(topic.id, one) for one in range(len(topic.partitions)) if one not in kept]
+            yield
+        self._deleting_now.update(found)
+        return found
+
+    def not_deleted(self, topic_id: UUID, now_ms: int) -> None:
+        """Note that the deletion of a topic's states has failed."""
+        self._deleting_now.discard(topic_id)
+        self.retry_at_ms = now_ms + RETRY_MS
 
     def deleted(self, topic_id: UUID) -> None:
         """Note that a topic has no states any more."""
         self._deleting.discard(topic_id)
+        self._deleting_now.discard(topic_id)
+        self.retry_at_ms = 0
         if topic_id not in self._initializing and topic_id not in self._initialized:
             self._names.pop(topic_id, None)
 
