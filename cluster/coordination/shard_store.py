@@ -29,7 +29,10 @@ _events = structlog.get_logger("coordination")
 LOADS_AT_ONCE_MAX = 4
 """Largest number of shards that are loaded at a time. Each holds what was read last, and its own newest values."""
 LOAD_AGAIN_S = 5.0
-"""Time after which a damaged partition is loaded anew: its damage may be repaired by then."""
+"""Time after which a partition that could not be loaded is loaded anew.
+
+Its damage may be repaired by then, and a broker without free file descriptors may have some again.
+"""
 
 
 class ShardStore(Generic[_ShardT]):
@@ -54,6 +57,8 @@ class ShardStore(Generic[_ShardT]):
         self._shards: dict[int, _ShardT] = {}
         self._turns = Turns(asyncio.get_running_loop().time) if turns is None else turns
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE_MAX)
+        self._loading_again: set[int] = set()
+        """Partitions that are loaded again in a while."""
         self._is_closed = False
 
     @property
@@ -167,16 +172,21 @@ class ShardStore(Generic[_ShardT]):
         _events.error("coordination.not_loaded", topic=self._topic.name, partition=shard.partition, error=str(error))
         if isinstance(error, StorageError):
             shard.readiness = Readiness.DAMAGED
-            self._tasks.spawn(self._load_again(shard))
         else:
             # The next request for a key of this partition retries.
             self._let_go(shard)
+        if shard.partition not in self._loading_again:
+            self._loading_again.add(shard.partition)
+            self._tasks.spawn(self._load_again(shard.partition))
 
-    async def _load_again(self, shard: _ShardT) -> None:
+    async def _load_again(self, partition: int) -> None:
+        """Load a partition if this broker still leads it: markers, timeouts and sessions wait for no request."""
         await asyncio.sleep(LOAD_AGAIN_S)
-        if self.holds(shard):
+        self._loading_again.discard(partition)
+        shard = self._shards.get(partition)
+        if shard is not None and shard.readiness is Readiness.DAMAGED:
             self._let_go(shard)
-            self._follow(shard.partition)
+        self._follow(partition)
 
 
 async def load(topic: InternalTopic, shard: CoordinatorShard, end: int, turns: Turns) -> None:

@@ -65,6 +65,8 @@ class OffsetsInMemory:
         self.name = name
         self.partitions: list[Partition] = []
         self.damaged: set[int] = set()
+        self.read_refusal: ErrorCode | None = None
+        """The code with which reads are refused, such as those of a broker without free file descriptors."""
         self.read_gate = asyncio.Event()
         self.read_gate.set()
         self.slow_partition: int | None = None
@@ -205,6 +207,8 @@ class OffsetsOfBroker:
         await asyncio.sleep(0)
         if topic.slow_partition in (None, leadership.partition):
             await topic.read_gate.wait()
+        if topic.read_refusal is not None:
+            raise Refused(topic.read_refusal)
         if leadership.partition in topic.damaged:
             raise DamagedLog("a segment", 61, "the checksum does not match")
         return b"".join([batch for batch in log.batches.values() if peek(batch).end > offset][:BATCHES_PER_READ])

@@ -63,8 +63,8 @@ MUTANTS = (
     Mutant(
         "a-damaged-shard-is-never-loaded-again",
         "cluster/coordination/shard_store.py",
-        "            self._tasks.spawn(self._load_again(shard))\n",
-        "",
+        "        if shard is not None and shard.readiness is Readiness.DAMAGED:\n",
+        "        if False:\n",
         "A coordinator whose partition was damaged serves it once the damage is repaired.",
         "Groups of a repaired partition have no coordinator until the next election.",
         Scenario.GROUPS,

@@ -412,4 +412,13 @@ MUTANTS = (
         "An empty transaction counts as one that is open since 1970.",
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "coordinators-load-again-only-when-asked",
+        "cluster/coordination/shard_store.py",
+        "            self._let_go(shard)\n        self._follow(partition)\n",
+        "            self._let_go(shard)\n            self._follow(partition)\n",
+        "A coordinator that could not be loaded is loaded again without a request, which may never come.",
+        HANGING,
+        Scenario.TRANSACTIONS,
+    ),
 )

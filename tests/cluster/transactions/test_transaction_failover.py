@@ -6,6 +6,7 @@ from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST
 from transactions_fixture import ID, ONE, SECOND, TWO, TransactionsFixture, reported
 
+from cordwood.cluster.coordination.shard_store import LOAD_AGAIN_S
 from cordwood.cluster.transactions.formats import encode_key
 from cordwood.cluster.transactions.states import TransactionState
 from cordwood.storage.records import Record, encode
@@ -41,6 +42,24 @@ async def test_the_next_coordinator_writes_the_markers_of_a_decision() -> None:
     epochs = {marker.coordinator_epoch for _, marker in transactions.written}
     assert max(epochs) == transactions.topic.partitions[transactions.partition].leader_epoch == 1
     assert {(partition, verb) for partition, verb, _ in transactions.markers()} == {(ONE, "commit")}
+
+
+@reported
+async def test_a_coordinator_that_could_not_be_loaded_writes_its_markers_without_being_asked() -> None:
+    """No request may come: the producer has its answer, and read_committed consumers wait for the markers."""
+    transactions = TransactionsFixture(brokers=2)
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.gate.clear()
+    await transactions.end("commit")
+    transactions.topic.read_refusal = ErrorCode.coordinator_not_available
+    transactions.elect(SECOND)
+    transactions.gate.set()
+    await asyncio.sleep(2 * LOAD_AGAIN_S)
+    transactions.written.clear()
+    transactions.topic.read_refusal = None
+    await asyncio.sleep(2 * LOAD_AGAIN_S)
+    assert transactions.markers() == [(ONE, "commit", 0)]
 
 
 @reported
