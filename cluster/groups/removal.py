@@ -1,7 +1,7 @@
 """Removal of groups and offsets: deleted groups, offsets of deleted topics, and expired offsets."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -10,7 +10,7 @@ from cordwood.cluster.coordination.shard_store import chunks
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup
 from cordwood.cluster.groups.effects import EffectRunner
-from cordwood.cluster.groups.formats import OffsetKey
+from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.offsets import expired
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
@@ -19,6 +19,11 @@ from cordwood.cluster.resources.turns import Turns
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.steps import portions
 from cordwood.storage.types import TopicPartition
+
+FORGOTTEN_AT_ONCE = 250
+"""Offsets of deleted topics that are compared and removed in one step of the event loop."""
+FORGET_AGAIN_S = 5.0
+"""Time after which offsets of deleted topics that could not be removed are removed again."""
 
 _events = structlog.get_logger("groups")
 
@@ -66,20 +71,34 @@ class Removal:
         shard.saved(group_id, saving)
 
     async def forget_topics(self, topics: frozenset[str]) -> None:
-        for shard in self._state_store.shards:
-            await self.forget_topics_in(shard, topics)
+        """Remove the offsets of deleted topics. A partition that takes no records delays no other."""
+        async with asyncio.TaskGroup() as removals:
+            for shard in self._state_store.shards:
+                removals.create_task(self.forget_topics_in(shard, topics))
 
     async def forget_topics_in(self, shard: Shard, topics: frozenset[str]) -> None:
-        keys: list[OffsetKey] = []
-        try:
-            async for portion in self._turns.each(portions(shard.offsets.live_keys())):
-                keys += (key for key in portion if key.topic in topics)
-                if len(keys) >= GROUP_RECORDS_PER_BATCH_MAX:
-                    await self._state_store.write(shard, dict.fromkeys(keys))
-                    keys.clear()
-            await self._state_store.write(shard, dict.fromkeys(keys))
-        except Refused as refusal:
-            _events.warning("groups.offsets_not_removed", topics=sorted(topics), error=str(refusal))
+        """Remove the offsets that groups have committed for deleted topics until now."""
+        gone: dict[OffsetKey, CommittedOffset | None] = {}
+        async for portion in self._turns.each(portions(shard.offsets.live_keys())):
+            gone.update((key, shard.offsets.newest(key)) for key in portion if key.topic in topics)
+        for chunk in chunks(gone.items(), FORGOTTEN_AT_ONCE):
+            await self._forget(shard, chunk)
+
+    async def _forget(self, shard: Shard, gone: Sequence[tuple[OffsetKey, CommittedOffset | None]]) -> None:
+        """Remove offsets, but for those that have changed since: the topic may be created again meanwhile.
+
+        Try again until that is written: the members of the group would go on at these offsets in a new topic.
+        """
+        offsets = shard.offsets
+        while self._state_store.holds(shard):
+            keys = [key for key, known in gone if offsets.is_known(key) and offsets.newest(key) is known]
+            try:
+                await self._state_store.write(shard, dict.fromkeys(keys))
+                return
+            except Refused as refusal:
+                topics = sorted({key.topic for key in keys})
+                _events.warning("groups.offsets_not_removed", topics=topics, error=str(refusal))
+            await asyncio.sleep(FORGET_AGAIN_S)
 
     def _expire(self) -> None:
         self._tasks.spawn(self._expire_all())

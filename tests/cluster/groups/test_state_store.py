@@ -17,6 +17,7 @@ from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, MemberProtocol
 from cordwood.cluster.groups.formats import decode_offset_key
 from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.groups.removal import FORGET_AGAIN_S
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.storage.types import TopicPartition
@@ -272,6 +273,47 @@ def test_a_topics_offsets_go_with_it() -> None:
         before = Image(1, topics_by_name={"flights": topic}, topics_by_id={topic.id: topic})
         groups.coordinator.on_metadata_change(before, Image(2))
         await groups.until(lambda: groups.offsets() == {("planes", 0): 6})
+
+    run(story())
+
+
+def test_offsets_of_a_deleted_topic_go_once_they_can_be_removed() -> None:
+    """A topic that is created again with the name begins without them, and keeps what is committed for it."""
+
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.commit(5)
+        await groups.commit(7, partition=1)
+        groups.topic.refusal = ErrorCode.coordinator_not_available
+        topic = TopicImage(UUID(int=1), "flights", ())
+        before = Image(1, topics_by_name={"flights": topic}, topics_by_id={topic.id: topic})
+        groups.coordinator.on_metadata_change(before, Image(2))
+        await asyncio.sleep(1)
+        assert len(groups.offsets()) == 2
+        groups.topic.refusal = None
+        await groups.commit(1, partition=1)
+        await asyncio.sleep(2 * FORGET_AGAIN_S)
+        await groups.restart()
+        assert groups.offsets() == {("flights", 1): 1}
+
+    run(story())
+
+
+def test_a_partition_that_takes_no_records_delays_no_other_one_in_forgetting_a_topic() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        other = next(name for name in map(str, range(100)) if partition_of(name, 4) != groups.partition)
+        for group_id in (other, GROUP):
+            await groups.coordinator.commit(group_id, MemberIdentity(), {("flights", 0): Commit(5, -1, "")})
+        groups.topic.accepts = 0
+        topic = TopicImage(UUID(int=1), "flights", ())
+        before = Image(1, topics_by_name={"flights": topic}, topics_by_id={topic.id: topic})
+        groups.coordinator.on_metadata_change(before, Image(2))
+        await asyncio.sleep(1)
+        groups.topic.partitions[partition_of(other, 4)].leader = None
+        groups.topic.accepts = None
+        await asyncio.sleep(2 * FORGET_AGAIN_S)
+        assert not groups.offsets()
 
     run(story())
 
