@@ -327,6 +327,7 @@ class SharePartition:
             self._drop_before(log_start)
             self.end_offset = max(self.end_offset, log_start)
             self._tidy(log_start, log_start)
+            self._look_at_start()
 
     def begin_write(self, batches_max: int = WRITE_BATCHES_MAX) -> StateWrite | None:
         """Return changes that wait to be written; None if there are none. Call `committed` or `failed` next.

@@ -305,6 +305,8 @@ class SharePartitions:
         config = self.config_of(led.key.group_id)
         led.state.rules = self._rules(config)
         led.state.move_log_start(led.partition.log.log_start)
+        if led.state.must_write:
+            self._write_soon(led)
         led.used_at = self._loop.time()
 
     def _rules(self, config: ShareConfig) -> ShareRules:

@@ -462,4 +462,22 @@ MUTANTS = (
         LOST,
         Scenario.SHARES,
     ),
+    Mutant(
+        "passed-log-starts-are-not-stored",
+        "cluster/share/share_partition.py",
+        "            self._tidy(log_start, log_start)\n            self._look_at_start()\n",
+        "            self._tidy(log_start, log_start)\n",
+        "A start offset that the log start has passed is stored, although no record changes.",
+        "A share group at the end of a log has a lag of records that were deleted.",
+        Scenario.SHARES,
+    ),
+    Mutant(
+        "passed-log-starts-wait-for-another-write",
+        "cluster/share/share_partitions.py",
+        "        if led.state.must_write:\n            self._write_soon(led)\n        led.used_at",
+        "        led.used_at",
+        "A start offset that the log start has passed is stored at the next fetch.",
+        "A share group at the end of a log has a lag of records that were deleted.",
+        Scenario.SHARES,
+    ),
 )

@@ -479,6 +479,22 @@ def test_deleted_records_are_passed_over() -> None:
     with_members(story)
 
 
+def test_a_group_whose_last_records_are_deleted_has_no_lag() -> None:
+    """The start offset passes them, and that is stored."""
+
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a")
+        worker = group.member()
+        assert (await worker.fetch()).values == [b"a"]
+        assert await worker.acknowledge(0, 0) is E.none
+        await group.produce("b", "c")
+        await group.delete_records(before=3)
+        assert (await worker.fetch(wait_s=0.5)).values == []
+        assert (await group.stored()).start_offset == 3
+
+    with_members(story)
+
+
 def test_aborted_records_are_not_delivered_with_read_committed() -> None:
     async def story(group: ShareFixture) -> None:
         for producer, value, is_commit in ((7, "aborted", False), (8, "committed", True)):

@@ -121,3 +121,11 @@ def test_a_start_offset_whose_write_has_failed_is_written_again_at_the_next_look
     assert not state.must_write, "not at once: the share coordinator may be away"
     state.expire(1.0)
     assert written(state).start_offset == 1
+
+
+def test_a_start_offset_that_the_log_start_has_passed_is_written() -> None:
+    """Otherwise a group at the end of a log whose records are deleted shows a lag of records that no one can read."""
+    state = SharePartition(0)
+    state.move_log_start(5)
+    assert written(state) == StateWrite(5, (), 0)
+    assert not state.must_write
