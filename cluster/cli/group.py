@@ -239,12 +239,14 @@ def _rows(description: "Description", servers: str, command_config: Any) -> list
     """Return the partitions of a classic or consumer group, with committed offsets and lag."""
     from cordwood.cluster.cli.groups.description import GroupType
     from cordwood.cluster.cli.offsets import readable_ends
+    from cordwood.cluster.operations.isolation import IsolationLevel
 
     owners, targets = description.owners, description.targets
     with admin_client(target_of(servers, command_config)) as admin:
         committed = _committed(admin, description.group)
         names = sorted(committed.keys() | owners.keys() | targets.keys())
-        ends = readable_ends(admin, _still_there(admin, names))
+        # As in Kafka's tool: a consumer with read_uncommitted may have read records of open transactions.
+        ends = readable_ends(admin, _still_there(admin, names), IsolationLevel.READ_UNCOMMITTED)
     rows = []
     for name in names:
         row: dict[str, Any] = {

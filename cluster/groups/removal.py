@@ -110,8 +110,9 @@ class Removal:
                 try:
                     await self._expire_in(shard, group)
                 except Refused as refusal:
+                    # The other groups of this partition cannot be written either.
                     _events.warning("groups.not_expired", group=group.group_id, error=str(refusal))
-                    return
+                    break
 
     async def _expire_in(self, shard: Shard, group: AnyGroup) -> None:
         """Remove a group's expired offsets, and an empty group after the last of them. Pending ones do not expire."""

@@ -6,7 +6,7 @@ from typing import assert_never
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import refusal_of
-from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
+from cordwood.cluster.kafka.fetch_request import READ_COMMITTED, READ_UNCOMMITTED
 from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
 from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
 from cordwood.cluster.metadata.leaders import Offsets
@@ -22,6 +22,11 @@ async def starts(context: Context, places: Iterable[TopicPartition]) -> Offsets:
 async def committed_ends(context: Context, places: Iterable[TopicPartition]) -> Offsets:
     """Return the end of what consumers may read. Partitions whose leader does not respond are left out."""
     return await _of_leaders(context).known(places, LATEST)
+
+
+async def high_watermarks(context: Context, places: Iterable[TopicPartition]) -> Offsets:
+    """Return the end of what consumers with read_uncommitted may read, as `committed_ends` does."""
+    return await _of_leaders(context).known(places, LATEST, READ_UNCOMMITTED)
 
 
 async def log_ends(context: Context, places: Iterable[TopicPartition]) -> Offsets:

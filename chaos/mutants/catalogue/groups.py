@@ -432,4 +432,13 @@ MUTANTS = (
         "Members go on at the offsets of a deleted topic in one that has its name, and pass over records.",
         Scenario.GROUPS,
     ),
+    Mutant(
+        "one-partition-keeps-all-from-expiring",
+        "cluster/groups/removal.py",
+        "error=str(refusal))\n                    break\n",
+        "error=str(refusal))\n                    return\n",
+        "A partition that takes no records keeps no other one from expiring.",
+        "Offsets of groups that are gone stay for as long as any partition of __consumer_offsets takes no records.",
+        Scenario.GROUPS,
+    ),
 )

@@ -145,4 +145,22 @@ MUTANTS = (
         "A session goes on with a password that was changed.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "lags-end-at-open-transactions",
+        "cluster/http/offsets.py",
+        "    return await _of_leaders(context).known(places, LATEST, READ_UNCOMMITTED)\n",
+        "    return await _of_leaders(context).known(places, LATEST)\n",
+        "The lag of a group counts records of open transactions, as in Kafka's tool.",
+        "Behind a hanging transaction the console shows groups without a lag.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "described-lags-end-at-open-transactions",
+        "cluster/cli/group.py",
+        "_still_there(admin, names), IsolationLevel.READ_UNCOMMITTED)\n",
+        "_still_there(admin, names))\n",
+        "The lag of a group counts records of open transactions, as in Kafka's tool.",
+        "`cordwood group describe` shows a negative lag of a group that reads uncommitted records.",
+        Scenario.BROKERS,
+    ),
 )

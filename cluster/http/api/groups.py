@@ -363,7 +363,7 @@ def _member(member: Any, kind: GroupKind, counts: Mapping[str, int], targets: Ma
 
 async def _rows(committed: Offsets, found: FoundGroup, context: Context) -> list[GroupPartition]:
     places = sorted(committed.keys() | found.owners.keys() | found.targets.keys())
-    ends = await offsets.committed_ends(context, places)
+    ends = await offsets.high_watermarks(context, places)
     return [_row(place, committed, ends, found) async for place in context.turns.each(places)]
 
 
@@ -378,7 +378,7 @@ async def _share_rows(group_id: str, coordinator: int, found: FoundGroup, contex
     states = await share_states(group_id, coordinator, context)
     places = sorted(states.keys() | found.owners.keys())
     flights = await records_in_flight(group_id, places, context)
-    ends = await offsets.committed_ends(context, places)
+    ends = await offsets.high_watermarks(context, places)
     rows = []
     async for place in context.turns.each(places):
         state, flight = states.get(place, ShareState(None, None)), flights.get(place)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from broker_fixture import RunningBroker, wait_until
 from command import cordwood, in_process, start_cordwood
-from confluent_kafka import Consumer, ShareConsumer
+from confluent_kafka import Consumer, Producer, ShareConsumer
 
 from cordwood.cluster.cli.exits import ExitCode
 
@@ -36,6 +36,18 @@ def test_groups_are_listed_and_described_with_their_lag(broker: RunningBroker, g
         {"topic": "t", "partition": 0, "committed": 5, "end": 7, "lag": 2, "member": None}
     ]
     assert "LAG" in in_process("group", "describe", group, bootstrap=broker.bootstrap).text
+
+
+def test_a_lag_counts_records_of_open_transactions(broker: RunningBroker, group: str) -> None:
+    """A consumer with read_uncommitted may have read them, and has no negative lag. Kafka's tool shows the same."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": group})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("t", b"open")
+    producer.flush(20)
+    (row,) = in_process("group", "describe", group, "--json", bootstrap=broker.bootstrap).json["partitions"]
+    assert (row["committed"], row["end"], row["lag"]) == (5, 6, 1)
+    producer.abort_transaction(20)
 
 
 def test_a_reset_is_only_shown_until_it_is_executed(broker: RunningBroker, group: str) -> None:

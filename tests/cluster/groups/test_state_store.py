@@ -331,6 +331,19 @@ def test_offsets_of_topics_that_went_while_the_broker_was_away_go_at_its_start()
     run(story())
 
 
+def test_a_partition_that_takes_no_records_keeps_no_other_one_from_expiring() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture(offsets_retention_ms=DAY_S * 1000)
+        other = next(name for name in map(str, range(100)) if partition_of(name, 4) != groups.partition)
+        for group_id in (other, GROUP):
+            await groups.coordinator.commit(group_id, MemberIdentity(), {("flights", 0): Commit(5, -1, "")})
+        groups.topic.partitions[partition_of(other, 4)].leader = None
+        await asyncio.sleep(2 * DAY_S)
+        assert not groups.offsets()
+
+    run(story())
+
+
 def test_an_empty_group_expires_with_its_offsets() -> None:
     async def story() -> None:
         groups = CoordinatorFixture(offsets_retention_ms=DAY_S * 1000)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from broker_fixture import RunningBroker, wait_until
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from http_client import HttpClient, quoted
 
 
@@ -37,6 +37,20 @@ def test_a_group_has_its_members_and_its_lag(api: HttpClient, served: RunningBro
         assert {first["member_id"], second["member_id"]} == {cook["member_id"]}
         listed = {row["group"]: row for row in api.get("/v1/groups").json["groups"]}
         assert listed["kitchen"]["state"] == "Stable"
+
+
+def test_a_lag_counts_records_of_open_transactions(api: HttpClient, served: RunningBroker) -> None:
+    api.make_topic("payments")
+    api.write("payments", "a")
+    producer = Producer({"bootstrap.servers": served.bootstrap, "transactional.id": "payments"})
+    producer.init_transactions(20)
+    with member(served, "readers", "payments"):
+        producer.begin_transaction()
+        producer.produce("payments", b"open")
+        producer.flush(20)
+        (row,) = api.get("/v1/groups/readers").json["partitions"]
+        assert (row["committed"], row["end"], row["lag_records"]) == (1, 2, 1)
+        producer.abort_transaction(20)
 
 
 def test_a_group_of_the_consumer_protocol_has_epochs_and_targets(api: HttpClient, served: RunningBroker) -> None:
