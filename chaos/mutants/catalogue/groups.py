@@ -441,4 +441,22 @@ MUTANTS = (
         "Offsets of groups that are gone stay for as long as any partition of __consumer_offsets takes no records.",
         Scenario.GROUPS,
     ),
+    Mutant(
+        "failed-removals-replace-newer-groups",
+        "cluster/groups/removal.py",
+        "            shard.groups.setdefault(group_id, group)\n",
+        "            shard.groups[group_id] = group\n",
+        "A group that members have joined during a removal that failed stays.",
+        "Members of a group get UNKNOWN_MEMBER_ID, and its rebalance does not end.",
+        Scenario.GROUPS,
+    ),
+    Mutant(
+        "unknown-offsets-are-deleted",
+        "cluster/groups/coordinator.py",
+        "            if not is_read and shard.offsets.is_known(key):\n",
+        "            if not is_read:\n",
+        "A deletion of offsets that there are not writes nothing.",
+        "Requests for offsets that do not exist fill __consumer_offsets with tombstones.",
+        Scenario.GROUPS,
+    ),
 )

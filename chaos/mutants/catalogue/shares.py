@@ -480,4 +480,13 @@ MUTANTS = (
         "A share group at the end of a log has a lag of records that were deleted.",
         Scenario.SHARES,
     ),
+    Mutant(
+        "loaded-groups-keep-states-of-deleted-topics",
+        "cluster/groups/coordinator.py",
+        "        self.shares.forget_topics(shard)\n        gone = ",
+        "        gone = ",
+        "A new coordinator deletes the share states of topics that were deleted before it was loaded.",
+        "Share states of deleted topics stay for ever.",
+        Scenario.SHARES,
+    ),
 )

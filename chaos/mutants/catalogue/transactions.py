@@ -421,4 +421,13 @@ MUTANTS = (
         HANGING,
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "deposed-coordinators-write-markers",
+        COORDINATOR,
+        "            if transaction.state in DECIDED and self._store.holds(shard):\n",
+        "            if transaction.state in DECIDED:\n",
+        "A coordinator that is deposed as its decision is committed leaves the markers to the next one.",
+        "A transaction has markers of two coordinators, and is counted twice.",
+        Scenario.TRANSACTIONS,
+    ),
 )

@@ -264,6 +264,39 @@ def test_offsets_that_are_read_are_not_deleted() -> None:
     run(story())
 
 
+def test_a_deletion_of_offsets_that_there_are_not_writes_nothing() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.commit(5)
+        appends = groups.topic.appends
+        assert await groups.coordinator.delete_offsets(GROUP, [TopicPartition("flights", 1)]) == {
+            ("flights", 1): ErrorCode.none
+        }
+        assert groups.topic.appends == appends
+
+    run(story())
+
+
+def test_a_group_that_members_have_joined_during_a_removal_that_failed_stays() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.commit(5)
+        groups.topic.hold()
+        removal = asyncio.ensure_future(groups.coordinator.delete_group(GROUP))
+        await asyncio.sleep(0.001)
+        joining = asyncio.ensure_future(groups.join("anna"))
+        await asyncio.sleep(0.001)
+        assert len(groups.group_size()) == 1
+        groups.topic.fail_oldest(groups.partition)
+        with pytest.raises(Refused):
+            await removal
+        assert len(groups.group_size()) == 1
+        groups.topic.release()
+        assert (await joining).code is ErrorCode.none
+
+    run(story())
+
+
 def test_a_topics_offsets_go_with_it() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()

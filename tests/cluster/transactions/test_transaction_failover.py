@@ -63,6 +63,23 @@ async def test_a_coordinator_that_could_not_be_loaded_writes_its_markers_without
 
 
 @reported
+async def test_a_decision_that_is_committed_as_its_coordinator_is_deposed_gets_its_markers_from_the_next_one() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    await transactions.add(ONE)
+    transactions.topic.hold()
+    end = asyncio.ensure_future(transactions.end("commit"))
+    await asyncio.sleep(0.001)
+    transactions.topic.release()
+    transactions.elect(FIRST)
+    await end
+    await transactions.loaded()
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    assert {marker.coordinator_epoch for _, marker in transactions.written} == {1}
+    assert transactions.coordinator.measures.committed == 1
+
+
+@reported
 async def test_a_decision_that_was_not_committed_is_not_answered() -> None:
     transactions = TransactionsFixture(brokers=2)
     await transactions.init()

@@ -23,7 +23,8 @@ class ShareGroupsFixture(CoordinatorFixture):
     """A coordinator of a share group that has been read by one member, who has left."""
 
     def __init__(self) -> None:
-        super().__init__(1, ShareGroupScenario(flights=3).context)
+        self.scenario = ShareGroupScenario(flights=3)
+        super().__init__(1, self.scenario.context)
 
     async def begin(self) -> None:
         await self.assigned()
@@ -166,5 +167,17 @@ def test_a_member_that_joins_while_states_are_deleted_gets_the_topic_after_that(
         assert await deletion is ErrorCode.none
         await joined
         assert await groups.assigned() == [0, 1, 2]
+
+    run(story())
+
+
+def test_the_states_of_a_topic_that_went_while_the_coordinator_was_away_are_deleted() -> None:
+    async def story() -> None:
+        groups = ShareGroupsFixture()
+        await groups.begin()
+        del groups.scenario.topics["flights"]
+        await groups.restart()
+        await asyncio.sleep(RETRY_MS / 1000)
+        assert groups.share_states.kept == {}
 
     run(story())
