@@ -185,8 +185,19 @@ def copied(place: Path, change: Mutant | None) -> Path:
     """Copy this package below `place`, with the change in it. Return the copy's path. Raises Stale."""
     source, copy = Path(cordwood.__path__[0]), place / "cordwood"
     # The copy includes compiled files: only the changed file is compiled again.
-    shutil.copytree(source, copy, ignore=LEFT_OUT)
+    shutil.copytree(source, copy, ignore=LEFT_OUT, copy_function=_link)
     if change is not None:
         changed = copy / change.file
-        changed.write_text(change.applied_to(changed.read_text()))
+        content = change.applied_to(changed.read_text())
+        # The link, not the file: the source stays as it is.
+        changed.unlink()
+        changed.write_text(content)
     return copy
+
+
+def _link(source: str, target: str) -> None:
+    """Make a hard link, which takes a tenth of a copy's time; a copy on another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

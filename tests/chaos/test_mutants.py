@@ -11,7 +11,7 @@ import typer.testing
 import cordwood
 from cordwood.chaos.mutants import command, killers, report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
-from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome, MutantVerdict
+from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome, MutantVerdict, copied
 from cordwood.chaos.mutants.killers import Killer, PytestFile, Seeds, parsed
 from cordwood.chaos.mutants.mutant import Mutant, Scenario, Stale
 from cordwood.chaos.results import Result, ResultFile
@@ -65,6 +65,14 @@ def test_each_has_a_name_of_its_own() -> None:
 def test_a_mutant_that_does_not_fit_is_named(times: int) -> None:
     with pytest.raises(Stale, match=r"idle: its text is in replication/leader\.py"):
         IDLE.applied_to(IDLE.find * times)
+
+
+def test_a_mutant_changes_its_copy_alone(tmp_path: Path) -> None:
+    """The other files of the copy are links to those of the source."""
+    before = (SOURCE / IDLE.file).read_text()
+    copy = copied(tmp_path, IDLE)
+    assert (copy / IDLE.file).read_text() == IDLE.applied_to(before)
+    assert (SOURCE / IDLE.file).read_text() == before
 
 
 def test_a_story_catches_within_its_seeds() -> None:
