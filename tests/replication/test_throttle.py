@@ -17,6 +17,7 @@ from cordwood.replication.throttle import RETRY_S_MAX, Charge, ReplicationThrott
 from cordwood.replication.token_bucket import UNLIMITED, TokenBucket
 
 RATE = 10_000
+SENT_MAX = 1000 * RATE
 BOTH = Charge.LEADER | Charge.FOLLOWER
 
 
@@ -51,6 +52,7 @@ class Follower:
         while not self.is_idle and self._throttle.allowed(self, self._charge, now) > 0:
             self._throttle.sent(self, self._charge, 100, now)
             self.sent += 100
+            assert self.sent < SENT_MAX, "nothing limits it"
 
 
 def test_followers_take_turns_at_the_leaders_rate() -> None:
