@@ -1,9 +1,9 @@
 """Refusals of requests by a partition: the reasons, and the exception that carries one."""
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Refusal(Enum):
+class Refusal(StrEnum):
     """Reasons why a partition does not serve a request."""
 
     UNKNOWN = "this broker has no replica of the partition"
@@ -23,5 +23,5 @@ class PartitionRefused(Exception):
     """An expected outcome: the partition cannot serve the request here and now."""
 
     def __init__(self, reason: Refusal) -> None:
-        super().__init__(reason.value)
+        super().__init__(reason)
         self.reason = reason

@@ -269,18 +269,15 @@ class Replicas:
         partitions = self._by_topic.get(topic)
         partition = None if partitions is None else partitions.get(index)
         if partition is None:
-            raise PartitionRefused(self._why_absent(topic, index))
+            if (topic, index) in self._offline:
+                raise PartitionRefused(Refusal.OFFLINE)
+            raise PartitionRefused(Refusal.NOT_LEADER if self.is_elsewhere(topic, index) else Refusal.UNKNOWN)
         if partition.error is not None:
             raise PartitionRefused(Refusal.OFFLINE)
         if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
             is_old = leader_epoch < partition.leader_epoch
             raise PartitionRefused(Refusal.FENCED_EPOCH if is_old else Refusal.UNKNOWN_EPOCH)
         return partition
-
-    def _why_absent(self, topic: str, index: int) -> Refusal:
-        if (topic, index) in self._offline:
-            return Refusal.OFFLINE
-        return Refusal.NOT_LEADER if self.is_elsewhere(topic, index) else Refusal.UNKNOWN
 
     def remove(self, topic: str) -> list[Partition]:
         """Remove a deleted topic's partitions immediately. `forget` then ends their roles one by one."""

@@ -58,8 +58,8 @@ EXPECTED = (errors.StorageError, PartitionRefused, TopicRefused)
 
 def code_of(error: Exception) -> ErrorCode:
     """Return the error code of one of `EXPECTED`, or of an OSError from a read."""
-    if isinstance(error, OSError):
-        return ErrorCode.kafka_storage_error
     if isinstance(error, PartitionRefused):
         return _BY_REFUSAL[error.reason]
+    if isinstance(error, OSError):
+        return ErrorCode.kafka_storage_error
     return _BY_ERROR.get(type(error), ErrorCode.unknown_server_error)

@@ -178,9 +178,10 @@ class Image:
 
     def is_elsewhere(self, topic: str, index: int, broker_id: int) -> bool:
         """Return whether a partition exists, without a replica on this broker."""
-        if not self.has_partition(topic, index):
+        known = self.topics_by_name.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
             return False
-        return broker_id not in self.topics_by_name[topic].partitions[index].replicas
+        return broker_id not in known.partitions[index].replicas
 
     def is_alive(self, broker_id: BrokerId) -> bool:
         """Return whether the broker may lead and be in sync."""

@@ -584,8 +584,8 @@ MUTANTS = (
     Mutant(
         "partitions-elsewhere-are-unknown",
         "replication/replicas.py",
-        "        return Refusal.NOT_LEADER if self.is_elsewhere(topic, index) else Refusal.UNKNOWN\n",
-        "        return Refusal.UNKNOWN\n",
+        "Refusal.NOT_LEADER if self.is_elsewhere(topic, index) else Refusal.UNKNOWN",
+        "Refusal.UNKNOWN",
         "A broker without a replica of a partition answers NOT_LEADER_OR_FOLLOWER if others have it.",
         "A producer takes a topic that was moved for one that was deleted.",
         Scenario.BROKERS,
@@ -602,8 +602,9 @@ MUTANTS = (
     Mutant(
         "all-partitions-are-elsewhere",
         "cluster/metadata/image.py",
-        "        if not self.has_partition(topic, index):\n            return False\n",
-        "",
+        "        if known is None or not 0 <= index < len(known.partitions):\n            return False\n"
+        "        return broker_id not in",
+        "        return known is None or broker_id not in",
         "Only a partition that the metadata has may be on other brokers.",
         "A request about a topic that does not exist closes the connection.",
         Scenario.BROKERS,

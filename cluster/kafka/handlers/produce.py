@@ -11,6 +11,7 @@ partitions to the transaction (KIP-890); 13 names topics by id (KIP-516).
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import structlog
@@ -68,6 +69,9 @@ ABORTABLE_FROM, ADDS_FROM = 11, 12
 UNPACKED_BYTES_AT_FIRST, USUAL_RATIO = 1 << 20, 8
 RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE = 4_000, 256 << 10
 """Checked in the connection's callback, for each request: some 2 ms."""
+
+_PARTITIONS = itemgetter(1)
+"""The partitions of a request's topic, of which there may be none."""
 
 _events = structlog.get_logger("request")
 
@@ -267,7 +271,7 @@ class ProduceHandler:
         producer: ProducerIdAndEpoch | None = None
         guards: dict[TopicPartition, VerificationGuard] = {}
         errors: dict[TopicPartition, StaleProducerEpoch] = {}
-        for topic, partitions in request.topics:
+        for topic, partitions in filter(_PARTITIONS, request.topics):
             name = self._name_of(topic)
             # A topic that the client may not write to must not become part of the transaction.
             is_refused = name is None or not self._may_write(connection, name)
