@@ -29,6 +29,8 @@ from cordwood.storage.steps import Steps
 
 ROWS_PER_STEP = 256
 """Rows of a frame that are handled in one step of the event loop: some 2 ms."""
+ONE_STEP_BYTES = 1024
+"""No frame of this length has as many rows. Usual frames are shorter, and cost no look at their rows."""
 
 CheckPeer = Callable[[Open], str | None]
 """Returns why a broker with this introduction may not follow; None if it may."""
@@ -66,7 +68,7 @@ class FollowerConnections:
         elif channel not in self._by_channel:
             # A broker that was just refused: frames that it sent after its introduction still arrive.
             raise MalformedFrame("a broker that has not sent its introduction")
-        elif has_more_rows(frame, ROWS_PER_STEP):
+        elif len(frame) > ONE_STEP_BYTES and has_more_rows(frame, ROWS_PER_STEP):
             return self._in_steps(channel, key, frame)
         else:
             self._take(self._by_channel[channel], key, frame)

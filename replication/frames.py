@@ -302,7 +302,8 @@ def split(frame: memoryview, rows_max: int) -> Iterator[memoryview]:
     """Yield a frame of many rows as several frames of at most `rows_max` rows. Raises MalformedFrame."""
     key, version, count = _head(frame)
     row = _ROWS[key]
-    _check_length(frame, count, row)
+    if _HEAD.size + count * row.size != len(frame):
+        raise MalformedFrame(f"{count} rows in a frame of {len(frame)} bytes")
     size = rows_max * row.size
     for start in range(_HEAD.size, len(frame), size):
         rows = bytes(frame[start : start + size])
@@ -335,10 +336,6 @@ def _frame(key: FrameKey, count: int, rows: bytes) -> bytes:
 
 def _rows(frame: memoryview, row: struct.Struct) -> list[tuple]:  # type: ignore[type-arg]
     _, _, count = _head(frame)
-    _check_length(frame, count, row)
-    return list(row.iter_unpack(frame[_HEAD.size :]))
-
-
-def _check_length(frame: memoryview, count: int, row: struct.Struct) -> None:
     if _HEAD.size + count * row.size != len(frame):
         raise MalformedFrame(f"{count} rows in a frame of {len(frame)} bytes")
+    return list(row.iter_unpack(frame[_HEAD.size :]))

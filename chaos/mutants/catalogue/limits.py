@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "large-frames-of-followers-hold-the-loop",
         "replication/follower_connections.py",
-        "        elif has_more_rows(frame, ROWS_PER_STEP):\n",
+        "        elif len(frame) > ONE_STEP_BYTES and has_more_rows(frame, ROWS_PER_STEP):\n",
         "        elif False:\n",
         "A frame of many rows is handled in steps (ADR 25).",
         "A follower of ten thousand partitions holds its leader's event loop with one frame.",
