@@ -91,6 +91,8 @@ def test_a_stream_that_stops_at_random_writes_every_record_once(cluster: LocalCl
     for _ in range(KILLS):
         query = copy.writer.start()
         copy.append(1500)
+        # Spark refuses a checkpoint whose first offsets were being written when the query was stopped.
+        wait_until(lambda: copy.has_begun, DRIVER_S, "the stream's first batch")
         query.awaitTermination(rng.uniform(0.5, 3.0))
         # Interrupts the micro-batch before its write, during it, or between the write and Spark's commit.
         query.stop()
@@ -141,6 +143,11 @@ class Copy:
         self.places = (cluster.bootstrap, topic, target, str(story.directory / "checkpoint"))
         self.writer = copier.copying(story.spark, *self.places)
         self.sent: list[str] = []
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the stream has written down where its first batch ends."""
+        return Path(self.places[-1], "offsets", "0").is_file()
 
     def append(self, count: int) -> None:
         """Produce `count` more acknowledged records."""
