@@ -29,8 +29,8 @@ from cordwood.storage.steps import Steps
 
 ROWS_PER_STEP = 256
 """Rows of a frame that are handled in one step of the event loop: some 2 ms."""
-ONE_STEP_BYTES = 1024
-"""No frame of this length has as many rows. Usual frames are shorter, and cost no look at their rows."""
+ONE_STEP_BYTES = 4 * ROWS_PER_STEP
+"""No frame of this length has more rows, of 4 bytes at least. Usual frames are shorter: their rows are not counted."""
 
 CheckPeer = Callable[[Open], str | None]
 """Returns why a broker with this introduction may not follow; None if it may."""

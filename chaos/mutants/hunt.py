@@ -196,7 +196,7 @@ def copied(place: Path, change: Mutant | None) -> Path:
 
 
 def _link(source: str, target: str) -> None:
-    """Make a hard link, which takes a tenth of a copy's time; a copy on another file system."""
+    """Make a hard link, which takes a twentieth of a copy's time; a copy on another file system."""
     try:
         os.link(source, target)
     except OSError:

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cordwood.cluster.cli.balance import DEFAULT_THROTTLE, Execute, Journal, ShowAll, Throttle
-from cordwood.cluster.cli.client import Target, admin_client, answer, blocking_connection, target_of
+from cordwood.cluster.cli.client import (
+    Target,
+    admin_client,
+    answer,
+    blocking_connection,
+    running_brokers,
+    target_of,
+)
 from cordwood.cluster.cli.exits import Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, INT32_MAX, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import note, print_rows, size_text
@@ -17,7 +24,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="List, cordon, drain and remove brokers.")
 
 BrokerIds = Annotated[list[int], typer.Argument(metavar="ID", min=0, max=INT32_MAX, help="The broker's node.id.")]
-LIST_TIMEOUT_S = 20
 CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
 
 
@@ -167,7 +173,7 @@ def _set_cordons(target: Target, ids: list[int], *, is_cordoned: bool) -> None:
         value = ALL_DIRECTORIES if is_cordoned else None
         entries = [ConfigEntry(CORDONED, value, incremental_operation=operation)]
         # Only the broker itself takes its configs.
-        running = sorted(admin.list_topics(timeout=LIST_TIMEOUT_S).brokers)
+        running = running_brokers(admin)
         for each in ids:
             if each not in running:
                 known = ", ".join(map(str, running))

@@ -224,6 +224,11 @@ def answer(future: "Future[T]") -> T:
         raise Failure(f"the broker did not answer within {ANSWER_TIMEOUT_S:.0f} s.", ExitCode.UNREACHABLE) from None
 
 
+def running_brokers(admin: "AdminClient") -> list[int]:
+    """Return the ids of the brokers that run, in ascending order. Raises KafkaException."""
+    return sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).brokers)
+
+
 def failure_of(error: "KafkaError", target: Target) -> Failure:
     """Return the failure for an error of confluent-kafka."""
     from confluent_kafka import KafkaError

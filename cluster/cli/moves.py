@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cordwood.cluster.cli.client import ANSWER_TIMEOUT_S, answer
+from cordwood.cluster.cli.client import answer, running_brokers
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.operations.moves import MoveProgress, MoveRates, Place, minutes_left, progress_of
 
@@ -73,7 +73,7 @@ def set_throttle(admin: "AdminClient", bytes_per_second: int | None) -> None:
         value = str(bytes_per_second)
         entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key in RATES]
     # One request for each broker: these clients have no name for all brokers.
-    for broker in _brokers(admin):
+    for broker in map(str, running_brokers(admin)):
         resource = ConfigResource(ResourceType.BROKER, broker, incremental_configs=entries)
         answer(admin.incremental_alter_configs([resource])[resource])
 
@@ -82,16 +82,12 @@ def throttle_of(admin: "AdminClient") -> int | None:
     """Return the lowest rate of the live brokers; None without any. Raises Failure, KafkaException."""
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    resources = [ConfigResource(ResourceType.BROKER, broker) for broker in _brokers(admin)]
+    resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in running_brokers(admin)]
     described = [answer(admin.describe_configs([resource])[resource]) for resource in resources]
     lowest = min(
         (int(configs[key].value) for configs in described for key in RATES if key in configs), default=UNLIMITED
     )
     return None if lowest >= UNLIMITED else lowest
-
-
-def _brokers(admin: "AdminClient") -> list[str]:
-    return [str(broker_id) for broker_id in sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).brokers)]
 
 
 def parse_rate(text: str) -> int | None:

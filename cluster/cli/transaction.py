@@ -55,6 +55,22 @@ app = typer.Typer(
 )
 
 OfTopic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
+ProducerIds = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--producer-id", min=0, max=INT64_MAX, help="List only the transactions of this producer id; may be repeated."
+    ),
+]
+Duration = Annotated[
+    int | None,
+    typer.Option(
+        "--duration",
+        metavar="MS",
+        min=0,
+        max=INT64_MAX,
+        help="List only transactions that are open for more milliseconds.",
+    ),
+]
 OfPartition = Annotated[int, typer.Option("--partition", "-p", min=0, max=INT32_MAX, help="The partition.")]
 
 
@@ -64,25 +80,8 @@ def list_transactions(
         list[TransactionState] | None,
         typer.Option("--state", case_sensitive=False, help="List only transactions in this state; may be repeated."),
     ] = None,
-    producer_id: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--producer-id",
-            min=0,
-            max=INT64_MAX,
-            help="List only the transactions of this producer id; may be repeated.",
-        ),
-    ] = None,
-    duration: Annotated[
-        int | None,
-        typer.Option(
-            "--duration",
-            metavar="MS",
-            min=0,
-            max=INT64_MAX,
-            help="List only transactions that are open for more milliseconds.",
-        ),
-    ] = None,
+    producer_id: ProducerIds = None,
+    duration: Duration = None,
     pattern: Annotated[
         str | None,
         typer.Option(

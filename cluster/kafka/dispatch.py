@@ -156,6 +156,7 @@ class Dispatcher:
         except MalformedFrame as malformed:
             self._malformed(connection, None, malformed)
         except Exception as error:
+            # A bug, which the task reports. The follower lacks what the rest would have done: it connects anew.
             connection.close(f"a frame of a follower failed: {error!r}")
             raise
         finally:

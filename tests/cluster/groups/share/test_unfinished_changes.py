@@ -1,6 +1,7 @@
 """Changes of share states that end half-way, at a write that fails or with their coordinator: members go on."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 import pytest
@@ -56,16 +57,29 @@ class ShareGroupsFixture(CoordinatorFixture):
         refusal = outcomes["flights"]
         return ErrorCode.none if refusal is None else refusal.code
 
+    async def deletion_fails(self) -> None:
+        """Delete the states while the share coordinators refuse it. They would not refuse it again."""
+        self.share_states.code = UNAVAILABLE
+        assert await self.delete() is UNAVAILABLE
+        self.share_states.code = ErrorCode.none
+
     def first_state(self) -> KeptState | None:
         return self.share_states.kept.get((GROUP, FLIGHTS, 0))
+
+
+def tell(story: Callable[[ShareGroupsFixture], Awaitable[None]]) -> None:
+    async def scenario() -> None:
+        groups = ShareGroupsFixture()
+        await groups.begin()
+        await story(groups)
+
+    run(scenario())
 
 
 def test_partitions_are_assigned_after_a_reset_that_could_not_be_written() -> None:
     """Nothing initializes them any more: they must not count as partitions whose initialization goes on."""
 
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
+    async def story(groups: ShareGroupsFixture) -> None:
         groups.topic.refusal = UNAVAILABLE
         with pytest.raises(Refused):
             await groups.coordinator.shares.reset(GROUP, {TopicPartition("flights", 0): 7})
@@ -75,17 +89,13 @@ def test_partitions_are_assigned_after_a_reset_that_could_not_be_written() -> No
         assert state is not None
         assert state.start_offset == 42, "the reset was refused"
 
-    run(story())
+    tell(story)
 
 
 @pytest.mark.parametrize("has_failed_over", [False, True])
 def test_a_deletion_of_states_that_has_not_ended_ends_before_a_member_reads_the_topic(has_failed_over: bool) -> None:
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
-        groups.share_states.code = UNAVAILABLE
-        assert await groups.delete() is UNAVAILABLE
-        groups.share_states.code = ErrorCode.none
+    async def story(groups: ShareGroupsFixture) -> None:
+        await groups.deletion_fails()
         if has_failed_over:
             await groups.restart()
         assert await groups.assigned() == [0, 1, 2]
@@ -93,27 +103,23 @@ def test_a_deletion_of_states_that_has_not_ended_ends_before_a_member_reads_the_
         assert state is not None
         assert state.start_offset == -1
 
-    run(story())
+    tell(story)
 
 
 def test_a_deletion_of_states_that_could_not_be_written_ends_too() -> None:
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
+    async def story(groups: ShareGroupsFixture) -> None:
         groups.topic.refusal = UNAVAILABLE
         assert await groups.delete() is UNAVAILABLE
         groups.topic.refusal = None
         assert await groups.assigned() == [0, 1, 2]
 
-    run(story())
+    tell(story)
 
 
 def test_states_are_not_deleted_before_the_group_has_noted_it() -> None:
     """Otherwise a new coordinator would assign partitions without a state, from which no one can fetch."""
 
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
+    async def story(groups: ShareGroupsFixture) -> None:
         groups.topic.refusal = UNAVAILABLE
         assert await groups.delete() is UNAVAILABLE
         await asyncio.sleep(RETRY_MS / 1000)
@@ -122,42 +128,34 @@ def test_states_are_not_deleted_before_the_group_has_noted_it() -> None:
         await asyncio.sleep(RETRY_MS / 1000)
         assert groups.first_state() == KeptState(1, 42)
 
-    run(story())
+    tell(story)
 
 
 def test_a_deletion_that_fails_again_is_tried_again_after_a_while() -> None:
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
+    async def story(groups: ShareGroupsFixture) -> None:
         groups.share_states.code = UNAVAILABLE
         assert await groups.delete() is UNAVAILABLE
         assert await groups.assigned() == []
         groups.share_states.code = ErrorCode.none
         assert await groups.assigned() == [0, 1, 2]
 
-    run(story())
+    tell(story)
 
 
 def test_a_start_offset_that_was_set_since_is_not_deleted() -> None:
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
-        groups.share_states.code = UNAVAILABLE
-        assert await groups.delete() is UNAVAILABLE
-        groups.share_states.code = ErrorCode.none
+    async def story(groups: ShareGroupsFixture) -> None:
+        await groups.deletion_fails()
         await groups.coordinator.shares.reset(GROUP, {TopicPartition("flights", 0): 7})
         assert await groups.assigned() == [0, 1, 2]
         state = groups.first_state()
         assert state is not None
         assert state.start_offset == 7
 
-    run(story())
+    tell(story)
 
 
 def test_a_member_that_joins_while_states_are_deleted_gets_the_topic_after_that() -> None:
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
+    async def story(groups: ShareGroupsFixture) -> None:
         groups.topic.hold()
         deletion = asyncio.ensure_future(groups.delete())
         await asyncio.sleep(0.001)
@@ -168,16 +166,14 @@ def test_a_member_that_joins_while_states_are_deleted_gets_the_topic_after_that(
         await joined
         assert await groups.assigned() == [0, 1, 2]
 
-    run(story())
+    tell(story)
 
 
 def test_the_states_of_a_topic_that_went_while_the_coordinator_was_away_are_deleted() -> None:
-    async def story() -> None:
-        groups = ShareGroupsFixture()
-        await groups.begin()
+    async def story(groups: ShareGroupsFixture) -> None:
         del groups.scenario.topics["flights"]
         await groups.restart()
         await asyncio.sleep(RETRY_MS / 1000)
         assert groups.share_states.kept == {}
 
-    run(story())
+    tell(story)
