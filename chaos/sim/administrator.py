@@ -235,9 +235,15 @@ class Administrator:
         return await self._configure(OF_BROKER, broker, {"log.segment.bytes": dice.choice(("4000", "40000"))})
 
     async def _change_min_isr(self, dice: random.Random) -> bool:
-        """Change the min ISR of TOPIC, which ends the availability bounds of the faults before."""
+        """Change the min ISR of TOPIC, which ends the availability bounds of the faults before.
+
+        It stays at MIN_ISR or above while a disk has lost data.
+        """
         self._end_bounds()
-        return await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": dice.choice(("1", "2", "3"))})
+        wanted = dice.randint(1, 3)
+        if wanted < MIN_ISR and self._world.has_injuries():
+            return False
+        return await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": str(wanted)})
 
     async def _change_flush_policy(self, dice: random.Random) -> bool:
         policy = dice.choice(("os", "group"))

@@ -116,6 +116,7 @@ class FaultInjector:
             **dict.fromkeys(LOSSES, self._lose),
         }
         world.on_exit = self._exited
+        world.has_injuries = self._has_injuries
 
     async def run(self, faults: Sequence[ScheduledFault]) -> None:
         """Strike each fault at its time, counted from now."""
@@ -159,9 +160,8 @@ class FaultInjector:
 
         A cluster without a spare replica may refuse acks=all for as long as the fault lasts, so that no bound holds.
         """
-        self._forget_healed()
         ends_s = [0.0, *(span.end_s for span in self.spans)]
-        is_redundant = not self._injuries and self._world.is_redundant() and self._world.has_spare_replicas()
+        is_redundant = not self._has_injuries() and self._world.is_redundant() and self._world.has_spare_replicas()
         is_alone = is_redundant and max(ends_s) + SETTLED_S < now_s
         self._world.clients.history.fault(
             number_of(kind.value), int(now_s * 1e9), int(until_s * 1e9), is_alone=is_alone
@@ -369,7 +369,7 @@ class FaultInjector:
             *LOSSES,
         ):
             self._forget_healed()
-            is_spared = self._world.is_redundant() and host.is_running
+            is_spared = self._world.tolerates_lost_disk() and host.is_running
             if kind not in LOSSES:
                 return is_spared and not self._injuries
             # Of a disk that may be damaged still, too: no other one is.
@@ -379,6 +379,10 @@ class FaultInjector:
         if kind is FaultKind.POWER_CUT:
             return host.broker_id not in self._distrusted
         return True
+
+    def _has_injuries(self) -> bool:
+        self._forget_healed()
+        return bool(self._injuries)
 
     def _forget_healed(self) -> None:
         if self._world.is_redundant():

@@ -18,7 +18,7 @@ from cordwood.chaos.sim.load_clients import SimulatedClients
 from cordwood.chaos.sim.loop import PROCESS, NumberedTask, Process, SimulatedLoop
 from cordwood.chaos.sim.network import SimulatedNetwork
 from cordwood.chaos.sim.object_store import SimulatedObjects
-from cordwood.chaos.sim.plan import TOPIC, Plan
+from cordwood.chaos.sim.plan import MIN_ISR, TOPIC, Plan
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, Image
@@ -67,6 +67,8 @@ class World:
         self._looked_ns = 0
         self.on_exit: Callable[[SimulatedHost], None] = _nothing
         """Called with a host whose process has ended by itself, before the process is restarted."""
+        self.has_injuries: Callable[[], bool] = lambda: False
+        """Returns whether a disk has lost data, or may return wrong data, that other replicas have to replace."""
         loop.set_exception_handler(self._unheard)
 
     @property
@@ -137,11 +139,18 @@ class World:
                 rows.append(f"{topic.name}/{index} led by {agreed.leader}, in sync {agreed.isr}, ends {ends}")
         return "; ".join(rows)
 
-    def is_redundant(self) -> bool:
-        """Return whether all brokers run, unfenced, with every replica in sync, so that one disk may be lost.
+    def tolerates_lost_disk(self) -> bool:
+        """Return whether docs/guarantees.md promises that no record is lost with a disk that is lost now.
 
-        LOSSY_TOPIC does not count.
+        With a `min.insync.replicas` of 1, the in-sync set may shrink to the lost disk before its broker returns.
         """
+        image = self.image
+        return self.is_redundant() and all(
+            image.min_isr(topic) >= MIN_ISR for topic in image.topics_by_id.values() if topic.name != LOSSY_TOPIC
+        )
+
+    def is_redundant(self) -> bool:
+        """Return whether all brokers run, unfenced, with every replica in sync. LOSSY_TOPIC does not count."""
         image = self.image
         return (
             len(self.watched()) == len(self.hosts)

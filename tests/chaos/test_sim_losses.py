@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cordwood.chaos.sim import loop as simulated
+from cordwood.chaos.sim.chores import Chore, Due
 from cordwood.chaos.sim.fault_injector import FaultInjector
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.run import run_plan
@@ -28,6 +29,7 @@ PLAN = replace(
     chores=(),
     faults=(),
 )
+WIPE = ScheduledFault(2.0, FaultKind.WIPE, TargetChoice.LEADER, 1.0, 1)
 
 
 @pytest.mark.parametrize("kind", LOSSES, ids=lambda kind: kind.value)
@@ -82,3 +84,25 @@ def test_a_quarter_of_all_seeds_has_losses_of_every_kind() -> None:
     drawn = [drawn_losses(random.Random(seed), 30.0) for seed in range(100)]
     assert 10 < sum(map(bool, drawn)) < 40
     assert {fault.kind for faults in drawn for fault in faults} == set(LOSSES)
+
+
+def test_a_disk_is_lost_only_while_two_copies_of_each_record_are_promised() -> None:
+    run = run_plan(replace(PLAN, chores=(Due(0.5, Chore.MIN_ISR, to_min_isr(1)),)), [WIPE])
+    assert run.actions["min-isr-changed"] == 1
+    assert run.faults == ()
+    run = run_plan(replace(PLAN, chores=(Due(0.5, Chore.MIN_ISR, to_min_isr(2)),)), [WIPE])
+    assert [span.fault for span in run.faults] == ["wipe"]
+    assert run.findings == ()
+
+
+def test_one_copy_is_not_made_enough_while_a_disk_has_lost_data() -> None:
+    wiped = replace(WIPE, at_s=0.5)
+    run = run_plan(replace(PLAN, chores=(Due(1.0, Chore.MIN_ISR, to_min_isr(1)),)), [wiped])
+    assert [span.fault for span in run.faults] == ["wipe"]
+    assert run.actions["min-isr-changed"] == 0
+    assert run.findings == ()
+
+
+def to_min_isr(wanted: int) -> int:
+    """Return the dice of a chore that sets `min.insync.replicas` to this value."""
+    return next(dice for dice in range(100) if random.Random(dice).randint(1, 3) == wanted)
