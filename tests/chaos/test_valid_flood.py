@@ -29,9 +29,7 @@ from cordwood.cluster.kafka.registry import KAFKA_APIS
 
 PLANTED_STALL_S = 2.5
 PLANTED_MB = 200
-FLOOD_S, SHORT_FLOOD_S = 120.0, 10.0
-BLAMED_S_MAX = 5.0
-"""Ten times the bound of a flood on a machine of its own: other tests share this machine."""
+FLOOD_S, ENDLESS_S = 60.0, 120.0
 EVERY_API = {int(key) for key in KAFKA_APIS}
 
 
@@ -199,8 +197,8 @@ def test_a_flood_ends_where_its_broker_has(tmp_path: Path) -> None:
                 killed_s.append(time.monotonic())
                 os.kill(broker.pid, signal.SIGKILL)
 
-        sent = attack.flood(stage.aims(), 7, FLOOD_S, 1, stage.is_broker_gone, kill_once)
-        assert time.monotonic() - killed_s[0] < FLOOD_S
+        sent = attack.flood(stage.aims(), 7, ENDLESS_S, 1, stage.is_broker_gone, kill_once)
+        assert time.monotonic() - killed_s[0] < ENDLESS_S
         verdict = stage.verdict(sent)
     assert sent.shots
     assert any("exited" in each for each in verdict.complaints)
@@ -210,18 +208,12 @@ def test_a_harmless_scenario_is_no_reason_to_complain(tmp_path: Path) -> None:
     with FloodCluster(tmp_path) as stage:
         sent = attack.scenario(stage.aims(), "long-polls")
         assert (sent.complaints, sent.remark) == ((), "")
-        assert grave(stage.verdict(sent)) == []
+        assert stage.verdict(sent).complaints == ()
 
 
 @pytest.mark.timeout(240)
 def test_a_flood_of_the_largest_valid_requests_troubles_no_bystander(tmp_path: Path) -> None:
-    sent, verdict = flooded(tmp_path, seed=3, seconds=SHORT_FLOOD_S)
-    assert grave(verdict) == [], verdict.figures
-    assert len(sent.shots) > 10
-    assert verdict.acknowledged > 100
-
-
-def grave(verdict: FloodVerdict) -> list[str]:
-    """Return the complaints; those about waits only where a wait was longer than BLAMED_S_MAX."""
-    has_waited = verdict.worst is not None and verdict.worst.blamed_s > BLAMED_S_MAX
-    return [each for each in verdict.complaints if has_waited or not each.startswith("the bystander waited")]
+    sent, verdict = flooded(tmp_path, seed=3, seconds=FLOOD_S)
+    assert verdict.complaints == (), verdict.figures
+    assert len(sent.shots) > 60
+    assert verdict.acknowledged > 600
