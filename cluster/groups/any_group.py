@@ -32,7 +32,7 @@ class AnyGroup(ABC):
     group_id: str
     kind: GroupKind
     expires: ClassVar[bool] = True
-    """Whether the group is removed after its last offset has expired. A share group has no offsets, and stays."""
+    """Whether the group is removed after its last offset has expired."""
 
     @property
     @abstractmethod
@@ -149,6 +149,43 @@ class AnyGroup(ABC):
     def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
         """Take the result of a `Compute`."""
         raise AssertionError("a group that asks for a computation takes its result")
+
+
+class OffsetlessGroup(AnyGroup):
+    """A group that commits no offsets, as share groups. Requests for offsets do not find it, and it never expires."""
+
+    __slots__ = ()
+    expires = False
+
+    def check_commit(
+        self,
+        member_id: str,  # noqa: ARG002
+        instance_id: str | None,  # noqa: ARG002
+        generation: int,  # noqa: ARG002
+        now_ms: int,  # noqa: ARG002
+        partitions: Iterable[TopicPartition],  # noqa: ARG002
+        *,
+        knows_epochs: bool = True,  # noqa: ARG002
+    ) -> ErrorCode:
+        return ErrorCode.group_id_not_found
+
+    def check_transactional_commit(
+        self,
+        member_id: str,  # noqa: ARG002
+        instance_id: str | None,  # noqa: ARG002
+        generation: int,  # noqa: ARG002
+        partitions: Iterable[TopicPartition],  # noqa: ARG002
+    ) -> ErrorCode:
+        return ErrorCode.group_id_not_found
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002
+        return ErrorCode.group_id_not_found
+
+    def check_offset_delete(self) -> ErrorCode:
+        return ErrorCode.group_id_not_found
+
+    def retained_from(self, topic: str, committed_ms: int) -> int | None:  # noqa: ARG002
+        return committed_ms
 
 
 class ClassicMembership(AnyGroup):

@@ -290,8 +290,8 @@ MUTANTS = (
     Mutant(
         "resets-do-not-fence",
         "cluster/groups/share/group.py",
-        "        self._bump()\n        self._events.append(self._begin_reset",
-        "        self._events.append(self._begin_reset",
+        "        self._bump()\n        self._begin_reset(",
+        "        self._begin_reset(",
         "Altered start offsets have a new state epoch, which fences the leaders.",
         "Altered start offsets have no effect.",
         Scenario.SHARE_GROUPS,

@@ -23,6 +23,7 @@ from cordwood.cluster.groups.consumer.embedded import (
 from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMember, MemberState
 from cordwood.cluster.groups.consumer.reconciliation import places_in
 from cordwood.cluster.groups.consumer.state import ConsumerGroupState, HeldRequest, Timer, TimerKey
+from cordwood.cluster.groups.epoch_group import event
 from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Become,
@@ -49,11 +50,9 @@ class ClassicMembers(ConsumerGroupState):
 
     __slots__ = ()
 
-    def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
-        """Handle JoinGroup. To a group without members it makes a classic group of it."""
-        self._events.append(self._handle_join(request, request_id, new_id, now_ms))
-
-    def _handle_join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> Steps[None]:
+    @event
+    def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> Steps[None]:
+        """Handle JoinGroup. A group without members becomes a classic group."""
         if not self.members:
             classic = ClassicGroup(self.group_id, self.context.settings)
             classic.join(request, request_id, new_id, now_ms)
@@ -64,11 +63,9 @@ class ClassicMembers(ConsumerGroupState):
         except Refused as refusal:
             self._answers.append(JoinAnswer(request_id, JoinReply(refusal.code, NO_MEMBER)))
 
-    def sync(self, request: Sync, request_id: RequestId, now_ms: int) -> None:
+    @event
+    def sync(self, request: Sync, request_id: RequestId, now_ms: int) -> Steps[None]:
         """Handle SyncGroup: the member gets the partitions that it holds in its generation."""
-        self._events.append(self._handle_sync(request, request_id, now_ms))
-
-    def _handle_sync(self, request: Sync, request_id: RequestId, now_ms: int) -> Steps[None]:
         code = self._check_sync(request)
         if code is not ErrorCode.none:
             self._answers.append(SyncAnswer(request_id, SyncReply(code)))
@@ -108,9 +105,10 @@ class ClassicMembers(ConsumerGroupState):
                 gone[member.id] = None
             codes.append(code)
         if gone:
-            self._events.append(self._left(list(gone), now_ms))
+            self._left(list(gone), now_ms)
         return codes
 
+    @event
     def _left(self, member_ids: Sequence[str], now_ms: int) -> Steps[None]:
         gone = []
         for member_id in member_ids:

@@ -16,6 +16,7 @@ from cordwood.cluster.groups.consumer.formats import RecordType
 from cordwood.cluster.groups.consumer.member import ConsumerMember, MemberState
 from cordwood.cluster.groups.consumer.reconciliation import all_in, contains
 from cordwood.cluster.groups.consumer.state import HeldRequest, Timer, TimerKey, has_left
+from cordwood.cluster.groups.epoch_group import event
 from cordwood.cluster.groups.exchange import HeartbeatAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX
@@ -34,13 +35,11 @@ class ConsumerGroup(ClassicMembers):
 
     __slots__ = ()
 
-    def consumer_heartbeat(self, request: ConsumerHeartbeat, request_id: RequestId, new_id: str, now_ms: int) -> None:
-        """Handle ConsumerGroupHeartbeat, which `check_heartbeat` has accepted. `new_id` is the id for a new member."""
-        self._events.append(self._handle_heartbeat(request, request_id, new_id, now_ms))
-
-    def _handle_heartbeat(
+    @event
+    def consumer_heartbeat(
         self, request: ConsumerHeartbeat, request_id: RequestId, new_id: str, now_ms: int
     ) -> Steps[None]:
+        """Handle ConsumerGroupHeartbeat, which `check_heartbeat` has accepted. `new_id` is the id for a new member."""
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 yield from self._leave(request, request_id, now_ms)
@@ -60,14 +59,12 @@ class ConsumerGroup(ClassicMembers):
             self._time_revocation(member, now_ms)
             yield
 
-    def tick(self, now_ms: int) -> None:
+    @event
+    def tick(self, now_ms: int) -> Steps[None]:
         """Remove the members whose session, or whose time to revoke, join or sync, has ended.
 
         Of many members some are left for the next tick, which is then due.
         """
-        self._events.append(self._handle_deadlines(now_ms))
-
-    def _handle_deadlines(self, now_ms: int) -> Steps[None]:
         for timer, member_id in islice(self._deadlines.take_due(now_ms), EXPIRED_PER_TICK_MAX):
             if member_id in self.members.by_id:
                 yield from self._fence(member_id, f"{member_id} missed its deadline for {timer.value}", now_ms)
@@ -127,9 +124,6 @@ class ConsumerGroup(ClassicMembers):
             return ErrorCode.none
         member = self.members.by_id.get(member_id or "")
         return ErrorCode.unknown_member_id if member is None else _check_epoch(member, member_epoch)
-
-    def check_delete(self) -> ErrorCode:
-        return ErrorCode.non_empty_group if self.members else ErrorCode.none
 
     def check_offset_delete(self) -> ErrorCode:
         return ErrorCode.none

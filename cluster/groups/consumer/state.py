@@ -4,8 +4,7 @@
 classic protocol.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -36,6 +35,7 @@ from cordwood.cluster.groups.consumer.reconciliation import reconcile
 from cordwood.cluster.groups.consumer.topics import ReadTopics, ResolvedRegexes
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
+from cordwood.cluster.groups.epoch_group import EpochGroup, event
 from cordwood.cluster.groups.exchange import (
     AnyAnswer,
     AppendRecords,
@@ -110,7 +110,7 @@ class HeldRequest:
     refuse: Callable[[RequestId, ErrorCode, str], AnyAnswer]
 
 
-class ConsumerGroupState(ClassicMembership):
+class ConsumerGroupState(EpochGroup[RecordKey], ClassicMembership):
     """The state of one group, and its transitions."""
 
     kind = GroupKind.CONSUMER
@@ -119,36 +119,25 @@ class ConsumerGroupState(ClassicMembership):
         "_computing",
         "_conversion",
         "_deadlines",
-        "_effects",
-        "_encoded_targets",
-        "_events",
         "_held",
         "_may_describe",
         "_may_release",
         "_reconciled",
         "_renamed",
         "_unconfirmed",
-        "assignment_epoch",
-        "context",
-        "group_epoch",
-        "group_id",
         "members",
         "metadata_hash",
-        "records",
-        "targets",
         "topics",
     )
 
     def __init__(self, group_id: str, context: GroupContext) -> None:
-        self.group_id, self.context = group_id, context
-        self.group_epoch = self.assignment_epoch = 0
-        self.metadata_hash = 0
-        self.members = ConsumerMembers()
-        self.targets: dict[str, Partitions] = {}
-        self.topics = ReadTopics(context)
-        self.records = ChangedRecords(
+        records = ChangedRecords(
             group_id, encode_key, read_key, place_of, is_deleted_last=lambda key: key.type is RecordType.CLASSIC_GROUP
         )
+        super().__init__(group_id, context, records)
+        self.metadata_hash = 0
+        self.members = ConsumerMembers()
+        self.topics = ReadTopics(context)
         self._reconciled: set[str] = set()
         """Members that hold their target assignment of `assignment_epoch`."""
         self._deadlines: Deadlines[TimerKey] = Deadlines()
@@ -159,14 +148,10 @@ class ConsumerGroupState(ClassicMembership):
         self._computing: Compute | None = None
         self._renamed: dict[str, str] = {}
         """New ids of static members that came back while an assignment is computed."""
-        self._encoded_targets: dict[str, bytes] = {}
         self._unconfirmed: set[str] = set()
         """Members that were sent their assignment, and have not confirmed it."""
         self._may_describe: Callable[[str], bool] = lambda _: True
         self._conversion: Callable[[], Steps[Become]] | None = None
-        self._events: deque[Steps[None]] = deque()
-        """Requests, deadlines and results that the group has not handled yet."""
-        self._effects: list[Effect] = []
         self._answers: list[AnyAnswer] = []
 
     @property
@@ -194,44 +179,31 @@ class ConsumerGroupState(ClassicMembership):
         return CONSUMER
 
     @property
-    def epoch(self) -> int:
-        return self.group_epoch
-
-    @property
     def member_count(self) -> int:
         return len(self.members)
-
-    @property
-    def is_vacant(self) -> bool:
-        return not self.members
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
         return self.topics.names
 
     def take_effects(self) -> Steps[list[Effect]]:
-        while self._events:
-            yield from self._events.popleft()
+        effects = yield from super().take_effects()
         answers = tuple(self._answers)
         self._answers.clear()
         if self._conversion is not None:
             # The records stay noted: if the change of kind cannot be written, this group continues.
-            self._effects.append(Convert(self._conversion, answers, is_large=len(self.members) > FREE_STEPS))
+            effects.append(Convert(self._conversion, answers, is_large=len(self.members) > FREE_STEPS))
             self._conversion = None
         elif answers or _WRITE_AGAIN not in self._deadlines:
             self._deadlines.remove(_WRITE_AGAIN)
             contents = yield from self.records.take(self._value_of)
             if contents or answers:
-                self._effects.append(AppendRecords(contents, answers))
+                effects.append(AppendRecords(contents, answers))
         self._encoded_targets.clear()
-        effects, self._effects = self._effects, []
         return effects
 
     def waiting(self) -> Iterator[RequestId]:
         return (held.request_id for held in self._held.values())
-
-    def record_keys(self) -> Sequence[bytes]:
-        return list(self.records.encoded_keys())
 
     def next_deadline(self) -> int | None:
         return self._deadlines.next()
@@ -245,7 +217,7 @@ class ConsumerGroupState(ClassicMembership):
     def not_converted(self) -> None:
         """Go on: compute again what may have ended while the group's successor was in its place."""
         self._computing = None
-        self._events.append(self._advance())
+        self.events.append(self._advance())
 
     def topics_changed(self, names: frozenset[str]) -> None:
         self.topics.note_changed(names)
@@ -253,11 +225,9 @@ class ConsumerGroupState(ClassicMembership):
     def reads(self, topic: str) -> bool:
         return self.topics.reads(topic)
 
-    def computed(self, compute: Compute, result: object, now_ms: int) -> None:
+    @event
+    def computed(self, compute: Compute, result: object, now_ms: int) -> Steps[None]:
         """Take a result, start the next computation, and reply to the requests that waited for the result."""
-        self._events.append(self._handle_result(compute, result, now_ms))
-
-    def _handle_result(self, compute: Compute, result: object, now_ms: int) -> Steps[None]:
         if self._computing is not compute:
             # A conversion that failed has begun another one.
             return

@@ -6,7 +6,6 @@ assignment is computed. A partition need not be revoked before another member ge
 the partition's leader locks single records.
 """
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,11 +14,12 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
+from cordwood.cluster.groups.any_group import GroupKind, OffsetlessGroup
 from cordwood.cluster.groups.changed_records import ChangedRecords
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.deadlines import Deadlines
-from cordwood.cluster.groups.exchange import AppendRecords, Compute, Effect, HeartbeatAnswer, RequestId
+from cordwood.cluster.groups.epoch_group import EpochGroup, event
+from cordwood.cluster.groups.exchange import AppendRecords, Compute, HeartbeatAnswer, RequestId
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatReply
 from cordwood.cluster.groups.share.assignment import ShareAssignmentInput, compute
 from cordwood.cluster.groups.share.exchange import Discard, Initialize, ShareHeartbeat, SharePartitionId, StateStart
@@ -42,14 +42,12 @@ from cordwood.cluster.groups.share.topics import SubscribedTopics
 from cordwood.cluster.groups.target_assignment import (
     COMPUTED_AT_ONCE_MAX,
     NO_PARTITIONS,
-    Partitions,
     TargetAssignment,
     encode_target,
     encode_target_epoch,
 )
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.storage.steps import Steps, portions, same_items
-from cordwood.storage.types import TopicPartition
 
 PROTOCOL = "share"
 JOIN_WAIT_MS = 1_000
@@ -64,48 +62,21 @@ class _Waiting(NamedTuple):
     until_ms: int
 
 
-class ShareGroup(AnyGroup):
+class ShareGroup(EpochGroup[ShareRecordKey], OffsetlessGroup):
     """One share group. After each call that may change it, the caller executes its effects."""
 
-    __slots__ = (
-        "_computing",
-        "_context",
-        "_effects",
-        "_encoded",
-        "_events",
-        "_is_large",
-        "_members",
-        "_records",
-        "_sessions",
-        "_targets",
-        "_topics",
-        "_waiting",
-        "assignment_epoch",
-        "group_epoch",
-        "group_id",
-        "kind",
-        "states",
-    )
+    __slots__ = ("_computing", "_is_large", "_members", "_sessions", "_topics", "_waiting", "states")
 
-    expires = False
+    kind = GroupKind.SHARE
 
     def __init__(self, group_id: str, context: GroupContext, in_log: Iterable[ShareRecordKey] = ()) -> None:
-        self.group_id, self.kind = group_id, GroupKind.SHARE
-        self.group_epoch = self.assignment_epoch = 0
+        super().__init__(group_id, context, ChangedRecords(group_id, encode_key, read_key, place_of, in_log))
         self.states = ShareStates()
-        self._context = context
         self._members: dict[str, ShareMember] = {}
-        self._targets: dict[str, Partitions] = {}
-        self._encoded: dict[str, bytes] = {}
-        """The records of targets that have to be written, as far as they were encoded with the computation."""
         self._topics = SubscribedTopics(context)
         self._computing = self._is_large = False
         self._sessions: Deadlines[str] = Deadlines()
         self._waiting: list[_Waiting] = []
-        self._events: deque[Steps[None]] = deque()
-        """Requests, deadlines and results that the group has not handled yet."""
-        self._effects: list[Effect] = []
-        self._records = ChangedRecords(group_id, encode_key, read_key, place_of, in_log)
 
     @property
     def state_name(self) -> str:
@@ -116,10 +87,6 @@ class ShareGroup(AnyGroup):
         return PROTOCOL
 
     @property
-    def epoch(self) -> int:
-        return self.group_epoch
-
-    @property
     def member_count(self) -> int:
         return len(self._members)
 
@@ -128,29 +95,17 @@ class ShareGroup(AnyGroup):
         return self._members.values()
 
     @property
-    def is_vacant(self) -> bool:
-        return not self._members
-
-    @property
     def subscribed_topics(self) -> frozenset[str]:
         return self._topics.names
-
-    def take_effects(self) -> Steps[list[Effect]]:
-        while self._events:
-            yield from self._events.popleft()
-        effects, self._effects = self._effects, []
-        return effects
 
     def next_deadline(self) -> int | None:
         deadlines = [one.until_ms for one in self._waiting] if not self._computing else []
         session = self._sessions.next()
         return min(deadlines if session is None else [session, *deadlines], default=None)
 
-    def tick(self, now_ms: int) -> None:
+    @event
+    def tick(self, now_ms: int) -> Steps[None]:
         """Remove members whose sessions have timed out, and answer joins that have waited long enough."""
-        self._events.append(self._handle_deadlines(now_ms))
-
-    def _handle_deadlines(self, now_ms: int) -> Steps[None]:
         for member_id in list(self._sessions.take_due(now_ms)):
             yield from self._remove(self._members[member_id])
             yield
@@ -158,63 +113,25 @@ class ShareGroup(AnyGroup):
         yield from self._append()
 
     def begin_sessions(self, now_ms: int) -> None:
-        timeout_ms = self._context.config(self.group_id).share.session_timeout_ms
+        timeout_ms = self.context.config(self.group_id).share.session_timeout_ms
         for member_id in self._members:
             self._sessions.put(member_id, now_ms + timeout_ms)
 
     def waiting(self) -> Iterable[RequestId]:
         return [one.request_id for one in self._waiting]
 
-    def record_keys(self) -> Sequence[bytes]:
-        return list(self._records.encoded_keys())
-
-    def check_commit(
-        self,
-        member_id: str,  # noqa: ARG002
-        instance_id: str | None,  # noqa: ARG002
-        generation: int,  # noqa: ARG002
-        now_ms: int,  # noqa: ARG002
-        partitions: Iterable[TopicPartition],  # noqa: ARG002
-        *,
-        knows_epochs: bool = True,  # noqa: ARG002
-    ) -> ErrorCode:
-        return ErrorCode.group_id_not_found
-
-    def check_transactional_commit(
-        self,
-        member_id: str,  # noqa: ARG002
-        instance_id: str | None,  # noqa: ARG002
-        generation: int,  # noqa: ARG002
-        partitions: Iterable[TopicPartition],  # noqa: ARG002
-    ) -> ErrorCode:
-        return ErrorCode.group_id_not_found
-
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002
-        return ErrorCode.group_id_not_found
-
-    def check_delete(self) -> ErrorCode:
-        return ErrorCode.non_empty_group if self._members else ErrorCode.none
-
-    def check_offset_delete(self) -> ErrorCode:
-        return ErrorCode.group_id_not_found
-
     def reads(self, topic: str) -> bool:
         return topic in self._topics
-
-    def retained_from(self, topic: str, committed_ms: int) -> int | None:  # noqa: ARG002
-        return committed_ms
 
     def topics_changed(self, names: frozenset[str]) -> None:
         self._topics.note_changed(names)
 
     def not_appended(self, append: AppendRecords, code: ErrorCode, now_ms: int) -> None:  # noqa: ARG002
-        self._records.change_again(append.contents)
+        self.records.change_again(append.contents)
 
-    def heartbeat(self, request: ShareHeartbeat, request_id: RequestId, now_ms: int) -> None:
+    @event
+    def heartbeat(self, request: ShareHeartbeat, request_id: RequestId, now_ms: int) -> Steps[None]:
         """Handle ShareGroupHeartbeat. The reply is an effect, possibly later."""
-        self._events.append(self._handle_heartbeat(request, request_id, now_ms))
-
-    def _handle_heartbeat(self, request: ShareHeartbeat, request_id: RequestId, now_ms: int) -> Steps[None]:
         refusal = self._refusal(request)
         if refusal is not None:
             self._effects.append(HeartbeatAnswer(request_id, refusal))
@@ -226,40 +143,34 @@ class ShareGroup(AnyGroup):
             return
         yield from self._subscribe(request)
         yield from self._follow_topics(now_ms)
-        config = self._context.config(self.group_id).share
+        config = self.context.config(self.group_id).share
         self._sessions.put(request.member_id, now_ms + config.session_timeout_ms)
         yield from self._compute()
         is_join = request.member_epoch == JOIN_EPOCH
         self._waiting.append(_Waiting(request_id, request, now_ms + JOIN_WAIT_MS if is_join else now_ms))
         yield from self._answer_waiting(now_ms)
 
-    def computed(self, compute: Compute, result: object, now_ms: int) -> None:  # noqa: ARG002
-        self._events.append(self._handle_result(result, now_ms))
-
-    def _handle_result(self, result: object, now_ms: int) -> Steps[None]:
+    @event
+    def computed(self, compute: Compute, result: object, now_ms: int) -> Steps[None]:  # noqa: ARG002
         assert isinstance(result, TargetAssignment), "the group's computations are assignments"
         self._computing = False
         self.assignment_epoch = max(self.assignment_epoch, result.epoch)
         self._change(ShareRecordType.TARGET_METADATA)
         for member_id, (target, encoded) in result.changed.items():
             if member_id in self._members:
-                self._targets[member_id] = target
-                self._encoded[member_id] = encoded
+                self.targets[member_id] = target
+                self._encoded_targets[member_id] = encoded
                 self._change(ShareRecordType.TARGET_MEMBER, member_id)
         if self._waiting:
             yield from self._compute()
         yield from self._answer_waiting(now_ms)
         yield from self._append()
 
+    @event
     def initialized(
         self, succeeded: Sequence[SharePartitionId], failed: Sequence[SharePartitionId], now_ms: int
-    ) -> None:
-        """Note which share states have been initialized. Failed ones are initialized again by a later heartbeat."""
-        self._events.append(self._handle_initialized(succeeded, failed, now_ms))
-
-    def _handle_initialized(
-        self, succeeded: Sequence[SharePartitionId], failed: Sequence[SharePartitionId], now_ms: int
     ) -> Steps[None]:
+        """Note which share states have been initialized. Failed ones are initialized again by a later heartbeat."""
         if (yield from self.states.end(succeeded, failed, now_ms)):
             self._bump()
             self._change(ShareRecordType.STATE_PARTITIONS)
@@ -270,15 +181,13 @@ class ShareGroup(AnyGroup):
         yield from self._answer_waiting(now_ms)
         yield from self._append()
 
-    def discarded(self, topic_ids: Iterable[UUID], failed: Collection[UUID], now_ms: int) -> None:
+    @event
+    def discarded(self, topic_ids: Collection[UUID], failed: Collection[UUID], now_ms: int) -> Steps[None]:
         """Note that topics have no share states any more, but for those in `failed`.
 
         A later heartbeat deletes the states of these again. The share coordinators do it for a topic that is deleted.
         """
-        self._events.append(self._handle_discarded(list(topic_ids), failed, now_ms))
-
-    def _handle_discarded(self, topic_ids: Iterable[UUID], failed: Collection[UUID], now_ms: int) -> Steps[None]:
-        by_id = self._context.topics().by_id
+        by_id = self.context.topics().by_id
         for portion in portions(topic_ids):
             for topic_id in portion:
                 if topic_id in failed and topic_id in by_id:
@@ -294,10 +203,10 @@ class ShareGroup(AnyGroup):
     def forget_topics(self, topic_ids: Iterable[UUID] | None = None) -> None:
         """Delete the share states of topics that were deleted: of these, or of all that do not exist any more."""
         if topic_ids is None or any(map(self.states.has, topic_ids)):
-            self._events.append(self._forget_topics())
+            self.events.append(self._forget_topics())
 
     def _forget_topics(self) -> Steps[None]:
-        by_id = self._context.topics().by_id
+        by_id = self.context.topics().by_id
         gone, partitions = [], []
         for portion in portions(self.states.topic_ids()):
             for topic_id in portion:
@@ -314,9 +223,10 @@ class ShareGroup(AnyGroup):
     def begin_reset(self, partitions: Iterable[SharePartitionId], names: Mapping[UUID, str]) -> int:
         """Begin to set start offsets, in a new epoch that fences what partition leaders still write. Return it."""
         self._bump()
-        self._events.append(self._begin_reset(partitions, names))
+        self._begin_reset(partitions, names)
         return self.group_epoch
 
+    @event
     def _begin_reset(self, partitions: Iterable[SharePartitionId], names: Mapping[UUID, str]) -> Steps[None]:
         yield from self.states.begin_again(partitions, names)
         self._change(ShareRecordType.STATE_PARTITIONS)
@@ -329,12 +239,12 @@ class ShareGroup(AnyGroup):
             partitions += self.states.delete(topic.id, len(topic.partitions))
             yield
         self._change(ShareRecordType.STATE_PARTITIONS)
-        self._events.append(self._append())
+        self.events.append(self._append())
         return partitions
 
     def _refusal(self, request: ShareHeartbeat) -> HeartbeatReply | None:
         """Return the reply to a request that the group refuses, or None."""
-        member, limit = self._members.get(request.member_id), self._context.settings.share_size_max
+        member, limit = self._members.get(request.member_id), self.context.settings.share_size_max
         if member is None:
             if request.member_epoch != LEAVE_EPOCH and len(self._members) >= limit:
                 message = f"The share group has reached its maximum capacity of {limit} members."
@@ -371,8 +281,8 @@ class ShareGroup(AnyGroup):
 
     def _remove(self, member: ShareMember) -> Steps[None]:
         del self._members[member.id]
-        self._targets.pop(member.id, None)
-        self._encoded.pop(member.id, None)
+        self.targets.pop(member.id, None)
+        self._encoded_targets.pop(member.id, None)
         self._sessions.remove(member.id)
         yield from self._topics.change(frozenset(), member.topics)
         for kind in (
@@ -420,7 +330,7 @@ class ShareGroup(AnyGroup):
         initialized = yield from self.states.initialized()
         ids = {topic.name: topic.id for topic in topics}
         group = ShareAssignmentInput(
-            self.group_epoch, list(self._members.values()), ids, initialized, dict(self._targets)
+            self.group_epoch, list(self._members.values()), ids, initialized, dict(self.targets)
         )
         size = len(group.members) + sum(map(len, group.initialized.values()))
         self._is_large = size > COMPUTED_AT_ONCE_MAX
@@ -455,7 +365,7 @@ class ShareGroup(AnyGroup):
             return
         member = before
         if before.epoch != self.assignment_epoch:
-            target = self._targets.get(before.id, NO_PARTITIONS)
+            target = self.targets.get(before.id, NO_PARTITIONS)
             member = replace(before, epoch=self.assignment_epoch, previous_epoch=before.epoch, assigned=target)
             self._members[member.id] = member
             self._change(ShareRecordType.CURRENT_ASSIGNMENT, member.id)
@@ -465,16 +375,16 @@ class ShareGroup(AnyGroup):
             ErrorCode.none,
             member_id=member.id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._context.config(self.group_id).share.heartbeat_interval_ms,
+            heartbeat_interval_ms=self.context.config(self.group_id).share.heartbeat_interval_ms,
             assignment=None if knows else member.assigned,
         )
         yield from self._append(HeartbeatAnswer(waiting.request_id, reply))
 
     def _change(self, kind: ShareRecordType, member_id: str = "") -> None:
-        self._records.change(ShareRecordKey(kind, member_id))
+        self.records.change(ShareRecordKey(kind, member_id))
 
     def _append(self, *answers: HeartbeatAnswer) -> Steps[None]:
-        contents = yield from self._records.take(self._value_of)
+        contents = yield from self.records.take(self._value_of)
         if contents or answers:
             self._effects.append(AppendRecords(contents, answers))
 
@@ -491,7 +401,7 @@ class ShareGroup(AnyGroup):
             case ShareRecordType.MEMBER_METADATA:
                 return None if member is None else encode_member(member)
             case ShareRecordType.TARGET_MEMBER:
-                target, encoded = self._targets.get(key.member_id), self._encoded.pop(key.member_id, None)
+                target, encoded = self.targets.get(key.member_id), self._encoded_targets.pop(key.member_id, None)
                 return encoded if target is None or encoded is not None else (yield from encode_target(target))
             case ShareRecordType.CURRENT_ASSIGNMENT:
                 return None if member is None else (yield from encode_current(member))
@@ -503,7 +413,7 @@ class ShareGroup(AnyGroup):
         group.group_epoch, group._topics.hash = saved.epoch
         group.assignment_epoch = saved.assignment_epoch
         group.states = ShareStates(saved.states)
-        group._targets = {member: target for member, target in saved.targets.items() if member in saved.members}
+        group.targets = {member: target for member, target in saved.targets.items() if member in saved.members}
         for member_id, member in saved.members.items():
             current = saved.currents.get(member_id)
             if current is not None:
